@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS: dict[str, list[str]] = {
-    "ops": ["cuda.py"],
-    "host": ["cuda_host.py"],
-    "gpt2": ["cuda_gpt2.py", "--steps", "4"],
+    "gpt2": ["cuda_gpt2.py", "--steps", "4", "--kinds", "captured,compiled"],
+    "images": ["cuda_images.py", "--only", "bf16|tf32", "--layouts", "NHWC"],
     "attention": ["cuda_attention.py"],
-    "images": ["cuda_images.py"],
-    "rnn": ["cuda_rnn.py"],
     "capture": ["cuda_capture.py", "--torch"],
+    "rnn": ["cuda_rnn.py"],
+    "host": ["cuda_host.py"],
     "linalg": ["cuda_linalg.py"],
+    "ops": ["cuda.py"],
 }
 """The benchmarks by the names of their files of figures."""
 

@@ -134,3 +134,18 @@ def test_backpropagation_explains_what_it_cannot_do(tmp_path):
     assert (done.returncode, "abacus" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
     done = run("backprop.py", tmp_path, "--out", "no/such/folder.svg")
     assert (done.returncode, "no picture" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+def test_a_backend_is_built_and_trains_the_articles_model(tmp_path):
+    done = run("build_your_own_backend.py", tmp_path, "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^    (\w+Error): ", done.stdout, re.MULTILINE) == [
+        "DeviceError", "BackendError", "ShapeError", "BackendError",
+    ]  # fmt: skip
+    assert re.search(r"conv2d +copy matmul\n", done.stdout)
+    rows = re.findall(r"^ +\d+   (0\.\d{6})   (0\.\d{6})$", done.stdout, re.MULTILINE)
+    assert len(rows) == 3
+    assert all(float(ours) == pytest.approx(float(cpu), abs=1e-5) for ours, cpu in rows)
+    assert re.search(r"level 2  primitives by value +passed: \d+ passed\n", done.stdout)
+    assert [int(n) for n in re.findall(r"level 1 .* (\d+) failed\n", done.stdout)] == [6, 2]
+    assert (tmp_path / "build_your_own_backend.png").read_bytes().startswith(PNG)

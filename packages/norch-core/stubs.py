@@ -39,9 +39,10 @@ def _path(name: str, function: Callable[..., Any]) -> str:
     """Where a method's function is, or its kind where no module has it under a name."""
     module = sys.modules[function.__module__]
     original = getattr(function, "__wrapped__", function)  # modules have it as it was before `checked`
-    for known, value in vars(module).items():
-        if value is function or value is original:
-            return f"{_alias(module.__name__)}.{known}"
+    for wanted in (function, original):
+        for known, value in vars(module).items():
+            if value is wanted:
+                return f"{_alias(module.__name__)}.{known}"
     return "reflected" if name.startswith("__r") else "late"
 
 

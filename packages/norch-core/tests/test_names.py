@@ -1,6 +1,7 @@
 """The names that ops register: functions, methods, in-place forms, and the stub that type checkers read."""
 
 import importlib.util
+import inspect
 import pickle
 from pathlib import Path
 
@@ -52,3 +53,14 @@ def test_the_stub_is_fresh():
     stubs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stubs)
     assert stubs.STUB.read_text() == stubs.methods(), "stale: hatch run stubs"
+
+
+def test_signatures_show_the_arguments_before_the_first_call_and_after():
+    """Call paths are written when they are first called: help() and editors see what they will take."""
+    shown = "(input: 'Tensor', *, out: 'Tensor | None' = None) -> 'Tensor'"
+    assert str(inspect.signature(norch.expm1)) == shown
+    norch.expm1(norch.ones(1))
+    assert str(inspect.signature(norch.expm1)) == shown
+    assert list(inspect.signature(norch.add).parameters) == ["input", "other", "alpha", "out"]
+    assert list(inspect.signature(Tensor.add_).parameters) == ["input", "other", "alpha"]
+    assert list(inspect.signature(Tensor.squeeze_).parameters) == ["input", "dim"]

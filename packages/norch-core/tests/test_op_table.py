@@ -167,10 +167,11 @@ NOT_DIFFERENTIABLE = frozenset(
 
 
 DIFFERENTIATED_BY_PARTS = frozenset(
-    "batch_norm_grad cross_entropy_grad cross_entropy_rows_grad elu_grad gelu_grad group_norm_grad hardtanh_grad "
-    "layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad mse_loss_grad nll_loss_grad "
-    "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
-    "scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad softmax_grad softplus_grad tanh_grad".split()
+    "batch_norm_grad batch_norm_relu batch_norm_relu_grad cross_entropy_grad cross_entropy_rows_grad elu_grad "
+    "gelu_grad group_norm_grad hardtanh_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad "
+    "log_softmax_grad mse_loss_grad nll_loss_grad recurrence_grad relu_grad residual_norm residual_norm_grad "
+    "rms_norm_grad scaled_dot_product_attention_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad "
+    "softmax_grad softplus_grad tanh_grad".split()
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from norch.vision.datasets import download as downloads
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--default-device", help="make tensors there where a test names no device (default: cpu)")
+    parser.addoption("--default-device", help="make tensors there where a test names no device")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,13 +24,16 @@ def pytest_configure(config: pytest.Config) -> None:
         norch.set_default_device(device)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--default-device"):
+        host = [item for item in items if "on_host" in item.fixturenames]  # type: ignore[attr-defined]
+        config.hook.pytest_deselected(items=host)
+        items[:] = [item for item in items if item not in set(host)]
+
+
 @pytest.fixture
-def on_host() -> Iterator[None]:
-    """For tests of what the host does (pictures, files): tensors are made there, whatever --default-device says."""
-    before = norch.get_default_device()
-    norch.set_default_device("cpu")
-    yield
-    norch.set_default_device(before)
+def on_host() -> None:
+    """For tests of what the host does (pictures, files, processes), which --default-device leaves out."""
 
 
 @pytest.fixture

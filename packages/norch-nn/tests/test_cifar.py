@@ -10,6 +10,8 @@ from vision_files import archive, cifar_batches, cifar_files, md5, put, python2_
 
 from norch.vision.datasets import CIFAR10, CIFAR100, DatasetError
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 @pytest.mark.parametrize("kind", [CIFAR10, CIFAR100])
 @pytest.mark.parametrize("pickled", [True, False])

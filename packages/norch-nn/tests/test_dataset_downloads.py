@@ -11,7 +11,7 @@ from vision_files import NAMES, archive, cifar_files, md5, put
 from norch.vision.datasets import CIFAR10, CIFAR100, MNIST, DatasetError
 from norch.vision.datasets import download as downloads
 
-pytestmark = pytest.mark.usefixtures("no_distribution")
+pytestmark = pytest.mark.usefixtures("no_distribution", "on_host")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -25,6 +25,8 @@ from norch.utils.data import (
     random_split,
 )
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 class Count(IterableDataset):
     def __init__(self, *numbers: int) -> None:

@@ -16,6 +16,8 @@ from norch.utils.data import (
     sample_rng,
 )
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 @pytest.fixture(scope="module")
 def reference() -> list[list[Any]]:

@@ -20,6 +20,8 @@ from norch.utils.data import (
     WeightedRandomSampler,
 )
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:
     """A state as it comes back from a file."""

@@ -24,6 +24,8 @@ import norch
 from norch.utils import data
 from norch.utils.data import DataLoader, WorkerError, iteration, mailbox
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 PROCESS = {"num_workers": 1, "workers": "process"}
 LONG = 60.0  # seconds that no test takes unless something hangs
 

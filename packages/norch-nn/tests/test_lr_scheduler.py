@@ -13,6 +13,8 @@ import norch
 from norch import nn, optim
 from norch.optim import lr_scheduler as schedules
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 NAMES = [n for n, v in vars(schedules).items() if isinstance(v, type) and v is not schedules.LRScheduler]
 
 

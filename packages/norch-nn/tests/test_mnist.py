@@ -14,7 +14,7 @@ from norch.utils.data import DataLoader
 from norch.vision import datasets, transforms
 from norch.vision.datasets import CIFAR10, KMNIST, MNIST, DatasetError, FashionMNIST
 
-pytestmark = pytest.mark.usefixtures("no_distribution")
+pytestmark = pytest.mark.usefixtures("no_distribution", "on_host")
 
 
 @pytest.mark.parametrize("folder", ["MNIST/raw", "MNIST", "."])

@@ -8,6 +8,8 @@ from norch import nn
 from norch.backend.contract import Backend
 from norch.testing.null import NullBackend, ensure_registered
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 calls = []
 
 

@@ -9,6 +9,8 @@ import pytest
 import norch
 from norch import nn
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 OWN = ("nn", "optim", "ray", "utils", "vision")
 PUBLIC_MODULES = ("autograd", "random", "source_lines", "switches")
 INTERNAL_ATTRIBUTES = {"_grad", "spec", "buffer", "node"}

@@ -9,6 +9,8 @@ import pytest
 import norch
 from norch.utils import _pytree as pytree
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 Pair = namedtuple("Pair", "left right")
 TREE = {"b": [1, (2, None)], "a": Pair(3, OrderedDict(x=4)), "c": defaultdict(list, y=[5]), "d": deque([6], 3)}
 

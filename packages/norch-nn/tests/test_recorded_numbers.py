@@ -9,6 +9,8 @@ from norch import optim
 from norch.backend import feeders
 from norch.capturing import numbers
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 assert norch.capture  # what feeds is loaded with it
 
 

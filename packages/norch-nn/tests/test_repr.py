@@ -1,7 +1,11 @@
 """What modules, parameters and optimisers print is what PyTorch 2.13 prints."""
 
+import pytest
+
 import norch
 from norch import nn, optim
+
+pytestmark = pytest.mark.usefixtures("on_host")
 
 
 class Net(nn.Module):

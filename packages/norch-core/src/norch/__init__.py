@@ -30,6 +30,7 @@ from .autograd import (
 )
 from .device import Device, get_default_device, set_default_device
 from .device import Device as device
+from .dispatch import failure as _failure
 from .dispatch.arguments import checked
 from .dispatch.fallback import is_cpu_fallback_allowed, set_cpu_fallback
 from .dtype import (
@@ -148,6 +149,7 @@ _LATER = {
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
+    "memory.fitting": ("fits",),
     "ops.nn.recurrence": ("recurrence",),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
@@ -170,6 +172,13 @@ def _op_of_plugin(name: str) -> Any:
     return lookup(name)
 
 
+def _who_holds(device: Device) -> str:
+    from .memory.out_of_memory import report
+
+    return report(device)
+
+
+_failure.who_holds = _who_holds
 LOOKUPS.append(_op_of_plugin)
 _sys.meta_path.append(_LateFinder())
 _join_einops()

@@ -18,6 +18,9 @@ current_index: dict[str, Callable[[], int]] = {}
 _SINGLE = ("cpu", "meta")
 """Device types that are written without an index."""
 
+stand_in: Callable[[Device], Device] | None = None
+"""While a dry run goes on: gives for a device the one that stands for it in this thread (see norch.memory.counting)."""
+
 _registry: Callable[[], Any]
 
 
@@ -47,7 +50,7 @@ class Device:
         """
         device = type if device is None else device
         if isinstance(device, Device):
-            return device
+            return device if stand_in is None else stand_in(device)
         if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
             accelerator = _registry().accelerator()
             if accelerator is None:
@@ -69,7 +72,12 @@ class Device:
             found = object.__new__(cls)
             found.type, found.index, found._backend = kind, at, None
             found = known_devices.setdefault((kind, at), found)
-        return found
+        return found if stand_in is None else stand_in(found)
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether tensors have no values there."""
+        return self.type == "meta"
 
     @property
     def backend(self) -> Backend:
@@ -113,7 +121,7 @@ on_default_change: list[Callable[[], None]] = []
 
 def get_default_device() -> Device:
     """Where tensors are made that no device was given for: the CPU at first."""
-    return _default
+    return _default if stand_in is None else stand_in(_default)
 
 
 def set_default_device(device: Device | str | None) -> None:

@@ -69,6 +69,20 @@ class Line:
         return hash((self.filename, self.lineno))
 
 
+NOT_KNOWN = "norch.autograd.record_lines(True) before would tell the line"
+
+
+def table(*rows: tuple[str, Line | None]) -> str:
+    """What the first sentence of an error is followed by: a row for each thing that happened, with its line."""
+    wide = max(len(what) for what, _ in rows)
+    places = ["" if line is None else f"{line} in {line.function}" for _, line in rows]
+    at = max(map(len, places))
+    shown = ""
+    for (what, line), place in zip(rows, places, strict=True):
+        shown += f"\n    {what:{wide}}   {NOT_KNOWN if line is None else f'{place:{at}}   {line.text()}'.rstrip()}"
+    return shown
+
+
 def here(depth: int = 1, inner: bool = False) -> Line | None:
     """The line outside of norch that this thread is at: that of the caller (depth 1), or of what called it.
 

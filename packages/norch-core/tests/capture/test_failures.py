@@ -158,6 +158,32 @@ def test_ctrl_c(device, after):
     assert fresh.report().replayed == 1
 
 
+def test_ctrl_c_between_two_replays_leaves_no_lock_behind(device):
+    x, w = batch(device, 1, 2), batch(device, 2, 2)
+    step = norch.capture(lambda x: x * w)
+    for _ in range(300):  # past the calls that are recorded again
+        step(x)
+    armed, rounds = threading.Semaphore(0), 200
+
+    def interrupt():
+        for _ in range(rounds):
+            armed.acquire()
+            time.sleep(0.0005)
+            _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    for _ in range(rounds):
+        try:
+            armed.release()
+            while True:
+                step(x)
+        except KeyboardInterrupt:
+            assert not step.lock.locked()
+    thread.join()
+    assert image(step(x)) == image(x * w)
+
+
 def test_sigint_is_not_lost(device):
     run = norch.capture(lambda x: x * 2)
     x = norch.ones(3, device=device)

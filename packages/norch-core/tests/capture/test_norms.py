@@ -98,6 +98,15 @@ def ops_of(**options):
     return [call.op for call in program.calls], program
 
 
+def ops_of_step(make, feed):
+    def model():
+        step = make()
+        return step, feed, list
+
+    captured = same_bits(model)
+    return [call.op for entry in captured.entries.values() for program, _ in entry.programs for call in program.calls]
+
+
 @pytest.mark.parametrize("dtype", [norch.bfloat16, norch.float16], ids=str)
 def test_casts_and_residual_sums_are_part_of_the_norms(dtype):
     ops, program = ops_of(dtype=dtype)
@@ -110,6 +119,49 @@ def test_casts_and_residual_sums_are_part_of_the_norms(dtype):
 def test_norms_without_weights():
     ops, _ = ops_of(affine=False)
     assert ops.count("residual_norm") == 3
+
+
+class Rectified:
+    """Two batch_norms, each with a relu behind it, of images; `last`: with channels that vary fastest."""
+
+    def __init__(self, last, in_place, also_read=False):
+        self.last, self.in_place, self.also_read = last, in_place, also_read
+        values = np.random.default_rng(0).uniform(0.5, 1.5, (6, 4)).astype(np.float32)
+        self.params = [norch.tensor(v, device="native").requires_grad_() for v in values]
+
+    def __call__(self, x):
+        *pairs, scale = [self.params[0:2], self.params[2:4], self.params[4]]
+        x = x.contiguous(memory_format=norch.channels_last if self.last else norch.contiguous_format)
+        x = x * scale.reshape(4, 1, 1)
+        for weight, bias in pairs:
+            x = norch.batch_norm(x, None, None, weight, bias - 1, training=True)
+            y = norch.relu_(x) if self.in_place else norch.relu(x)
+            x = y + x if self.also_read else y * 1.5
+        loss = (x * x).sum()
+        loss.backward()
+        found = [loss.detach(), *[p.grad for p in self.params[:5]]]
+        for p in self.params:
+            p.grad = None
+        return found
+
+
+def images(i):
+    x = np.random.default_rng(i).standard_normal((3, 4, 5, 2)).astype(np.float32)
+    return (norch.tensor(x, device="native"),)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_relus_are_part_of_the_batch_norms_before_them(last, in_place):
+    ops = ops_of_step(lambda: Rectified(last, in_place), images)
+    assert ops.count("batch_norm_relu") == ops.count("batch_norm_relu_grad") == 2
+    assert not {"batch_norm", "batch_norm_grad", "relu", "relu_grad"} & set(ops)
+
+
+def test_what_is_before_a_relu_is_made_where_something_else_reads_it():
+    ops = ops_of_step(lambda: Rectified(True, False, also_read=True), images)
+    assert ops.count("batch_norm") == 2
+    assert "batch_norm_relu" not in ops
 
 
 def test_the_gradients_of_the_parts_of_a_split_are_written_in_their_places():

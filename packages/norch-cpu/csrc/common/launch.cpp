@@ -214,6 +214,7 @@ PyObject* make_callable(KernelPtr kernel, const std::vector<Operand>& operands, 
     self->arguments = arguments;
     self->index = -1;
     self->op = op;
+    self->scratch = 0;
     PyObject* callable = PyCFunction_NewEx(&launch_method, reinterpret_cast<PyObject*>(self), nullptr);
     Py_DECREF(self);
     return callable;

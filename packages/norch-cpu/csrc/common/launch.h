@@ -26,6 +26,7 @@ struct Launch {
     int arguments;  // what the call must have
     int index;      // the device of the output where the call is to allocate that, else -1
     const std::string* op;  // what the kernel computes, or null
+    int64_t scratch;        // bytes that it takes while it runs: see scratch.h
 };
 
 /// Runs the kernel of a launch in place of `Kernel::run`, where it is not null: while a graph is recorded.

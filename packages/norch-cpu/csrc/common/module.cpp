@@ -5,6 +5,7 @@
 #include "common/buffer.h"
 #include "common/launch.h"
 #include "common/program.h"
+#include "common/scratch.h"
 
 namespace nb = nanobind;
 
@@ -72,12 +73,19 @@ nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs)
     for (nb::handle item : attrs.attr("items")())
         request.attrs.values[nb::cast<std::string>(item[0])] = attribute(item[1]);
     check_operands(request.operands);
+    noted_scratch = 0;
     KernelPtr kernel = found->second(request);
     if (!kernel) return nb::none();
     kernel->written = written_by(request);
     PyObject* callable = make_callable(std::move(kernel), request.operands, &found->first);
     if (!callable) throw nb::python_error();
+    launch_of(callable)->scratch = noted_scratch;
     return nb::steal(callable);
+}
+
+int64_t scratch_bytes(nb::handle kernel) {
+    const Launch* launch = launch_of(kernel.ptr());
+    return launch ? launch->scratch : 0;
 }
 
 template <class Function>
@@ -102,6 +110,8 @@ void add_kernels(nb::module_& module, std::initializer_list<void (*)(Registry&)>
     if (!add_buffer_type(m) || !add_launch_type(m) || !add_program_type(m) || PyModule_AddFunctions(m, methods) != 0) throw nb::python_error();
     module.def("compile", compile, nb::arg("op"), nb::arg("operands"), nb::arg("attrs"),
                "The kernel of an op, or None where there is none.");
+    module.def("scratch_bytes", scratch_bytes, nb::arg("kernel"),
+               "What a kernel takes from the allocator while it runs, where that may be as much as a tensor, else 0.");
     module.def("ops", [] {
         nb::list names;
         for (const auto& entry : registry()) names.append(nb::cast(entry.first));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/scratch.h"
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -57,12 +58,15 @@ public:
         together_ = tiling_.count() == 1 ? std::clamp(AT_ONCE * 4 / windows, int64_t(1), std::max<int64_t>(1, few)) : 1;
     }
 
+    /// The packed weights.
+    int64_t panels_size() const { return groups_ * width_ * (depth_ + 1); }
+
     double work() const { return double(batch_ * grid_.rows * grid_.columns) * per_window(); }
 
     void run(const S* image, const S* weight, const S* bias, S* out) const {
         const int64_t parts = (batch_ + together_ - 1) / together_, items = parts * groups_ * tiling_.count();
         if (!items || !channels_) return;
-        Scratch<T> panels(groups_ * width_ * (depth_ + 1));
+        Scratch<T> panels(panels_size());
         pack(weight, bias, panels.data());
         parallel_for(items, double(together_ * tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
             Scratch<T> copy(together_ * source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
@@ -203,6 +207,7 @@ KernelPtr forward(const Request& r) {
     const bool has_bias = r.operands.size() == 4;
     if (has_bias) all.bias_stride = r.operands[3].strides[0];
     const double work = all.work();
+    note_scratch(all.panels_size() * int64_t(sizeof(compute_t<S>)));
     return make_kernel(work, [all = std::move(all), has_bias](char* const* data, const Scalar*) {
         auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
         all.run(at(1), at(2), has_bias ? at(3) : nullptr, at(0));
@@ -250,6 +255,7 @@ KernelPtr input_grad(const Request& r) {
                                 Target{a * to[2] + b * to[3], to[0], to[1], stride[0] * to[2], stride[1] * to[3]},
                                 std::move(weights), groups, out.shape[1] / groups);
             work += phases.back().work();
+            note_scratch(phases.back().panels_size() * int64_t(sizeof(compute_t<S>)));
         }
     }
     const int64_t numel = out.numel();

@@ -1,4 +1,5 @@
 // Depthwise convolution of channels-last images, and its gradients: channels are as many numbers side by side.
+#include "common/scratch.h"
 #include "matmul/widen.h"
 #include "nn/convolution.h"
 #include "runtime/allocator.h"
@@ -207,6 +208,7 @@ KernelPtr weight_grad(const Request& r) {
     const auto strides = out.strides;
     const Inner inner = moves.inner(columns);
     const double ns = double(columns * channels * taps * ROWS_AT_ONCE) / PER_NS<T> * 2;
+    note_scratch(chunks * taps * channels * int64_t(sizeof(T)));
     return make_kernel(ns * double(chunks), [=](char* const* data, const Scalar*) {
         Scratch<T> partial(chunks * taps * channels);
         parallel_for(chunks, ns, [&](int64_t begin, int64_t end) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/scratch.h"
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -52,7 +53,7 @@ public:
         const int64_t count = int64_t(blocks_.size());
         const int64_t items = chunks_ * groups_ * count;
         if (!items || !depth_) return;
-        Scratch<T> partial(chunks_ * groups_ * depth_ * width_);
+        Scratch<T> partial(partial_size());
         parallel_for(items, work / double(items), [&](int64_t begin, int64_t end) {
             Scratch<T> copy(source_.scratch()), panel(tiling_.rows * tiling_.columns * MAX_VECTORS * SIMD_WIDTH<T>);
             Scratch<int64_t> places(tiling_.rows * tiling_.columns);
@@ -70,6 +71,9 @@ public:
             }
         });
     }
+
+    /// The sums of all chunks.
+    int64_t partial_size() const { return chunks_ * groups_ * depth_ * width_; }
 
     double work;
 
@@ -169,6 +173,7 @@ KernelPtr conv2d_weight_grad(const Request& r) {
     return visit_floating(out.dtype, [&]<class S>(Tag<S>) {
         WeightGrad<S> all(r, grid);
         const double work = all.work;
+        note_scratch(all.partial_size() * int64_t(sizeof(compute_t<S>)));
         return make_kernel(work, [all = std::move(all)](char* const* data, const Scalar*) {
             auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
             all.run(at(1), at(2), at(0));

@@ -71,6 +71,8 @@ void return_to_system(void* block, size_t nbytes) {
 }
 
 constexpr int64_t SMALLEST_LIMIT = int64_t(128) << 20;
+constexpr int64_t FIRST_PAUSE = 4096;  // blocks
+constexpr int64_t KEPT_OF_NOTHING = int64_t(32) << 20;
 constexpr int64_t WINDOW = 64;  // times the limit: the bytes handed out between two looks at what was not needed
 
 int64_t largest_limit() {
@@ -85,7 +87,8 @@ struct FreeBlock {
 
 /// Blocks kept to be used again. What a training step gives back it takes again soon, what a deleted model held nobody
 /// does: the limit starts low, grows by what was returned to the system and then wanted again, and shrinks by what was
-/// not needed for a while.
+/// not needed for a while. Where next to nothing is in use any more, nearly all is returned; a program that then wants
+/// it again after all waits twice as long for the next time.
 struct Cache {
     std::mutex mutex;
     FreeBlock* free[CLASSES] = {};
@@ -95,6 +98,8 @@ struct Cache {
     int64_t taken = 0;     // bytes handed out in this window,
     int64_t returned = 0;  // those returned to the system and not wanted since,
     int64_t unneeded = 0;  // and the least that was cached
+    int64_t blocks = 0, dropped_at = -FIRST_PAUSE, pause = FIRST_PAUSE;  // blocks handed out; when nearly all was returned
+    bool is_regretted = true;                                            // whether it was wanted again
 
     static size_t class_bytes(int index) {
         if (index < STEPS) return size_t(index + 1) * ALIGNMENT;
@@ -105,6 +110,7 @@ struct Cache {
     void* take(SizeClass size) {
         int64_t nbytes = int64_t(size.nbytes);
         taken += nbytes;
+        ++blocks;
         FreeBlock* block = free[size.index];
         if (block) {
             free[size.index] = block->next;
@@ -115,6 +121,10 @@ struct Cache {
             int64_t again = std::min(nbytes, returned);
             returned -= again;
             limit = std::min(limit + again, largest);
+            if (again && !is_regretted && blocks - dropped_at < pause) {
+                is_regretted = true;
+                pause *= 2;
+            }
             ++stats.misses;
         }
         if (taken > WINDOW * limit) start_window();
@@ -141,6 +151,15 @@ struct Cache {
         free_block->next = free[size.index];
         free[size.index] = free_block;
         stats.cached += nbytes;
+    }
+
+    /// Called once a block is kept: `stats.allocated` is what is still in use.
+    void drop_if_idle() {
+        if (stats.cached <= KEPT_OF_NOTHING || stats.allocated > stats.cached / 16 || blocks - dropped_at < pause) return;
+        trim(KEPT_OF_NOTHING);
+        limit = smallest;
+        dropped_at = blocks;
+        is_regretted = false;
     }
 
     /// Returns cached blocks, the largest first, until at most `keep` bytes are left.
@@ -200,8 +219,10 @@ void release_block(void* block, size_t nbytes) noexcept {
     c.stats.allocated -= int64_t(size.nbytes);
     if (guarding())
         release_guarded(block, nbytes);
-    else
+    else {
         c.keep(block, size);
+        c.drop_if_idle();
+    }
 }
 
 MemoryStats memory_stats() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .native import chosen, native
 
 __all__ = [
+    "allocated_size",
     "copy_bandwidth",
     "empty_cache",
     "fma_peak",
@@ -20,6 +21,17 @@ def memory_stats() -> dict[str, int]:
     """Bytes in use and the most there have been, bytes kept to be used again, and how often the cache had a block."""
     stats: dict[str, int] = native.memory_stats()
     return stats
+
+
+def allocated_size(nbytes: int) -> int:
+    """What `memory_stats` counts for a tensor of `nbytes`: the size class that it falls into, an eighth of a doubling.
+
+    It is what runtime/allocator.cpp rounds to.
+    """
+    if nbytes <= 512:
+        return max(-(-nbytes // 64), 1) * 64
+    step = 1 << ((nbytes - 1).bit_length() - 4)
+    return -(-nbytes // step) * step
 
 
 def reset_peak_memory_stats() -> None:

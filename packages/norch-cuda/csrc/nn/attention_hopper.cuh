@@ -193,6 +193,18 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     return found;
 }
 
+inline CUtensorMap encoded(CUtensorMapDataType type, int ndim, void* data, const cuuint64_t* dims,
+                           const cuuint64_t* steps, const cuuint32_t* box, CUtensorMapSwizzle swizzle) {
+    const cuuint32_t ones[5] = {1, 1, 1, 1, 1};
+    CUtensorMap map;
+    const CUresult result = tensor_map_encoder()(&map, type, cuuint32_t(ndim), data, dims, steps, box, ones,
+                                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        throw std::runtime_error("attention: no tensor map, error " + std::to_string(int(result)));
+    return map;
+}
+
 /// The map of a matrix (rows, columns) of 16-bit floats for each place of a batch. Strides are multiples of 16 bytes; a
 /// batch dim of stride 0 has one place.
 inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, int64_t row_stride,
@@ -202,15 +214,17 @@ inline CUtensorMap tensor_map(DType dtype, char* data, int columns, int rows, in
         dims[2 + d] = strides[d] ? cuuint64_t(sizes[d]) : 1;
         steps[1 + d] = strides[d] ? cuuint64_t(strides[d]) : 16;
     }
-    const cuuint32_t box[5] = {ACROSS, BOX_ROWS, 1, 1, 1}, ones[5] = {1, 1, 1, 1, 1};
-    CUtensorMap map;
+    const cuuint32_t box[5] = {ACROSS, BOX_ROWS, 1, 1, 1};
     const auto type = dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const CUresult result = tensor_map_encoder()(
-        &map, type, 5, data, dims, steps, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS)
-        throw std::runtime_error("attention: no tensor map, error " + std::to_string(int(result)));
-    return map;
+    return encoded(type, 5, data, dims, steps, box, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+/// The map of a contiguous table of numbers, of which `across` of a row are copied at a time; those past a row's end are
+/// zeros. `columns`: a multiple of 4.
+inline CUtensorMap table_map(float* data, int64_t columns, int64_t rows, int across) {
+    const cuuint64_t dims[2] = {cuuint64_t(columns), cuuint64_t(rows)}, step = cuuint64_t(columns) * sizeof(float);
+    const cuuint32_t box[2] = {cuuint32_t(across), 1};
+    return encoded(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data, dims, &step, box, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 /// The problem, all but its tiles. N is COUNT and one for the sums; `query`: which operand that is.

@@ -13,12 +13,13 @@ void attend_grad(const Attention<BACKWARD>& a, DType dtype) {
     using OfQueries = QueryShared<T, D, KEYS, STAGES, AHEAD>;
     using OfKeys = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
     const int32_t padded = int32_t(ceil_div(a.queries, BOX_ROWS)) * BOX_ROWS;
-    const size_t count = size_t(a.heads()) * size_t(padded) + QUERIES;
+    const size_t count = size_t(a.heads()) * size_t(padded);
     const Scratch<float> scratch(2 * count);
     const Facts facts = {scratch.data(), scratch.data() + count, padded};
+    const CUtensorMap table = table_map(scratch.data(), padded, 2 * a.heads(), QUERIES);
     const GradProblem problem = problem_of(a, dtype, B_QUERY);
     launch_shared<&query_kernel<T, D, KEYS, STAGES, AHEAD>, GROUPS, OfQueries>(problem, a.queries, facts);
-    launch_shared<&key_kernel<T, D, QUERIES, STAGES, AHEAD>, GROUPS, OfKeys>(problem, a.keys, facts);
+    launch_shared<&key_kernel<T, D, QUERIES, STAGES, AHEAD>, GROUPS, OfKeys>(problem, a.keys, table);
 }
 
 template <class T>

@@ -13,7 +13,7 @@ constexpr int GROUPS = 2;  // warpgroups that compute, each for 64 rows of a blo
 constexpr int ROWS = GROUPS * BOX_ROWS;
 
 /// What the kernel over the keys needs to know of queries: weights are 2 ** (scaled score - base), and the mean of a
-/// query's slopes. For each head `padded` of each; after the last some more that may be read.
+/// query's slopes. Rows of `padded` numbers: bases of each head, then means of each head.
 struct Facts {
     float *base, *mean;
     int32_t padded;
@@ -168,7 +168,7 @@ struct alignas(1024) KeyShared {
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
 template <class T, int D, int QUERIES, int STAGES, int AHEAD>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
-    key_kernel(const __grid_constant__ GradProblem p, Facts facts) {
+    key_kernel(const __grid_constant__ GradProblem p, const __grid_constant__ CUtensorMap facts) {
     using Shared = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
@@ -201,14 +201,13 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             }
             rows.advance();
             for (int q = p.is_causal ? first / QUERIES * QUERIES : 0; q < p.queries; q += QUERIES) {
-                const int64_t fact = int64_t(place.head) * facts.padded + q;
                 Barrier* full = &shared.full[turn.stage];
                 wait(&shared.free[turn.stage], turn.parity);
                 arrive_expecting(full, QUERIES * (2 * ROW_BYTES<T, D> + 2 * sizeof(float)));
                 boxes.template load<T, D, QUERIES>(shared.query[turn.stage], B_QUERY, q, full);
-                load_bytes(shared.base[turn.stage], facts.base + fact, QUERIES * sizeof(float), full);
+                load_row(shared.base[turn.stage], &facts, q, place.head, full);
                 boxes.template load<T, D, QUERIES>(shared.grad[turn.stage], B_GRAD, q, full);
-                load_bytes(shared.mean[turn.stage], facts.mean + fact, QUERIES * sizeof(float), full);
+                load_row(shared.mean[turn.stage], &facts, q, p.heads + place.head, full);
                 turn.advance();
             }
         }

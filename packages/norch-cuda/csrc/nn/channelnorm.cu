@@ -259,14 +259,26 @@ void launch(Channels& a, int64_t inner) {
     launch_parts(a, channel_kernel<T, VEC, GRAD>, a.channels, ceil_div(a.packets, a.each), THREADS);
 }
 
-/// Three outputs; GRAD: grad, input, weight where it is given; else: input, weight and bias where they are given
-template <bool GRAD>
+/// relu, or its gradient, of rows that are laid out as `out` is when it has no gaps.
+KernelPtr relu_of(const Operand& out, bool is_grad) {
+    const Operand dense{out.dtype, out.shape, {out.shape[1], 1}};
+    Registry activations;
+    elementwise::add_activations(activations);
+    const char* op = is_grad ? "relu_grad" : "relu";
+    return activations.at(op)(Request{op, std::vector<Operand>(is_grad ? 3 : 2, dense), {}});
+}
+
+/// Three outputs; GRAD: grad, input, weight where it is given; else: input, weight and bias where they are given.
+/// RELU: of rows, with the relu behind it, whose result is given before GRAD's input.
+template <bool GRAD, bool RELU>
 KernelPtr batch_norm(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out) || !out.numel()) return nullptr;
+    if (RELU && (out.ndim() != 2 || !are_channel_rows(size_t(size_of(out.dtype)), out.shape[1], out.shape[0]))) return nullptr;
     const auto& given = request.attrs.integers("given");
-    const bool is_weighted = given[GRAD ? 2 : 1];
-    const int input = GRAD ? 4 : 3, weight = is_weighted ? input + 1 : 0;
+    const int seen = GRAD && RELU ? 4 : 0;
+    const bool is_weighted = given[GRAD ? (RELU ? 3 : 2) : 1];
+    const int input = GRAD ? (RELU ? 5 : 4) : 3, weight = is_weighted ? input + 1 : 0;
     const int bias = !GRAD && given[2] ? input + 1 + int(is_weighted) : 0;
     Channels fixed = {};
     fixed.channels = out.shape[1];
@@ -280,6 +292,8 @@ KernelPtr batch_norm(const Request& request) {
         if (i) wanted[size_t(i)] = parameter_dtype(request.operands[size_t(i)], out);
     fixed.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
     fixed.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
+    fixed.is_rectified = RELU && !GRAD;
+    const std::shared_ptr<const Kernel> relu = RELU ? relu_of(out, GRAD) : nullptr;
     KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             Channels a = fixed;
@@ -288,9 +302,19 @@ KernelPtr batch_norm(const Request& request) {
             a.second = data[2];
             a.grad = GRAD ? data[3] : nullptr;
             a.in = data[input];
+            a.seen = seen ? data[seen] : nullptr;
             a.weight.data = weight ? data[weight] : nullptr;
             a.bias.data = bias ? data[bias] : nullptr;
             if (inner == 1 && launch_channel_rows<T, GRAD>(a)) return;
+            if constexpr (RELU) {  // at odd addresses
+                const Scratch<> before(GRAD ? size_t(a.count * a.channels) * sizeof(T) : 1);
+                char* const backward[] = {before.data(), data[3], data[seen]};
+                if (GRAD) relu->run(backward, nullptr), a.grad = before.data();
+                launch_columns<T, GRAD>(a);
+                char* const forward[] = {a.out, a.out};
+                if (!GRAD) relu->run(forward, nullptr);
+                return;
+            }
             if (inner == 1) launch_columns<T, GRAD>(a);
             else if (rows_have_packets<T>(inner, {a.out, a.grad, a.in})) launch<T, PER_16_BYTES<T>, GRAD>(a, inner);
             else launch<T, 1, GRAD>(a, inner);
@@ -302,8 +326,10 @@ KernelPtr batch_norm(const Request& request) {
 }  // namespace
 
 void add_channel_normalization(Registry& registry) {
-    registry["batch_norm"] = batch_norm<false>;
-    registry["batch_norm_grad"] = batch_norm<true>;
+    registry["batch_norm"] = batch_norm<false, false>;
+    registry["batch_norm_grad"] = batch_norm<true, false>;
+    registry["batch_norm_relu"] = batch_norm<false, true>;
+    registry["batch_norm_relu_grad"] = batch_norm<true, true>;
 }
 
 }  // namespace norch::nn

@@ -9,6 +9,7 @@ struct Channels {
     // Forward: mean and unbiased variance of the channels. Backward: the gradients of weight and bias.
     char *out, *first, *second;
     const char *grad, *in;
+    const char* seen;  // the result of the relu behind, whose gradient comes first; null where there is none
     Parameter weight, bias;
     uint32_t packets, each;  // packets of a channel, and of a part of one
     FastDivide inner;        // packets of a channel that lie side by side
@@ -16,6 +17,7 @@ struct Channels {
     double eps;
     double* parts;           // for each part of each channel its Moments; null where there is one part
     bool is_last;            // of two launches
+    bool is_rectified;       // forward: relu of it (launch_channel_rows only)
 };
 
 /// Mean and squared deviation of some numbers; of gradients g their sum, and that of g * (x - mean).
@@ -63,8 +65,10 @@ __device__ inline void write_statistics(const Channels& a, int64_t channel, cons
     reinterpret_cast<C*>(a.second)[channel] = C(GRAD ? m.grad : m.square / double(a.count > 1 ? a.count - 1 : 1));
 }
 
-/// Channels side by side, many rows of them, whose packets can be accessed: three launches at memory bandwidth. Returns
-/// false where these are no such.
+/// Whether there are many rows, of whole packets of channels.
+bool are_channel_rows(size_t itemsize, int64_t channels, int64_t count);
+
+/// Those of which packets can be accessed: three launches at memory bandwidth. Returns false where these are no such.
 template <class T, bool GRAD>
 bool launch_channel_rows(const Channels& a);  // channelnorm_rows.cu
 

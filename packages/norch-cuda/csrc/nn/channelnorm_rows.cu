@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t LEAST = int64_t(1) << 17;  // elements, below which launches cost more than they bring
 constexpr int UNROLL = 4;                    // rows that a thread has under way
-constexpr int GROUP = 8, SLICES = THREADS / GROUP;  // channels of a block that puts parts together, and its threads for each
+// Channels of a block that puts parts together, its threads for each, and the parts that a thread takes at most.
+constexpr int GROUP = 8, SLICES = 64, EACH = 8, MAX_PARTS = SLICES * EACH;
 
 /// Blocks that a multiprocessor has at once.
 template <bool GRAD>
@@ -27,6 +28,7 @@ struct Rows {
     int longer, last;       // so many parts have one run more; the part that has the last run
     float rows, run, lack;  // of a part, of a run; what the last run lacks: whole numbers
     float *moments, *factors;
+    uint8_t* passes;  // a byte for each packet: which gradients relu lets through
 };
 
 /// Where a thread works.
@@ -75,22 +77,41 @@ __device__ inline void add_rows(Moments<float> (&m)[VEC], const float (&x)[N][VE
     }
 }
 
-template <class T, int VEC, bool GRAD>
+/// The gradients before relu, and which of them it let through.
+template <int VEC>
+__device__ inline uint8_t rectify(float (&g)[VEC], const float (&seen)[VEC]) {
+    uint8_t passes = 0;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        if (seen[j] <= 0) g[j] = 0;
+        else passes |= uint8_t(1 << j);
+    }
+    return passes;
+}
+
+template <class T, int VEC, bool GRAD, bool RELU>
 __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) moments_kernel(const __grid_constant__ Rows a) {
     const Station<VEC> at(a);
     Moments<float> m[VEC];
     if (at.is_busy) {
         const T* in = reinterpret_cast<const T*>(a.of.in) + at.channel;
         const T* grad = reinterpret_cast<const T*>(a.of.grad) + at.channel;
+        const T* seen = reinterpret_cast<const T*>(a.of.seen) + at.channel;
+        uint8_t* passes = a.passes + at.channel / VEC;
         const int64_t step = int64_t(a.tall) * a.of.channels;
         for (int64_t run = blockIdx.y; run < a.runs; run += a.parts) {
             const int64_t row = run * UNROLL * a.tall + at.y, place = row * a.of.channels;
             if (row + (UNROLL - 1) * a.tall < a.of.count) {
-                float x[UNROLL][VEC], g[UNROLL][VEC] = {};
+                float x[UNROLL][VEC], g[UNROLL][VEC] = {}, y[UNROLL][VEC];
 #pragma unroll
                 for (int u = 0; u < UNROLL; ++u) {
                     load_values<T, VEC>(x[u], in + place + u * step);
                     if constexpr (GRAD) load_values<T, VEC>(g[u], grad + place + u * step);
+                    if constexpr (RELU) load_values<T, VEC>(y[u], seen + place + u * step);
+                }
+                if constexpr (RELU) {
+#pragma unroll
+                    for (int u = 0; u < UNROLL; ++u) passes[(place + u * step) / VEC] = rectify(g[u], y[u]);
                 }
                 add_rows<GRAD>(m, x, g);
                 continue;
@@ -99,6 +120,11 @@ __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) moments_kernel(const 
                 float x[1][VEC], g[1][VEC] = {};
                 load_values<T, VEC>(x[0], in + place + u * step);
                 if constexpr (GRAD) load_values<T, VEC>(g[0], grad + place + u * step);
+                if constexpr (RELU) {
+                    float y[VEC];
+                    load_values<T, VEC>(y, seen + place + u * step);
+                    passes[(place + u * step) / VEC] = rectify(g[0], y);
+                }
                 add_rows<GRAD>(m, x, g);
             }
         }
@@ -139,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) moments_kernel(const 
 /// What all threads of a channel have together, of N numbers.
 template <int N>
 __device__ inline void sum_slices(double (&v)[N]) {
-    constexpr int WARPS = THREADS / WARP;
+    constexpr int WARPS = GROUP * SLICES / WARP;
     __shared__ double sums[N][WARPS][GROUP];
     const int own = threadIdx.x % GROUP, warp = threadIdx.x / WARP;
 #pragma unroll
@@ -158,29 +184,38 @@ __device__ inline void sum_slices(double (&v)[N]) {
 
 /// Puts the parts of GROUP channels together and writes what their elements are made with.
 template <class T, bool GRAD>
-__global__ void __launch_bounds__(THREADS) factors_kernel(const __grid_constant__ Rows a) {
+__global__ void __launch_bounds__(GROUP * SLICES) factors_kernel(const __grid_constant__ Rows a) {
     const int slice = threadIdx.x / GROUP;
     const int64_t channels = a.of.channels, channel = int64_t(blockIdx.x) * GROUP + threadIdx.x % GROUP;
     const bool is_channel = channel < channels;
     const float* from = a.moments + (is_channel ? channel : 0);
-    const int64_t step = VALUES<GRAD> * channels;
+    float values[EACH][VALUES<GRAD>] = {};
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {  // all at once: they come from far
+        const int64_t part = slice + k * SLICES;
+        if (part >= a.parts) break;
+#pragma unroll
+        for (int v = 0; v < VALUES<GRAD>; ++v) values[k][v] = from[(part * VALUES<GRAD> + v) * channels];
+    }
     double sum[1] = {};
-#pragma unroll 4
-    for (int part = slice; part < a.parts; part += SLICES)
-        sum[0] += double(rows_of_part(a, part)) * double(from[part * step]);
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        if (slice + k * SLICES >= a.parts) break;
+        sum[0] += double(rows_of_part(a, slice + k * SLICES)) * double(values[k][0]);
+    }
     sum_slices(sum);
     Moments<double> m;
     m.count = double(a.of.count);
     m.mean = sum[0] / m.count;
     double rest[3] = {};
-#pragma unroll 4
-    for (int part = slice; part < a.parts; part += SLICES) {
-        const float* values = from + part * step;
-        const double gap = double(values[0]) - m.mean;
-        rest[0] += double(values[channels]) + gap * gap * double(rows_of_part(a, part));
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        if (slice + k * SLICES >= a.parts) break;
+        const double gap = double(values[k][0]) - m.mean;
+        rest[0] += double(values[k][1]) + gap * gap * double(rows_of_part(a, slice + k * SLICES));
         if constexpr (GRAD) {
-            rest[1] += double(values[2 * channels]);
-            rest[2] += double(values[3 * channels]) + gap * double(values[2 * channels]);
+            rest[1] += double(values[k][2]);
+            rest[2] += double(values[k][3]) + gap * double(values[k][2]);
         }
     }
     sum_slices(rest);
@@ -193,7 +228,7 @@ __global__ void __launch_bounds__(THREADS) factors_kernel(const __grid_constant_
 }
 
 /// The last rows come first: they are still in the cache.
-template <class T, int VEC, bool GRAD>
+template <class T, int VEC, bool GRAD, bool RELU>
 __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) elements_kernel(const __grid_constant__ Rows a) {
     const Station<VEC> at(a);
     if (!at.is_busy) return;
@@ -209,24 +244,46 @@ __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) elements_kernel(const
     for (int64_t back = blockIdx.y; back < a.runs; back += gridDim.y) {
         const int64_t first = (a.runs - 1 - back) * UNROLL * a.tall + at.y;
         float x[UNROLL][VEC], g[UNROLL][VEC];
+        uint8_t passes[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
             const int64_t row = first + u * a.tall, place = row * a.of.channels + at.channel;
             if (row >= a.of.count) break;
             load_values<T, VEC>(x[u], in + place);
             if constexpr (GRAD) load_values<T, VEC>(g[u], grad + place);
+            if constexpr (GRAD && RELU) passes[u] = a.passes[place / VEC];
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
             const int64_t row = first + u * a.tall;
             if (row >= a.of.count) break;
 #pragma unroll
-            for (int j = 0; j < VEC; ++j)
+            for (int j = 0; j < VEC; ++j) {
+                if constexpr (GRAD && RELU)
+                    if (!(passes[u] >> j & 1)) g[u][j] = 0;
                 x[u][j] = GRAD ? (g[u][j] - shift[j] - (x[u][j] - mean[j]) * slope[j]) * scale[j]
                                : (x[u][j] - mean[j]) * scale[j] + shift[j];
+                if constexpr (RELU && !GRAD) x[u][j] = x[u][j] <= 0 ? 0.0f : x[u][j];
+            }
             store_values<T, VEC>(out + row * a.of.channels + at.channel, x[u]);
         }
     }
+}
+
+template <class T, int VEC, bool GRAD, bool RELU>
+void launch_rows(Rows& a, int64_t packets) {
+    const int64_t blocks = ceil_div(packets, a.across);
+    a.parts = int(std::min<int64_t>({ceil_div(multiprocessors() * TOGETHER<GRAD>, blocks), a.runs, MAX_PARTS}));
+    const int64_t run = int64_t(UNROLL) * a.tall;
+    a.longer = int(a.runs % a.parts), a.last = int((a.runs - 1) % a.parts);
+    a.rows = float(a.runs / a.parts * run), a.run = float(run), a.lack = float(a.runs * run - a.of.count);
+    const Scratch<float> moments(size_t(a.parts) * VALUES<GRAD> * a.of.channels), factors(4 * size_t(a.of.channels));
+    const Scratch<uint8_t> passes(GRAD && RELU ? size_t(packets * a.of.count) : 1);
+    a.moments = moments.data(), a.factors = factors.data(), a.passes = passes.data();
+    const dim3 grid{unsigned(blocks), unsigned(a.parts)}, groups{unsigned(ceil_div(a.of.channels, GROUP))};
+    launch_kernel("batch_norm", moments_kernel<T, VEC, GRAD, GRAD && RELU>, grid, dim3{THREADS}, a);
+    launch_kernel("batch_norm", factors_kernel<T, GRAD>, groups, dim3{GROUP * SLICES}, a);
+    launch_kernel("batch_norm", elements_kernel<T, VEC, GRAD, RELU>, grid, dim3{THREADS}, a);
 }
 
 }  // namespace
@@ -235,31 +292,24 @@ template <class T, bool GRAD>
 bool launch_channel_rows(const Channels& of) {
     if constexpr (sizeof(computed<T>) == sizeof(float)) {
         constexpr int VEC = PER_16_BYTES<T>;
-        for (const void* data : {static_cast<const void*>(of.out), static_cast<const void*>(of.in),
-                                 static_cast<const void*>(of.grad)})
+        if (!are_channel_rows(sizeof(T), of.channels, of.count)) return false;
+        for (const char* data : {static_cast<const char*>(of.out), of.in, of.grad, of.seen})
             if (!is_aligned(data, 16)) return false;
-        if (of.channels % VEC || of.channels * of.count < LEAST) return false;
         Rows a = {};
         a.of = of;
         const int64_t packets = of.channels / VEC;
         a.across = int(std::min<int64_t>(packets, WARP));
         a.tall = THREADS / a.across;
         a.runs = ceil_div(of.count, int64_t(UNROLL) * a.tall);
-        const int64_t blocks = ceil_div(packets, a.across);
-        a.parts = int(std::min<int64_t>({ceil_div(multiprocessors() * TOGETHER<GRAD>, blocks), a.runs, 1024}));
-        const int64_t run = int64_t(UNROLL) * a.tall;
-        a.longer = int(a.runs % a.parts), a.last = int((a.runs - 1) % a.parts);
-        a.rows = float(a.runs / a.parts * run), a.run = float(run), a.lack = float(a.runs * run - of.count);
-        const Scratch<float> moments(size_t(a.parts) * VALUES<GRAD> * of.channels), factors(4 * size_t(of.channels));
-        a.moments = moments.data();
-        a.factors = factors.data();
-        const dim3 grid{unsigned(blocks), unsigned(a.parts)};
-        launch_kernel("batch_norm", moments_kernel<T, VEC, GRAD>, grid, dim3{THREADS}, a);
-        launch_kernel("batch_norm", factors_kernel<T, GRAD>, dim3{unsigned(ceil_div(of.channels, GROUP))}, dim3{THREADS}, a);
-        launch_kernel("batch_norm", elements_kernel<T, VEC, GRAD>, grid, dim3{THREADS}, a);
+        if (GRAD ? of.seen != nullptr : of.is_rectified) launch_rows<T, VEC, GRAD, true>(a, packets);
+        else launch_rows<T, VEC, GRAD, false>(a, packets);
         return true;
     }
     return false;
+}
+
+bool are_channel_rows(size_t itemsize, int64_t channels, int64_t count) {
+    return itemsize <= sizeof(float) && channels % int64_t(16 / itemsize) == 0 && channels * count >= LEAST;
 }
 
 template bool launch_channel_rows<double, false>(const Channels&);

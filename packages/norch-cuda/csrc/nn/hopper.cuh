@@ -88,10 +88,12 @@ __device__ inline void store_box(const CUtensorMap* map, const Corner& at, const
                  "l"(map), "r"(shared_address(from)), "r"(at.column), "r"(at.row), "r"(at.batch[0]), "r"(at.batch[1]),
                  "r"(at.batch[2]) : "memory");
 }
-/// Contiguous bytes, a multiple of 16.
-__device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Barrier* done) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(done)) : "memory");
+/// Numbers of a row of a table, from `column` on. cp.async.bulk would do as well, but to compute-sanitizer's racecheck its
+/// writes are the calling thread's, and it does not see that barriers order them before the reads.
+__device__ inline void load_row(void* to, const CUtensorMap* map, int column, int row, Barrier* done) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
+            "r"(shared_address(to)), "l"(map), "r"(shared_address(done)), "r"(column), "r"(row) : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until the stores of this thread have read shared memory.

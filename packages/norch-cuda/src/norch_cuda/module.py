@@ -23,6 +23,7 @@ __all__ = [
     "CUDAGraph",
     "Event",
     "Stream",
+    "allocated_size",
     "current_stream",
     "default_stream",
     "device",
@@ -111,6 +112,17 @@ def memory_stats(device: DeviceLike = None) -> dict[str, int]:
     """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave."""
     stats: dict[str, int] = _ext.memory_stats(device_index(device))
     return stats
+
+
+def allocated_size(nbytes: int) -> int:
+    """What `memory_stats` counts for a tensor of `nbytes` in a new block: an eighth of a doubling, or 2 MiB.
+
+    It is what runtime/allocator.cpp rounds to; a block that is used again may be larger.
+    """
+    if nbytes <= 2048:
+        return max(-(-nbytes // 256), 1) * 256
+    step = min(1 << ((nbytes - 1).bit_length() - 4), 2 << 20)
+    return -(-nbytes // step) * step
 
 
 def memory_allocated(device: DeviceLike = None) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..submodules import late_submodules
 from .engine import backward, grad, queue_callback
 from .graph import Node
+from .growth import note_step
+from .lines import record_lines
 from .mode import (
     enable_grad,
     inference_mode,
@@ -38,7 +40,9 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "note_step",
     "queue_callback",
+    "record_lines",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
+from ..source_lines import Line, here, table
 from ..tensor_base import TensorBase
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
-from .graph import Leaf, Node, Output, init_node, is_recording, resolve, set_recording
+from .graph import Leaf, Node, Output, change, gone, init_node, is_recording, resolve, set_recording
 
 if TYPE_CHECKING:
     from ..spec import Spec
@@ -32,6 +33,8 @@ class FunctionContext:
         self._dirty: tuple[Any, ...] = ()
         self._materialize = True
         self._freed = False
+        self._line: Line | None = None
+        self._freed_by: Line | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs, results or others) until the backward pass, and checks that they have not changed."""
@@ -41,16 +44,13 @@ class FunctionContext:
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` kept. Raises AutogradError if one was changed in place since, or was freed."""
         if self._freed:
-            raise AutogradError(
-                f"backward(): what {self._name} saved for its gradient is gone: this graph was differentiated before; "
-                "pass retain_graph=True to the earlier call"
-            )
+            raise gone(self._name, (f"saved by {self._name}", self._line), ("freed by", self._freed_by))
         for value in self._saved:
             modified = None if value is None else value.buffer.modified
             if modified is not None and modified[0] > self._saved_at:
                 raise AutogradError(
                     f"backward(): {self._name} saved a tensor of shape {tuple(value.shape)}, which {modified[1]} has "
-                    "changed in place since"
+                    "changed in place since" + table((f"saved by {self._name}", self._line), change(modified))
                 )
         return self._saved
 
@@ -82,6 +82,10 @@ class FunctionNode(Node):
 
     def name(self) -> str:
         return f"{self.function.__name__}_backward"
+
+    @property
+    def line(self) -> Line | None:  # type: ignore[override]
+        return self.context._line
 
     @property
     def output_count(self) -> int:
@@ -119,7 +123,8 @@ class FunctionNode(Node):
                 else:
                     backward.add(edge, value)
         if not backward.retain:
-            self.context._saved, self.context._freed = (), bool(self.context._saved)
+            if self.context._saved:
+                self.context._saved, self.context._freed, self.context._freed_by = (), True, backward.line
 
 
 class Function:
@@ -168,6 +173,7 @@ class Function:
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
+        context._line = here() if graph.line_of_change is not None else None
         node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
         tensors = [r for r in results if isinstance(r, TensorBase)]
         node.specs = tuple(r.spec for r in tensors)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..errors import AutogradError
+from ..source_lines import Line, table
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
 from .hooks import HooksOfLeaf, RemovableHandle, hooks_of
@@ -46,6 +47,10 @@ anomaly_check: Callable[[str, int, Tensor], None] | None = None
 """Called with the name of an op, the position of an operand and its gradient; None unless anomaly mode is on."""
 
 
+line_of_change: Callable[[], Line | None] | None = None
+"""What tells the line that changes a tensor in place, or None where that is not noted."""
+
+
 class Node:
     """A recorded op.
 
@@ -53,7 +58,8 @@ class Node:
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
     saved_inputs: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
     saved_outputs: buffers and offsets of the outputs where a rule needs those, else None. Of a view (no buffer, how far
-        behind its operand's first element it starts).
+        behind its operand's first element it starts). Of a freed node no buffer, and the line that freed it.
+    line: where the program recorded it, or None where that was not noted (see `record_lines`).
     hooks: called with the gradient of the result; None or a dict.
     """
 
@@ -66,6 +72,7 @@ class Node:
     saved_outputs: Sequence[Any] | None
     hooks: dict[int, Any] | None
     kind_of_hooks: type[dict[int, Any]] = dict
+    line: Line | None = None
 
     def name(self) -> str:
         return f"{self.plan.op.name}_backward"
@@ -118,9 +125,9 @@ class Node:
                 backward.add(edge, value)
             value = None
         if not backward.retain and op.saves_tensors:
-            self.free()
+            self.free(backward.line)
 
-    def free(self) -> None:
+    def free(self, line: Line | None = None) -> None:
         """Lets go of saved tensors. A node that has none, such as that of `x * 2`, can be read any number of times."""
         if self.saved_outputs is None:
             for value in self.saved_inputs or ():
@@ -128,12 +135,12 @@ class Node:
                     break
             else:
                 return
-        self.saved_inputs = self.saved_outputs = None
+        self.saved_inputs, self.saved_outputs = None, ((None, line),)
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""
         saved, specs = self.saved_outputs, self.plan.outputs
-        if saved is None:
+        if saved is None or self.saved_inputs is None:
             raise self.freed()
         if at is None:
             if len(specs) > 1:
@@ -149,17 +156,39 @@ class Node:
     def check_unchanged(self, value: Tensor, what: str) -> None:
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.sequence_number:
+            name = self.plan.op.name
             raise AutogradError(
-                f"backward(): {self.plan.op.name} needs {what} of shape {tuple(value.spec.shape)} for its gradient, "
-                f"but {modified[1]} has changed it in place since; use an out-of-place op instead of {modified[1]}, "
-                f"or give {self.plan.op.name} a clone()"
+                f"backward(): {name} needs {what} of shape {tuple(value.spec.shape)} for its gradient, but "
+                f"{modified[1]} has changed it in place since; use an out-of-place op instead of {modified[1]}, or "
+                f"give {name} a clone()" + table((f"saved by {name}", self.line), change(modified))
             )
 
     def freed(self) -> AutogradError:
-        return AutogradError(
-            f"backward(): what {self.plan.op.name} saved for its gradient is gone: this graph was differentiated "
-            f"before; pass retain_graph=True to the earlier call"
-        )
+        name, freed = self.plan.op.name, self.saved_outputs
+        return gone(name, (f"saved by {name}", self.line), ("freed by", None if freed is None else freed[0][1]))
+
+
+node_class: Callable[[], Any] = Node
+"""What makes the node of a recorded op: see norch.autograd.lines."""
+
+
+def changed_by(name: str) -> tuple[int, str, Line | None]:
+    """What `buffer.modified` is after an op has changed it in place now."""
+    line = line_of_change
+    return next_sequence_number(), name, line and line()
+
+
+def change(modified: tuple[int, str, Line | None]) -> tuple[str, Line | None]:
+    """The row of an error that says what changed a tensor in place; `modified` is that of its buffer."""
+    return f"changed by {modified[1]}", modified[2]
+
+
+def gone(name: str, *rows: tuple[str, Line | None]) -> AutogradError:
+    """What is raised where a graph is differentiated again that was freed."""
+    return AutogradError(
+        f"backward(): what {name} saved for its gradient is gone: this graph was differentiated before; pass "
+        "retain_graph=True to the earlier call, or detach() what is not to be differentiated again" + table(*rows)
+    )
 
 
 BUILD_NODE = """\
@@ -176,7 +205,7 @@ node.saved_outputs = {saved_outputs}
 
 def new_node(plan: Any, edges: tuple[Node | None, ...], saved_inputs: Any = None, saved_outputs: Any = None) -> Node:
     """A node that is recorded now."""
-    node: Node = init_node(Node(), plan, edges, saved_inputs, saved_outputs)
+    node: Node = init_node(node_class(), plan, edges, saved_inputs, saved_outputs)
     return node
 
 
@@ -195,7 +224,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor], by: str = "increment_ve
     by: its name, for the error of a backward pass that needs the values as they were.
     """
     for changed in (tensor,) if isinstance(tensor, TensorBase) else tensor:
-        changed.buffer.modified = (next_sequence_number(), by)
+        changed.buffer.modified = changed_by(by)
 
 
 @contextmanager
@@ -211,16 +240,20 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
 
 
 class Leaf(Node):
-    """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive."""
+    """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
-    __slots__ = ("tensor",)
+    growth: see `norch.autograd.growth`.
+    """
 
+    __slots__ = ("growth", "tensor")
+
+    growth: Any
     hooks: HooksOfLeaf | None
     kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
-        self.tensor = ref(tensor)
+        self.tensor, self.growth = ref(tensor), None
 
     def name(self) -> str:
         return "accumulate_grad"
@@ -272,6 +305,11 @@ class Output(Node):
         parent = self.edges[0]
         assert parent is not None
         return parent.name()
+
+    @property
+    def line(self) -> Line | None:  # type: ignore[override]
+        parent = self.edges[0]
+        return None if parent is None else parent.line
 
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         parent = self.edges[0]

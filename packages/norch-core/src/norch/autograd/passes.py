@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from ..source_lines import here
 from ..spec import span
 from ..tensor_base import TakenOver, make_tensor
 from .accumulate import ALONE_BUFFER, leaf_lock
@@ -21,16 +22,18 @@ class BackwardPass:
     """One backward pass: which nodes have a gradient and wait for their turn.
 
     targets: gradients go into this dict and no `.grad`. needed: the nodes that lead to a target, None for all.
-    retain: nodes keep what they saved. create: the pass is recorded. callbacks: see `queue_callback`.
+    retain: nodes keep what they saved. create: the pass is recorded. callbacks: see `queue_callback`. line: the call
+    that the nodes which are freed will name.
     """
 
-    __slots__ = ("ahead", "callbacks", "create", "heap", "needed", "pending", "retain", "targets")
+    __slots__ = ("ahead", "callbacks", "create", "heap", "line", "needed", "pending", "retain", "targets")
 
     counts_uses = False
 
     def __init__(self, targets: dict[Node, Tensor | None] | None, retain: bool, create: bool) -> None:
         self.targets, self.retain, self.create = targets, retain, create
         self.callbacks: list[Callable[[], Any]] | None = None
+        self.line = None if retain else here(2)
         self.needed: set[Node] | None = None
         self.pending: dict[Node, Any] = {}
         self.heap: list[tuple[int, Node]] = []
@@ -127,8 +130,9 @@ class BackwardPass:
         else:
             return False
         out = node.plan.out
-        if held.spec is not first or held.node is not None or node.saved_outputs is None:
+        if held.spec is not first or held.node is not None or node.saved_inputs is None:
             return False
+        assert node.saved_outputs is not None
         if out.overlaps or value.spec.dtype is not out.dtype or value.spec.shape != out.shape:
             return False
         shift = node.saved_outputs[0][1]

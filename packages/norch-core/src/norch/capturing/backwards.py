@@ -116,11 +116,13 @@ class Backwards:
             inner, nodes = node.graph.inner, node.graph.nodes
             if plain or outer is not None or node.recorder is None or self.refusal is not None:
                 return run_inside(backward, inner, nodes, needed, grads, carried)
-            if recording.recording_lock.acquire(blocking=False):
-                try:
+            turn = object()
+            try:
+                if recording.take(turn):
                     return self._record(node, backward, grads, needed, carried)
-                finally:
-                    recording.recording_lock.release()
+            finally:
+                if recording.turn is turn:
+                    recording.turn = None
             return run_inside(backward, inner, nodes, needed, grads, carried)
         if node.memory is None:
             raise node.freed()

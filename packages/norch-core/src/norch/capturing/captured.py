@@ -105,31 +105,31 @@ class Captured:
             or autocast.active is not None
             or recording.active is not None
             or chosen_generator.get() is not None
-            or not self.lock.acquire(blocking=False)
+            or self.running == get_ident()
         ):
             return self._slowly(args, kwargs)
-        self.running = get_ident()
-        try:
-            if entry is not self.latest:
-                self.entries.move_to_end(entry.key)
-                self.latest = entry
-            program, build = entry.programs[0]
-            if (
-                program.runs < program.check
-                and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
-                and program.fits_all(args)
-            ):
-                for x in args:
-                    if x.node is not None and resolve(x) is not None:
-                        break
-                else:
-                    return build(program.run_step(args, ()))
-        except (IndexError, KeyError):
-            if entry.programs and entry.key in self.entries:
-                raise
-        finally:
-            self.running = None
-            self.lock.release()
+        with self.lock:  # Ctrl-C would come between a call of acquire() and a try
+            try:
+                self.running = get_ident()
+                if entry is not self.latest:
+                    self.entries.move_to_end(entry.key)
+                    self.latest = entry
+                program, build = entry.programs[0]
+                if (
+                    program.runs < program.check
+                    and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
+                    and program.fits_all(args)
+                ):
+                    for x in args:
+                        if x.node is not None and resolve(x) is not None:
+                            break
+                    else:
+                        return build(program.run_step(args, ()))
+            except (IndexError, KeyError):
+                if entry.programs and entry.key in self.entries:
+                    raise
+            finally:
+                self.running = None
         return self._slowly(args, kwargs)
 
     def report(self, timed: bool = False) -> Report:
@@ -170,14 +170,16 @@ class Captured:
                     raise CaptureError(f"capture(): {entry.refusal}")
             finally:
                 self.running = None
-        if now and recording.recording_lock.acquire(blocking=False):
-            try:
+        turn = object()
+        try:
+            if now and recording.take(turn):
                 if found is not None:
                     found[0].give_back()
                 with canonically(tensors):
                     return self._record(entry, found, args, kwargs, tensors, numbers)
-            finally:
-                recording.recording_lock.release()
+        finally:
+            if recording.turn is turn:
+                recording.turn = None
         self.eager += 1
         if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
             return run(*args, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from ..backend.contract import IndexOutOfBounds
+from ..dispatch import failure
 from ..dispatch.failure import provider
 from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
 
@@ -21,5 +22,5 @@ def raise_failure_of(call: Call, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
-        raise OutOfMemoryError(f"{where}: device {call.device} has no room: {error}") from error
+        raise OutOfMemoryError(f"{where}: device {call.device} has no room: {error}{failure.who_holds(call.device)}") from error
     raise BackendError(f"{where}: {provider(call.device)} raised {error!r}") from error

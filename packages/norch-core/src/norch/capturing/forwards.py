@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
-from ..autograd.graph import Output, is_recording, next_sequence_number, resolve, set_recording
+from ..autograd.graph import Output, change, is_recording, next_sequence_number, resolve, set_recording
 from ..errors import AutogradError
 from ..func.trees import flatten
+from ..source_lines import table
 from ..tensor_base import TensorBase, make_tensor
 from .graphs import GraphNode, Memory, StepGraph, entered, saved_places, saved_state, with_bases
 from .program import Program
@@ -111,7 +112,7 @@ class ForwardProgram(Program):
             if modified is not None and modified[0] > node.sequence_number:
                 raise AutogradError(
                     f"backward(): a captured step needs a tensor for its gradient that {modified[1]} has changed in "
-                    "place since; use an out-of-place op, or give the step a clone()"
+                    "place since; use an out-of-place op, or give the step a clone()" + table(change(modified))
                 )
 
     def again(self, node: GraphNode) -> StepGraph:
@@ -126,7 +127,7 @@ class ForwardProgram(Program):
             if modified is not None and modified[0] > node.sequence_number:
                 raise AutogradError(
                     f"backward(): {modified[1]} has changed an argument of a captured step in place since, and this "
-                    "backward pass must run it again; give the step a clone()"
+                    "backward pass must run it again; give the step a clone()" + table(change(modified))
                 )
         start = next_sequence_number()
         with _as_before(self, node), entered(node.tensors, None) as entrances:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ..autograd.function import FunctionNode
-from ..autograd.graph import Leaf, Node, Output, init_node, next_sequence_number, resolve
+from ..autograd.graph import Leaf, Node, Output, gone, init_node, next_sequence_number, resolve
 from ..autograd.passes import BackwardPass, leading_to
 from ..errors import AutogradError
 from ..tensor_base import TensorBase, make_tensor
@@ -22,6 +22,7 @@ from .recorder import Recorder
 from .results import is_differentiated
 
 if TYPE_CHECKING:
+    from ..source_lines import Line
     from ..tensor import Tensor
     from .backwards import Backwards
     from .forwards import ForwardProgram
@@ -157,7 +158,7 @@ class StepGraph:
                 node.context._saved_at = earlier(node.context._saved_at)  # type: ignore[assignment]
         for buffer in self.saved:
             if buffer.modified is not None:
-                buffer.modified = earlier(buffer.modified[0]), buffer.modified[1]
+                buffer.modified = earlier(buffer.modified[0]), *buffer.modified[1:]
 
     def let_go(self) -> None:
         self.saved, self.tensors, self.holders = [], [], []
@@ -212,12 +213,12 @@ class GraphNode(Node):
     graph: that graph, where the run has made it, and `recorder` what was noted of the run.
     program, memory: of a replayed run, with what it keeps for its backward pass (None once that is freed).
     opened: whether its edges are the nodes of its graph. fed: the numbers that a replayed run drew.
-    results: see `ForwardProgram.again`.
+    results: see `ForwardProgram.again`. freed_by: the call that freed it.
     """
 
     __slots__ = (
-        "backwards", "ends", "fed", "graph", "memory", "numbers", "opened", "output_count", "program", "recorder",
-        "results", "tensors",
+        "backwards", "ends", "fed", "freed_by", "graph", "memory", "numbers", "opened", "output_count", "program",
+        "recorder", "results", "tensors",
     )  # fmt: skip
 
     output_count: int
@@ -229,12 +230,14 @@ class GraphNode(Node):
     fed: Sequence[float]
     numbers: Sequence[float | None]
     results: Sequence[Any]
+    freed_by: Line | None
 
     def __init__(self, backwards: Backwards, ends: Sequence[End], tensors: Sequence[Tensor], count: int) -> None:
         init_node(self, None, tuple([resolve(tensors[at]) if leaf is None else leaf().node for leaf, at in ends]))
         self.backwards, self.ends, self.tensors, self.output_count = backwards, ends, tensors, count
         self.graph = self.recorder = self.program = self.memory = None
         self.opened = False
+        self.freed_by = None
         self.fed = self.numbers = self.results = ()
 
     def name(self) -> str:
@@ -270,7 +273,7 @@ class GraphNode(Node):
             else:
                 backward.add(edge, value)
         if not backward.retain:
-            self.free()
+            self.free(backward.line)
 
     def _open(self, backward: BackwardPass) -> None:
         """Puts the step's graph in the place of this node's edges: what is made of it now refers to its nodes."""
@@ -299,18 +302,16 @@ class GraphNode(Node):
                 if edge in uses:
                     uses[edge] -= 1
 
-    def free(self) -> None:
+    def free(self, line: Line | None = None) -> None:
         """Lets go of what is kept for a backward pass. A graph that keeps nothing can be read any number of times."""
         if self.graph is not None:
             self.graph.let_go()
         if self.memory is not None and any(m.buffer is not None for m in self.memory):
             self.memory, self.tensors, self.results = None, (), ()
+            self.freed_by = line
 
     def freed(self) -> AutogradError:
-        return AutogradError(
-            "backward(): what a captured step saved for its gradient is gone: this graph was differentiated before; "
-            "pass retain_graph=True to the earlier call"
-        )
+        return gone("a captured step", ("freed by", self.freed_by))
 
 
 class Memory:

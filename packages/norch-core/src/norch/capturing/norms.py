@@ -1,17 +1,19 @@
-"""Casts and residual sums beside a layer_norm become part of it: what autocast makes of a transformer's blocks.
+"""Casts and residual sums beside a layer_norm become part of it, what autocast makes of a transformer's blocks, and
+relus behind a batch_norm.
 
-In float32 each is a pass over memory of its own. What is left computes the same bits.
+Each is a pass over memory of its own. What is left computes the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from ..backend.contract import Operand
 from ..dispatch.plan import compile_kernel
 from ..dtype import float32
-from ..ops.nn import residual as _  # noqa: F401  its ops are known from then on
+from ..ops.nn import rectified, residual  # noqa: F401  their ops are known from then on
 from .calls import Call
 from .epilogues import Region, Uses, is_dense, with_regions
 
@@ -32,8 +34,8 @@ class Sum(NamedTuple):
 
 
 def norms(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
-    """The same calls, in which those around layer_norm and its gradient are joined where the backend has a kernel."""
-    if not any(call.op == "layer_norm" for call in calls):
+    """The same calls, in which those around norms and their gradients are joined where the backend has a kernel."""
+    if not any(call.op.startswith(("layer_norm", "batch_norm")) for call in calls):
         return list(calls)
     blocks = _Blocks(calls, temporaries)
     for i, call in enumerate(calls):
@@ -41,6 +43,10 @@ def norms(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
             blocks.join_forward(i)
         elif call.op == "layer_norm_grad" and call.attrs["affine"]:
             blocks.join_backward(i)
+        elif call.op == "batch_norm":
+            blocks.join_relu(i)
+        elif call.op == "batch_norm_grad":
+            blocks.join_relu_grad(i)
     found = [blocks.changed.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
 
@@ -108,6 +114,45 @@ class _Blocks:
             "shape": call.attrs["shape"], "eps": call.attrs["eps"], "also": also,
             "given": (True, True, len(reads) == 3, given[2]),
         })  # fmt: skip
+
+    def join_relu(self, i: int) -> None:
+        call, access = self.calls[i], self.uses.accesses[i]
+        out, *statistics = access.writes
+        at = next(iter(self.uses.after(i, out.place)), i)
+        relu = self.uses.accesses[at]
+        if self.calls[at].op != "relu" or self.uses.touching[out.place][0] != i or not relu.is_known:
+            return
+        (result,), (source,) = relu.writes, relu.reads
+        if not self._covers(source, out) or source.operand != result.operand:
+            return
+        first = i if result.place == out.place else at
+        alone = result == source or len(self.uses.touching[out.place]) == 2
+        if not {out.place, result.place} <= self.temporaries.keys() or not alone:
+            return
+        if self.uses.touching[result.place][0] == first:
+            writes = [result._replace(operand=out.operand), *statistics]
+            self._replace(i, "batch_norm_relu", writes, [*access.reads], {at}, dict(call.attrs))
+
+    def join_relu_grad(self, i: int) -> None:
+        call, access = self.calls[i], self.uses.accesses[i]
+        masked, *rest = access.reads
+        at = self.uses.touching[masked.place][0]
+        relu = self.uses.accesses[at]
+        if self.calls[at].op != "relu_grad" or not relu.is_known or not self._is_only_for(masked.place, at, 1):
+            return
+        (result,), (grad, seen) = relu.writes, relu.reads
+        if not self._covers(result, masked) or not result.operand == grad.operand == seen.operand:
+            return
+        if self._stays(grad, at, i) and self._stays(seen, at, i):
+            reads = [region._replace(operand=masked.operand) for region in (grad, seen)]
+            attrs = dict(call.attrs) | {"given": (True, *call.attrs["given"])}
+            self._replace(i, "batch_norm_relu_grad", [*access.writes], [*reads, *rest], {at}, attrs)
+
+    def _covers(self, a: Region, b: Region) -> bool:
+        """Whether they are the same elements, in whatever order: channels-last images are rows to batch_norm."""
+        same = (a.place, a.offset, a.operand.dtype) == (b.place, b.offset, b.operand.dtype)
+        sizes = prod(a.operand.shape) == prod(b.operand.shape)
+        return same and sizes and is_dense(a.operand) and is_dense(b.operand)
 
     def _replace(
         self, i: int, op: str, writes: list[Region], reads: list[Region], gone: set[int], attrs: dict[str, Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .. import switches
-from ..autograd.graph import Leaf, init_node, next_sequence_number
+from ..autograd.graph import Leaf, changed_by, init_node
 from ..backend.contract import Place
 from ..device import Device
 from ..tensor_base import make_tensor
@@ -279,7 +279,7 @@ class Program:
         try:
             kept = self._run_parts(buffers, fed, tensors, taken)
             if self.modified:
-                change = next_sequence_number(), "a captured step"
+                change = changed_by("a captured step")
                 for place in self.modified:
                     buffers[place].modified = change
             if self.moved:

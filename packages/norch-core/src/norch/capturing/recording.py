@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 active: Recorder | None = None
 """The recorder at work. There is one at a time in a process."""
 
-recording_lock = Lock()
+turn: object = None
+"""Whose turn it is to record: what was taken by `take`. Who took it gives it back in a `finally`, without a call, in
+which Ctrl-C could come."""
+_taking = Lock()
+
+
+def take(mine: object) -> bool:
+    """Makes it the turn of `mine`, an object of the caller's own, unless another thread records."""
+    global turn
+    with _taking:
+        if turn is None:
+            turn = mine
+    return turn is mine
 
 
 def recorder_here() -> Recorder | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
+from ..autograd import graph
 from ..autograd.graph import is_recording, next_sequence_number, record, set_recording
 from ..errors import DTypeError, NorchError
 from ..spec import Spec
@@ -218,7 +219,8 @@ def call_in_place(plan: Plan, args: list[Any]) -> None:
 
 def mark_modified(tensor: Tensor, op: str) -> None:
     """Notes that `op` has changed the tensor's memory in place."""
-    tensor.buffer.modified = (next_sequence_number(), op)
+    line = graph.line_of_change
+    tensor.buffer.modified = (next_sequence_number(), op, line and line())
 
 
 general_paths.update(_execute=execute, _again=run_again, _into=run_into)

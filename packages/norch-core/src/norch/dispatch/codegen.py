@@ -13,7 +13,8 @@ from itertools import product
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import BUILD_NODE, UNTRACKED, Node, is_recording, next_sequence_number, resolve
+from ..autograd.graph import BUILD_NODE, UNTRACKED, is_recording, next_sequence_number, resolve
+from ..autograd.lines import names_for
 from ..tensor_base import BUILD_RESULT, TakenOver, TensorBase
 from .failure import raise_failure
 from .plan import SCALARS
@@ -39,6 +40,7 @@ def call_path(
     method: str | None = None,
     otherwise: Callable[..., Any] | None = None,
     takes_out: tuple[str, ...] | None = None,
+    shown: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """A function that runs `op`.
 
@@ -51,16 +53,19 @@ def call_path(
         instead where the graph takes part, memory overlaps, or an argument is more than a tensor or a scalar.
     takes_out: given where there is an argument `out`, a tensor that the result is written into, and these others. All
         come by name; `otherwise`, if given, takes the others.
+    shown: a function whose signature `inspect.signature` gives, where that is not the prototype's.
     """
     scope: dict[str, Any] = {"__name__": __name__}
-    call = FunctionType(_unwritten.__code__, scope, method or op.name)
+    call: Any = FunctionType(_unwritten.__code__, scope, method or op.name)
+    if prototype is not None:
+        call.__wrapped__ = shown or prototype
 
     def write(*args: Any, **kwargs: Any) -> Any:
         scope.update(
             _op=op, _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
-            _Tensor=TensorBase._result_class, _Node=Node, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
+            _Tensor=TensorBase._result_class, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
-            _otherwise=otherwise, _TakenOver=TakenOver, **general_paths,
+            _otherwise=otherwise, _TakenOver=TakenOver, **general_paths, **names_for(call),
         )  # fmt: skip
         writer = _Writer(op, prototype, reflected, takes_out)
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
@@ -74,7 +79,7 @@ def call_path(
         return call(*args, **kwargs)
 
     scope["_write"] = write
-    return call
+    return call  # type: ignore[no-any-return]
 
 
 def _unwritten(*args: Any, **kwargs: Any) -> Any:
@@ -170,7 +175,8 @@ class _Writer:
             tests.append(f"{name}.buffer is {first}.buffer and ({same})")
         self.write(depth, f"if {' or '.join(tests)}:\n    return _otherwise({self.arguments})")
         self.launch(depth, f"plan.kernel({first}.buffer, {first}.offset, {self.flat(kinds)})")
-        self.write(depth, f"{first}.buffer.modified = (_next_sequence_number(), {method!r})\nreturn {first}")
+        modified = f"(_next_sequence_number(), {method!r}, _line and _line())"
+        self.write(depth, f"{first}.buffer.modified = {modified}\nreturn {first}")
 
     # --- Parts of them ---
 

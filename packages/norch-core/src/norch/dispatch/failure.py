@@ -9,8 +9,13 @@ from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
 from ..spec import Spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..device import Device
     from .plan import Plan
+
+who_holds: Callable[[Device], str] = lambda device: ""
+"""`who_holds(device)` tells, in lines to end an error with, whose the memory of a device is: see norch.memory."""
 
 
 def provider(device: Device) -> str:
@@ -29,8 +34,9 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
+        device = plan.out.device
         raise OutOfMemoryError(
-            f"{plan.op.name}(): device {plan.out.device} has no room for {plan.out}: {error}"
+            f"{plan.op.name}(): device {device} has no room for {plan.out}: {error}{who_holds(device)}"
         ) from error
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
 
@@ -40,4 +46,4 @@ def allocate_on(device: Device, nbytes: int) -> Any:
     try:
         return device.backend.allocate(nbytes, device.index)
     except MemoryError as error:
-        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}") from error
+        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}") from error

@@ -351,7 +351,7 @@ def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]
 def _tensor_conversion(source: Spec, target: Spec) -> Callable[[list[Any], int], None]:
     """Copies an operand into memory of the dtype and device that the kernel takes."""
     backend, index, nbytes = target.device.backend, target.device.index, target.nbytes
-    moves = source.device is not target.device
+    moves = source.device is not target.device and not target.device.is_meta
     place = CPU if moves else target.device  # only 0-d tensors on the CPU come from another device
     copy = compile_copy(target.like(target.shape, target.strides, device=place), source)
 

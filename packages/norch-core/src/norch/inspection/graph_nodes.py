@@ -24,8 +24,8 @@ class Saved:
 
     role: what it is to the op: a parameter's name, "result", or "saved_tensors[0]" of a custom function. storage: the
     number of the memory that it lies in, `storage_bytes` the size of all of that, which stays alive with it.
-    source: the name or number of what it is, where that is known. changed_by: what changed it in place since, so that a
-    backward pass will raise.
+    source: the name or number of what it is, where that is known. changed_by: what changed it in place since and where,
+    so that a backward pass will raise.
     """
 
     role: str
@@ -48,7 +48,8 @@ class GraphNode:
     "folded" (several, that are shown as one) or "other". names: of the tensors that it made, where they are known.
     outputs: what it made. operands: for each operand its name, and the number of the node that made it and which of its
     results it is; None where no gradient is wanted.
-    attributes: the op's other arguments. saved: what it keeps; freed: whether a backward pass has let go of that.
+    attributes: the op's other arguments. saved: what it keeps; freed: whether a backward pass has let go of that, and
+        freed_by: where in the program it was called.
     grad_norm: the 2-norm of the gradient, None where it is not there: `grad_note` says why. grad_value: of one element,
         the gradient itself.
     line: where in the program it was made. module: the name of the module that it belongs to.
@@ -63,6 +64,7 @@ class GraphNode:
     attributes: dict[str, Any] = field(default_factory=dict)
     saved: list[Saved] = field(default_factory=list)
     freed: bool = False
+    freed_by: Line | None = None
     names: list[str] = field(default_factory=list)
     grad_norm: float | None = None
     grad_value: float | None = None
@@ -155,7 +157,7 @@ class Walk:
         if type(node) is Leaf:
             return self._leaf(node, number)
         made = GraphNode(number, "op", node.name().removesuffix("_backward"), ())
-        made.line = getattr(node, "line", None)
+        made.line = node.line
         made.module = self.module_of(node.sequence_number)
         made.names = self.names.get(id(node), [])
         every = [hooks for hooks in (node.hooks, *self.hooks.get(id(node), ())) if hooks]
@@ -197,6 +199,8 @@ class Walk:
         made.operand_specs = [s if type(s) is Spec else None for s in plan.operands]
         made.rules = lambda: rules_of(op)
         made.freed = node.saved_inputs is None and op.saves_tensors
+        if made.freed and node.saved_outputs:
+            made.freed_by = node.saved_outputs[0][1]
         arguments = node.saved_inputs or plan.inputs
         for i, value in enumerate(arguments):
             if (i not in op.tensors and i < len(op.params)) or type(value) in (int, float, bool):
@@ -211,7 +215,8 @@ class Walk:
 
     def _function(self, node: FunctionNode, made: GraphNode) -> None:
         function, context = node.function, node.context
-        made.kind, made.outputs, made.freed = "function", node.specs, context._freed
+        made.kind, made.outputs = "function", node.specs
+        made.freed, made.freed_by = context._freed, context._freed_by
         made.operands = self._operands(node, [f"argument {i}" for i in range(len(node.edges))])
         made.operand_specs = list(node.inputs)
         made.rules = lambda: rules_of_function(function)
@@ -260,7 +265,9 @@ class Walk:
 
     def _keep(self, made: GraphNode, since: int | None, role: str, spec: Any, buffer: Any, source: str) -> None:
         modified = getattr(buffer, "modified", None)
-        changed = modified[1] if since is not None and modified is not None and modified[0] > since else ""
+        changed = ""
+        if since is not None and modified is not None and modified[0] > since:
+            changed = modified[1] + (f" at {modified[2]}" if modified[2] is not None else "")
         nbytes = getattr(buffer, "nbytes", spec.nbytes)
         made.saved.append(Saved(role, spec, self._storage(buffer), nbytes, source, changed))
 

@@ -128,7 +128,8 @@ class Articles:
 
     def _kept(self, node: GraphNode) -> str:
         if node.freed and not node.saved:
-            return "<h3>Keeps alive</h3><p>Nothing any more: a backward pass has let go of it.</p>"
+            where = f" at {escape(node.freed_by)}" if node.freed_by is not None else ""
+            return f"<h3>Keeps alive</h3><p>Nothing any more: a backward pass{where} has let go of it.</p>"
         if not node.saved or node.kind == "folded":
             nothing = "Nothing: its derivative needs no values."
             if node.kind == "folded":

@@ -28,7 +28,7 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     LinAlgError as NumPy does.
     """
     device = operands[0].device
-    if device.type == "meta":
+    if device.is_meta:
         raise MetaError(f"linalg.{op}")
     if device.type != "cpu" and any(x.numel() for x in operands):
         if not is_cpu_fallback_allowed():

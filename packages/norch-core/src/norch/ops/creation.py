@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import device as devices
 from .. import settings
 from ..autograd.accumulate import shared_ops
 from ..device import Device, get_default_device, on_default_change
@@ -80,7 +81,7 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
         shape = as_shape(size, op)
         spec = Spec(shape, None, chosen, get_default_device() if device is None else Device(device))
-        if isinstance(dtype, DType | None) and isinstance(device, Device | None):
+        if isinstance(dtype, DType | None) and isinstance(device, Device | None) and devices.stand_in is None:
             if len(_specs) > PLAN_LIMIT:
                 _specs.clear()
             _specs[shape, dtype, device] = spec

@@ -137,10 +137,22 @@ def comparison(name: str, doc: str, *also: str) -> BinaryFunction:
     return binary(name, None, doc, out=bool_, also=also, operator=name)
 
 
-def _unary_signature(input: Any) -> None: ...
+def _unary_signature(input: Tensor) -> Tensor: ...  # type: ignore[empty-body]
 
 
-def binary_signature(input: Any, other: Any) -> None: ...
+def binary_signature(input: Tensor, other: Tensor | float) -> Tensor: ...  # type: ignore[empty-body]
+
+
+def taking_out(function: Any) -> Any:
+    """A function with the signature of `function` and the argument `out`, by name. It is not for calling."""
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = (*code.co_varnames[:count], "out", *code.co_varnames[count:])
+    code = code.replace(co_varnames=names, co_nlocals=len(names), co_kwonlyargcount=code.co_kwonlyargcount + 1)
+    shown = FunctionType(code, {}, function.__name__, function.__defaults__)
+    shown.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "out": None}
+    shown.__annotations__ = {**function.__annotations__, "out": "Tensor | None"}
+    return shown
 
 
 def _reflected(function: BinaryFunction, name: str) -> BinaryFunction:
@@ -158,10 +170,10 @@ _UNARY_NOTE = {
 }
 
 
-def _documented(op: Op, signature: Callable[..., None], doc: str, note: str) -> tuple[Any, Any]:
+def _documented(op: Op, signature: Callable[..., Any], doc: str, note: str) -> tuple[Any, Any]:
     """The call path of an op, and that of the function of its name, which takes `out` as well."""
     function: Any = call_path(op, signature)
-    entry: Any = call_path(op, signature, takes_out=())
+    entry: Any = call_path(op, signature, takes_out=(), shown=taking_out(signature))
     frame = sys._getframe(1)
     while frame.f_globals is globals() and frame.f_back is not None:
         frame = frame.f_back
@@ -185,6 +197,7 @@ def with_out(like: Any, *options: str, also: tuple[str, ...] = (), inplace: bool
         signature: Any = FunctionType(code.replace(co_kwonlyargcount=0), {})
         entry: Any = call_path(like.op, signature, takes_out=options, otherwise=function)
         named.op = entry.op = like.op
+        entry.__wrapped__ = function if "out" in code.co_varnames else taking_out(function)
         entry.__name__, entry.__qualname__, entry.__doc__ = named.__name__, named.__name__, named.__doc__
         return register(*also, inplace=inplace, check=False, entry=of_method(entry, function))(function)
 

@@ -41,7 +41,7 @@ generators: set[ref[Generator]] = set()
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+    def __new__(cls, device: Device | str = CPU, *_: Any) -> Self:  # _: of subclasses
         self = super().__new__(cls)
         generators.add(ref(self, generators.discard))
         return self

@@ -123,6 +123,8 @@ def _refused(name: str) -> Callable[..., Any]:
         refuse(name)
 
     call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Raises DTypeError: `Tensor.{name}` takes no sparse tensors; use to_dense() first."
+    call.__wrapped__ = getattr(Tensor, name)  # type: ignore[attr-defined]
     return call
 
 
@@ -141,6 +143,11 @@ def _in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return take_over(self, value.to_sparse() if self.crow is None else value.to_sparse_csr())
 
     call.__name__ = call.__qualname__ = title
+    call.__doc__ = (
+        f"`{title}` of a Tensor, for a sparse one whose shape is kept. Raises DTypeError for a result that is not "
+        "sparse or of another shape, AutogradError for a leaf that requires grad."
+    )
+    call.__wrapped__ = function  # type: ignore[attr-defined]
     return call
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..autograd import graph
 from ..autograd.graph import (
     UNTRACKED,
     Leaf,
@@ -76,8 +77,14 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         otherwise = general if sign is None else _with_alpha(general, lambda x, y: call(x, y), title, sign)
         call = call_path(op, method=title, otherwise=otherwise)
     call.__name__ = call.__qualname__ = title
-    call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor."
+    call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor.\n\n{_NOTE}"
+    call.__wrapped__ = function  # whose signature it has
     return call  # type: ignore[no-any-return]
+
+
+_NOTE = """Raises what that does; ShapeError for a result of another shape than this tensor's, or where elements of it
+share memory; DTypeError for a result that its dtype cannot hold; AutogradError for a leaf that requires grad, unless
+recording is off."""
 
 
 def _may_write_over(op: Op) -> bool:
@@ -282,7 +289,7 @@ _limit = call_path(CLAMP, method="clamp_", otherwise=lambda x, low, high: _lower
 
 @method("clamp_", "clip_", check=False)
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """`clamp`, its result written into this tensor's memory. Returns the tensor."""
+    """`clamp`, its result written into this tensor's memory. Returns the tensor. Raises as `add_` does."""
     numbers = {type(min), type(max)} - {type(None)}
     if (
         self.node is not None
@@ -308,7 +315,8 @@ def zero_(self: Tensor) -> Tensor:
     if self.node is not None or self.base is not None or spec.overlaps:
         return fill_as("zero_", self, 0)
     _fill_into(self, spec, 0)
-    self.buffer.modified = (next_sequence_number(), "zero_")
+    line = graph.line_of_change
+    self.buffer.modified = (next_sequence_number(), "zero_", line and line())
     return self
 
 

@@ -35,9 +35,9 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     if self.node is not None and resolve(self) is not None:
         raise AutogradError("numpy(): the tensor requires grad, which an array cannot; use detach().numpy()")
     spec = self.spec
+    if self.is_meta:
+        raise MetaError("numpy")
     if spec.device.type != "cpu":
-        if self.is_meta:
-            raise MetaError("numpy")
         raise DeviceError(f"numpy(): the tensor is on {spec.device}; use cpu().numpy()")
     size, dtype = spec.dtype.itemsize, spec.dtype.numpy
     memory = spec.device.backend.host_view(self.buffer)
@@ -177,6 +177,8 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         out: Tensor = memo[id(self)]
         return out
+    if hasattr(memo, "copy_of"):  # norch.fits copies a model without its memory
+        return memo.copy_of(self)  # type: ignore[no-any-return]
     if not self.is_leaf:
         raise AutogradError("deepcopy(): only leaves can be copied; use detach() or clone()")
     values = self.detach().clone()

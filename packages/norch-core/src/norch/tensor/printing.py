@@ -63,7 +63,7 @@ def tensor_repr(tensor: Any) -> str:
     shape = tuple(tensor.shape)
     empty = 0 in shape
     head = "tensor("
-    meta = tensor.device.type == "meta"
+    meta = tensor.device.is_meta
     body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
 
     notes = []

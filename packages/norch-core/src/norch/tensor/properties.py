@@ -98,7 +98,7 @@ class Properties:
     @property
     def is_meta(self: Any) -> bool:
         """Whether the tensor is on the device "meta", where it has no values."""
-        return bool(self.spec.device.type == "meta")
+        return bool(self.spec.device.is_meta)
 
     def get_device(self: Any) -> int:
         """The index of the tensor's device; -1 for the CPU and "meta"."""

@@ -40,7 +40,8 @@ def reshaping(function: Callable[..., Tensor], *also: str) -> Callable[..., Any]
         return self
 
     call.__name__ = call.__qualname__ = title
-    call.__doc__ = f"Makes this tensor what `{title[:-1]}` gives a view of. Returns the tensor."
+    call.__doc__ = f"Makes this tensor what `{title[:-1]}` gives a view of. Returns the tensor. Raises what that does."
+    call.__wrapped__ = function  # type: ignore[attr-defined]
     return method(title, *also)(call)
 
 

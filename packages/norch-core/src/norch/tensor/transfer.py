@@ -98,9 +98,9 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
 
     On the device "meta", where nothing is copied, it keeps the order of the dims in memory.
     """
-    if tensor.is_meta:
+    if tensor.is_meta and not (device.is_meta and device.type != "meta"):
         raise MetaError("to")
-    if device.type == "meta":
+    if device.is_meta:
         strides = elementwise_layout(tensor.spec.shape, (tensor.spec,))
         spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
         return make_tensor(spec, allocate_on(device, spec.nbytes))
@@ -132,7 +132,7 @@ _TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=
 @method()
 def cpu(self: Tensor) -> Tensor:
     """This tensor in host memory."""
-    return self if self.spec.device is CPU else _transfer(self, CPU)
+    return self if self.spec.device is CPU else to(self, CPU)
 
 
 @method()

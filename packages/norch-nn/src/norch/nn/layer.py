@@ -79,7 +79,8 @@ def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
     inputs = ", ".join(takewhile(lambda name: name not in attributes, names)) if options else names[0]
     arguments = "".join(f", {name}=self.{name}" for name in names if name in attributes)
     namespace: dict[str, Any] = {"function": function}
-    exec(f"def forward(self, {inputs}):\n    return function({inputs}{arguments})", namespace)
+    source = f"def forward(self, {inputs}):\n    return function({inputs}{arguments})"
+    exec(compile(source, "<norch forward>", "exec"), namespace)
     forward = namespace["forward"]
     forward.__doc__ = f"The arguments and errors are those of `functional.{function.__name__}`."
     return forward

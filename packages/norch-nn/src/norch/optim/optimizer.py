@@ -262,6 +262,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(step)
     def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # what schedulers ask for
+        norch.autograd.note_step(self.param_groups[0]["params"])
         if self._is_stepping or not self._has_step_hooks():
             return step(self, *args, **kwargs)
         self._is_stepping = True  # so that a step made of its base's runs them once

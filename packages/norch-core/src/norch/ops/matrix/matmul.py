@@ -13,7 +13,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import BinaryFunction, binary_signature, of_method, primitive
+from ..families import BinaryFunction, binary_signature, of_method, primitive, taking_out
 from ..registry import method, public
 from ..shape.views import diagonal
 from ..upcast import in_float32
@@ -73,7 +73,9 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
 
 _MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
 matmul: BinaryFunction = call_path(_MATMUL, binary_signature)
-_matmul_function: BinaryFunction = call_path(_MATMUL, binary_signature, takes_out=())
+_matmul_function: BinaryFunction = call_path(
+    _MATMUL, binary_signature, takes_out=(), shown=taking_out(binary_signature)
+)
 matmul.__qualname__ = _matmul_function.__qualname__ = "matmul"
 matmul.__module__ = __name__
 matmul.__doc__ = """The matrix product, over broadcast batch dims, by NumPy's rules: (..., m, k) @ (..., k, n).

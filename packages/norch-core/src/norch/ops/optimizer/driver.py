@@ -7,7 +7,7 @@ from itertools import pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import is_recording, next_sequence_number, set_recording
+from ...autograd.graph import changed_by, is_recording, set_recording
 from ...dispatch.call import call_in_place
 from ...dispatch.failure import allocate_on
 from ...dispatch.op import Op
@@ -115,7 +115,7 @@ def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scala
         return False
     args += scalars
     call_in_place(plan, args)
-    change = next_sequence_number(), op.name
+    change = changed_by(op.name)
     for buffer in buffers[:-count]:
         buffer.modified = change
     return True
@@ -156,7 +156,7 @@ def _apart(
             if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
                 for row in rows:
                     one(*row)
-                    change = next_sequence_number(), op.name
+                    change = changed_by(op.name)
                     for t in row[:-1]:
                         t.buffer.modified = change
     finally:

@@ -1,0 +1,127 @@
+"""Graphs that outlive the steps of an optimiser, as those of `total += loss` do: noticed, and told once.
+
+Every graph of a loss ends at the leaves of its parameters. So the count of references to a leaf, which is free, tells
+how many uses of the parameter are part of living graphs: in a sound program the same number, or a changing one, at each
+step. Only where it has kept growing are living nodes looked at.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from bisect import bisect
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from . import graph
+from .graph import Leaf, Node, next_sequence_number
+from .lines import record_lines
+
+if TYPE_CHECKING:
+    from ..source_lines import Line
+    from ..tensor import Tensor
+
+PATIENCE = 10
+"""After how many steps, at each of which more of the graph was alive than ever, nodes are looked at."""
+
+_told: set[Line | None] = set()
+
+
+class Growth:
+    """What is known of a leaf. uses: references to it at the last step. times: at which steps there were more than
+    before, since there last were fewer. patience: how many such steps to wait for."""
+
+    __slots__ = ("lines", "patience", "times", "uses")
+
+    def __init__(self, uses: int) -> None:
+        self.uses = uses
+        self.times: list[int] = []
+        self.patience: float = PATIENCE
+        self.lines: record_lines | None = None
+
+    def grown(self, leaf: Leaf) -> None:
+        self.times.append(next_sequence_number())
+        if len(self.times) == self.patience // 2 and graph.node_class is Node:
+            self.lines = record_lines(True)  # so that the warning can name one
+        if len(self.times) < self.patience:
+            return
+        self.patience = inf if _look(leaf, self.times) else 2 * self.patience
+        self.shrunk()
+
+    def shrunk(self) -> None:
+        self.times.clear()
+        if self.lines is not None:
+            self.lines.__exit__()
+            self.lines = None
+
+
+def note_step(params: Sequence[Tensor]) -> None:
+    """Of an optimiser that is about to change these parameters: warns, once, where the graphs of more and more steps
+    before are still alive."""
+    for param in (params[0], params[-1]) if params else ():
+        leaf = param.node
+        if type(leaf) is not Leaf:
+            continue
+        uses = sys.getrefcount(leaf)
+        growth = leaf.growth
+        if growth is None:
+            leaf.growth = Growth(uses)
+        elif uses != growth.uses:
+            if uses > growth.uses:
+                growth.grown(leaf)
+            else:
+                growth.shrunk()
+            growth.uses = uses
+
+
+def _look(leaf: Leaf, times: list[int]) -> bool:
+    """Whether nodes from before most of these times are alive and depend on `leaf`. Warns of them."""
+    nodes = [n for n in gc.get_objects() if isinstance(n, Node) and type(n) is not Leaf and hasattr(n, "edges")]
+    ages = {bisect(times, n.sequence_number) for n in nodes if leaf in n.edges}
+    if len(ages) < 0.8 * len(times):
+        return False
+    line, text = _blamed(nodes, times)
+    if line not in _told:
+        _told.add(line)
+        _warn(len(times), text, line)
+    return True
+
+
+def _blamed(nodes: list[Any], times: list[int]) -> tuple[Line | None, str]:
+    """The line that keeps graphs alive, and what is said of it."""
+    joining = []
+    inner = set()
+    for node in nodes:
+        age = bisect(times, node.sequence_number)
+        for edge in node.edges:
+            inner.add(edge)
+            if edge is not None and type(edge) is not Leaf and bisect(times, edge.sequence_number) < age:
+                joining.append(node)
+    if len(joining) >= len(times) // 2:
+        line, name = _usual(joining)
+        return line, f"results of {name} are summed up with their graphs. Sum up"
+    line, name = _usual([n for n in nodes if n not in inner and bisect(times, n.sequence_number) < len(times)])
+    return line, f"results of {name} are kept, as in a list, with their graphs. Keep"
+
+
+def _usual(nodes: list[Any]) -> tuple[Line | None, str]:
+    """The line and the name that most of the nodes have."""
+    found = Counter((n.line, n.name().removesuffix("_backward")) for n in nodes)
+    known = Counter({key: n for key, n in found.items() if key[0] is not None})
+    (line, name), _ = (known or found).most_common(1)[0]
+    return line, name
+
+
+def _warn(steps: int, what: str, line: Line | None) -> None:
+    import warnings
+
+    text = (
+        f"the graphs of {steps} steps of the optimiser are still alive, and each step adds one, which takes memory and "
+        f"time{'' if line is None else f' ({line})'}: {what} `.item()`, a number, or `.detach()`, a tensor without a graph"
+    )
+    if line is None:
+        warnings.warn(text, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, UserWarning, line.filename, line.lineno)
