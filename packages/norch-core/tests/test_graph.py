@@ -160,9 +160,9 @@ def test_what_was_changed_since_is_told_before_backward_raises():
     y.add_(1)
     graph = norch.graph(z)
     (saved,) = next(n for n in graph if n.op == "exp").saved
-    assert saved.changed_by == "add_"
+    assert saved.changed_by.startswith("add_")  # and the line, where that is noted
     assert "changed by add_" in str(graph)
-    assert "changed by add_ since: backward() will raise" in graph.html()
+    assert f"changed by {saved.changed_by} since: backward() will raise" in graph.html()
     with pytest.raises(norch.AutogradError, match="add_ has changed it in place"):
         z.backward()
 
