@@ -234,15 +234,16 @@ class Walk:
             made.kind, made.note = "other", f"a node of {type(node).__module__}: what it computes is not known here"
             return
         made.kind = "captured"
-        inside = getattr(node, "graph", None)
-        made.note = "a captured step: its ops are kernels of a program, and no graph of them can be seen here"
+        inside, memory = getattr(node, "graph", None), getattr(node, "memory", None)
+        buffers = [part.buffer for part in memory or () if part.buffer is not None]
+        made.note = "a captured step that was replayed: its ops are kernels of a program, and have no graph"
         if inside is not None:
-            made.note = f"a captured step that has run as it is: {len(inside.inside)} nodes are inside"
-            for buffer in {id(b): b for b in inside.saved}.values():
-                self._keep(made, None, "inside", _bytes_spec(buffer), buffer, "")
-        for buffer in getattr(node, "memory", None) or ():
-            if hasattr(buffer, "nbytes"):
-                self._keep(made, None, "of the program", _bytes_spec(buffer), buffer, "")
+            buffers = inside.saved
+            made.note = f"a captured step that was recorded: {counted(len(inside.inside), 'node')} inside, not shown"
+        for buffer in {id(buffer): buffer for buffer in buffers}.values():
+            self._keep(made, None, "memory", _bytes_spec(buffer), buffer, "")
+        made.freed_by = getattr(node, "freed_by", None)
+        made.freed = not buffers and (inside is not None or memory is None)
 
     def _operands(self, node: Node, names: Sequence[str]) -> list[tuple[str, int | None, int]]:
         found: list[tuple[str, int | None, int]] = []
