@@ -101,6 +101,8 @@ from .version import __version__
 if TYPE_CHECKING:
     from .device_module import DeviceModule
     from .func import vmap
+    from .inspection.explaining import explain
+    from .inspection.summary import summary
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
@@ -144,6 +146,8 @@ _LATER = {
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
     "inspection.autograd_graph": ("graph",),
+    "inspection.explaining": ("explain",),
+    "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",

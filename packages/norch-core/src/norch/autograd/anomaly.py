@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _check(name: str, position: int, value: Tensor) -> None:
+def _check(node: graph.Node, position: int, value: Tensor) -> None:
     if value.spec.dtype.is_floating_point and bool((value.detach() != value.detach()).any().item()):
+        name = node.name().removesuffix("_backward")
         raise AutogradError(
             f"backward(): {name} gave NaN as the gradient of its operand {position}, of shape {tuple(value.shape)}; "
             "look at the values that the op was called with"

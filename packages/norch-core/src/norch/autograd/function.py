@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
+from ..observing import FUNCTION, NODE, observable
 from ..source_lines import Line, here, table
 from ..tensor_base import TensorBase
 from . import graph
@@ -91,6 +92,7 @@ class FunctionNode(Node):
     def output_count(self) -> int:
         return len(self.specs)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         grads = grad if type(grad) is list else [grad]
         if self.context._materialize and any(g is None for g in grads):
@@ -114,7 +116,7 @@ class FunctionNode(Node):
                 continue
             if backward.needed is None or edge in backward.needed:
                 if graph.anomaly_check is not None:
-                    graph.anomaly_check(self.function.__name__, i, value)
+                    graph.anomaly_check(self, i, value)
                 value = unbroadcast(value, spec)
                 if type(edge) is Leaf and backward.targets is None and edge.hooks is None:  # as ops do: at once
                     owner = edge.tensor()
@@ -143,6 +145,7 @@ class Function:
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod
+    @observable(FUNCTION)
     def apply(cls, *args: Any) -> Any:
         """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
         for a in args:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..errors import AutogradError
+from ..observing import NODE, observable
 from ..source_lines import Line, table
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
@@ -43,8 +44,8 @@ set_recording = _grad_mode.set
 RETAIN = -1
 """The key, among a node's hooks, of the one that `retain_grad` sets."""
 
-anomaly_check: Callable[[str, int, Tensor], None] | None = None
-"""Called with the name of an op, the position of an operand and its gradient; None unless anomaly mode is on."""
+anomaly_check: Callable[[Node, int, Tensor], None] | None = None
+"""Called with a node, the position of an operand and its gradient; None unless anomaly mode is on, or detect_nan."""
 
 
 line_of_change: Callable[[], Line | None] | None = None
@@ -90,6 +91,7 @@ class Node:
         """How many outputs the op has."""
         return len(self.plan.outputs)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
 
@@ -113,7 +115,7 @@ class Node:
             if value is None:
                 continue
             if anomaly_check is not None:
-                anomaly_check(op.name, i, value)
+                anomaly_check(self, i, value)
             spec = operands[i]
             if value.spec is not spec:
                 value = unbroadcast(value, spec)
@@ -271,6 +273,7 @@ class Leaf(Node):
         """Calls `hook((), (grad,))` after the gradient was added to `.grad` and its other hooks were called."""
         return RemovableHandle(hooks_of(self).done, hook)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Adds `grad` to the tensor's `.grad`, and calls the hooks. It is None where nothing gave one, after all."""
         owner, hooks = self.tensor(), self.hooks

@@ -17,6 +17,7 @@ from ..amp.state import state as autocast
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten
+from ..observing import CAPTURED, observable
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
@@ -93,6 +94,7 @@ class Captured:
             return name  # a decorated function of a module
         return type(self), (self.function, self.fullgraph)
 
+    @observable(CAPTURED)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))

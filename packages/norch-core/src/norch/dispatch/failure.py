@@ -46,4 +46,6 @@ def allocate_on(device: Device, nbytes: int) -> Any:
     try:
         return device.backend.allocate(nbytes, device.index)
     except MemoryError as error:
-        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}") from error
+        raise OutOfMemoryError(
+            f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}"
+        ) from error

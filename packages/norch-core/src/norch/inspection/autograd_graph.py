@@ -19,7 +19,6 @@ from ..tensor_base import TensorBase
 from .graph_folding import folded
 from .graph_names import (
     Calls,
-    forget_variables,
     guess_modules,
     modules_of_caller,
     modules_of_leaves,
@@ -27,6 +26,7 @@ from .graph_names import (
     of_parameters,
 )
 from .graph_nodes import GraphNode, Walk, as_bytes, counted, whole
+from .naming import forget_variables
 from .svg import escape
 
 if TYPE_CHECKING:

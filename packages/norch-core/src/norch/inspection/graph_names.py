@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -57,12 +55,6 @@ def of_caller(frame: FrameType | None) -> dict[int, list[str]]:
             if isinstance(element, TensorBase):
                 _add(names, f"{name}[{key!r}]", element, again=False)
     return names
-
-
-def forget_variables(frame: FrameType | None) -> None:
-    """Before Python 3.13 a frame whose variables were looked at holds them from then on."""
-    if frame is not None and sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
-        frame.f_locals.clear()
 
 
 def modules_of_caller(frame: FrameType | None) -> list[tuple[str, Any]]:

@@ -18,7 +18,9 @@ def report(device: Device) -> str:
     """Lines that rank the tensors on a device by their owners; "" where there are none, or no memory to find them."""
     try:
         return _report(device)
-    except Exception:  # a MemoryError, a module whose parameters cannot be asked for: no reason to hide the error itself
+    except (
+        Exception
+    ):  # a MemoryError, a module whose parameters cannot be asked for: no reason to hide the error itself
         return ""
 
 
@@ -36,7 +38,9 @@ def _report(device: Device) -> str:
 def owner_lines(owners: dict[str, tuple[int, int]]) -> list[str]:
     """A line for each owner that has anything: bytes and how many blocks."""
     rows = sorted([(nbytes, count, owner) for owner, (nbytes, count) in owners.items() if count], reverse=True)
-    return [f"  {owner:<18}  {size_text(nbytes):>10}  {count:,} tensor{'s'[: count != 1]}" for nbytes, count, owner in rows]
+    return [
+        f"  {owner:<18}  {size_text(nbytes):>10}  {count:,} tensor{'s'[: count != 1]}" for nbytes, count, owner in rows
+    ]
 
 
 def largest_lines(holdings: list[Holding], held: int) -> list[str]:

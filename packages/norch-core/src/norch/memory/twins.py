@@ -115,4 +115,3 @@ class Twins(dict[int, Any]):
         self[id(tensor)] = out
         self.alive.append(tensor)
         return out.requires_grad_() if tensor.requires_grad else out
-

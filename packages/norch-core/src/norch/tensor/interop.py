@@ -14,6 +14,7 @@ from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_on
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
+from ..observing import TRANSFER, observable
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
 from ..spec import Spec
@@ -52,6 +53,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@observable(TRANSFER, "to_host")
 def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
     """The values as an array, copied where the host cannot address them."""
     spec = self.spec
@@ -72,6 +74,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 
 @method(check=False)
+@observable(TRANSFER)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one."""
     if self.spec.numel != 1:

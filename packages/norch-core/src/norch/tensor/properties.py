@@ -62,6 +62,8 @@ class Properties:
     to_sparse_csr = late_function(_MAKING, "to_sparse_csr", "A CSR tensor of a matrix's elements that are not 0.")
     sparse_mask = late_function(_MAKING, "sparse_mask", "The elements at the places of a sparse tensor, sparse.")
 
+    _repr_html_ = late_function("norch.inspection.notebook", "tensor_html", "What a notebook shows.")
+
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
         return False

@@ -27,6 +27,7 @@ from ..dtype import (
     uint8,
 )
 from ..errors import DTypeError, MetaError
+from ..observing import TRANSFER, observable
 from ..ops.creation import COPY
 from ..ops.registry import method
 from ..spec import elementwise_layout, is_channels_last
@@ -93,6 +94,7 @@ def _transfer(tensor: Tensor, device: Device) -> Tensor:
     return out
 
 
+@observable(TRANSFER, "to")
 def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     """A contiguous copy on another device, through the host unless one backend has both.
 
