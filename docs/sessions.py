@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -32,13 +32,13 @@ class Session:
             [sys.executable, str(Path(__file__).resolve()), name], cwd=folder, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
+        self.asks, self.answers = cast(IO[str], self.child.stdin), cast(IO[str], self.child.stdout)
 
     def block(self, text: str, fails: bool) -> str:
         """Runs a block; its text with the results. Raises RuntimeError where it fails and should not, or should."""
-        assert self.child.stdin and self.child.stdout
-        self.child.stdin.write(json.dumps(text) + "\n")
-        self.child.stdin.flush()
-        answer = json.loads(self.child.stdout.readline())
+        self.asks.write(json.dumps(text) + "\n")
+        self.asks.flush()
+        answer = json.loads(self.answers.readline())
         self.printed = answer["printed"]
         if (answer["error"] is not None) != fails:
             raise RuntimeError(f"{answer['error'] or 'no error'}\nin\n{text}")
@@ -47,10 +47,9 @@ class Session:
         return str(answer["text"])
 
     def close(self) -> None:
-        assert self.child.stdin and self.child.stdout
-        self.child.stdin.close()
+        self.asks.close()
         self.child.wait(60)
-        self.child.stdout.close()
+        self.answers.close()
 
     def pictures(self) -> dict[str, str]:
         """By name: what the session drew."""

@@ -35,8 +35,8 @@ from norch.backend import contract
 from norch.scaffold import new_backend
 
 sys.path.insert(0, str(Path(__file__).parent))
-import charts  # noqa: E402
-from sessions import PICTURES, Session  # noqa: E402
+import charts
+from sessions import PICTURES, Session
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"^<!-- ([^\n]*) -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+UNLISTED = ("extra_repr", "reset_parameters")
 KINDS = (FunctionType, staticmethod, classmethod, property)
 
 
@@ -39,7 +40,7 @@ class Entry:
         """What was written: without what lies around it when it is called."""
         found = getattr(self.value, "of_method", self.value)
         found = getattr(found, "fget", None) or getattr(found, "__func__", found)
-        return inspect.unwrap(found) if callable(found) else found
+        return inspect.unwrap(found, stop=lambda f: hasattr(f, "op")) if callable(found) else found
 
     @cached_property
     def text(self) -> str:
@@ -64,7 +65,9 @@ class Entry:
         except (TypeError, ValueError):
             return "(...)"
         parameters = [p.replace(annotation=p.empty) for p in found.parameters.values()]
-        shown = [p for p in parameters if not p.name.startswith("_") and p.name not in ("self", "cls")]
+        shown = [p for p in parameters if not p.name.startswith("_")]
+        if shown and shown[0].name in ("self", "cls"):
+            shown = shown[1:]
         if [p.name for p in shown] == ["args", "kwargs"] and hasattr(self.function, "op"):
             operands = ("input", "other")[: len(self.function.op.params)]
             return f"({', '.join(operands)}, *, out=None)"
@@ -156,5 +159,5 @@ def members(path: str, owner: Any) -> list[Entry]:
     """The public methods and properties that a class defines itself and documents."""
     if not isinstance(owner, type):
         return []
-    own = [(n, v) for n, v in vars(owner).items() if isinstance(v, KINDS) and not n.startswith("_")]
-    return [Entry(path, [n], v) for n, v in sorted(own) if inspect.getdoc(getattr(v, "__func__", v))]
+    own = [(n, v) for n, v in sorted(vars(owner).items()) if isinstance(v, KINDS) and n[0] != "_" and n not in UNLISTED]
+    return [Entry(path, [n], v) for n, v in own if inspect.getdoc(getattr(v, "__func__", v))]

@@ -1,6 +1,6 @@
 """The pages of the API reference, as Markdown, from the live objects and their docstrings.
 
-`pages()` gives their texts and `anchors()` where each name is, which build.py makes links of, in these pages and in all.
+`reference()` gives their texts, and where each name is: build.py makes links of that, on these pages and all others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 # The functions of `norch` itself, by the module that has them; the first that fits decides.
 FAMILIES = {
-    "creation": ("Making tensors", ("ops.creation", "ops.creation_like", "ops.from_data", "tensor.interop", "compat.legacy",
-                                    "compat.window_functions")),
+    "creation": ("Making tensors", ("ops.creation", "ops.creation_like", "ops.from_data", "tensor.interop",
+                                    "compat.legacy", "compat.window_functions")),
     "random": ("Random numbers", ("ops.random", "ops.sampling", "ops.generator")),
     "elementwise": ("Elementwise ops", ("ops.elementwise", "compat.complex_numbers")),
     "reductions": ("Reductions, scans, sorting", ("ops.reduction",)),
@@ -50,8 +50,8 @@ NAMESPACES = {
     "nn": ("norch.nn",),
     "nn-functional": ("norch.nn.functional",),
     "nn-init": ("norch.nn.init",),
-    "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize", "norch.nn.utils.parametrizations",
-                 "norch.nn.utils.stateless", "norch.nn.parallel"),
+    "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize",
+                 "norch.nn.utils.parametrizations", "norch.nn.utils.stateless", "norch.nn.parallel"),
     "optim": ("norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils"),
     "utils-data": ("norch.utils.data",),
     "utils": ("norch.utils.checkpoint", "norch.utils.tensorboard"),
@@ -84,10 +84,9 @@ class Reference:
 def reference() -> Reference:
     made = Reference()
     planned = _plan(made)
-    for file, (title, intro, sections) in planned.items():
-        for namespace, found in sections:
-            for entry in found:
-                _place(made, file, entry)
+    for file, (_, _, sections) in planned.items():
+        for entry in (e for _, found in sections for e in found):
+            _place(made, file, entry)
     for file, (title, intro, sections) in planned.items():
         made.pages[file] = _page(made, file, title, intro, sections)
     made.pages["index.md"] = _index(planned)
@@ -163,7 +162,8 @@ def _place(made: Reference, file: str, entry: Entry) -> None:
         for name in entry.names:
             made.anchors.setdefault(f"{entry.namespace}.{name}", f"{file}#{entry.path}")
         for member in entry.members:
-            made.anchors.setdefault(member.path, f"{file}#{member.path}")
+            place = entry.path if member.name == "forward" else member.path
+            made.anchors.setdefault(member.path, f"{file}#{place}")
     else:
         for name in entry.names:
             made.anchors.setdefault(f"{entry.namespace}.{name}", made.anchors[known.path])
@@ -223,7 +223,11 @@ def _entry(made: Reference, entry: Entry, level: int) -> str:
         notes.append(f"[Source](../../{path}#L{place[1]})")
     if notes:
         parts.append(" ".join(notes) + "\n{ .notes }")
-    parts += [_entry(made, member, level + 1) for member in entry.members if level < 4]
+    for member in entry.members:
+        if member.name == "forward":
+            parts.append(f"`forward{member.signature}`: {markdown(member.text, member.signature)}")
+        else:
+            parts.append(_entry(made, member, level + 1))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -262,7 +266,7 @@ def markdown(text: str, signature: str = "") -> str:
         if re.match(r"[-*] |\d+\. ", line) and before.strip() and not re.match(r"[-*] |\d+\. |  ", before):
             made.append("")
         made.append(escaped(line))
-        if line.startswith("===") or line.startswith("---"):
+        if line.startswith(("===", "---")):
             made[-1] = "    " + line
     return "\n".join(made).strip("\n")
 
@@ -272,4 +276,5 @@ def escaped(text: str) -> str:
     parts = re.split(r"(`+[^`]*`+)", text)
     for i in range(0, len(parts), 2):
         parts[i] = re.sub(r"(?<!^)([*_<\[\]#])|^([_<\[\]#]|\*(?! ))", r"\\\1\2", parts[i])
+        parts[i] = re.sub(r"(?<![\w.])(\w+Error)\b", r"`\1`", parts[i])
     return "".join(parts)
