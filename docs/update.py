@@ -321,6 +321,7 @@ PAGES = {
     "contract.md": contract_page,
     "distributed.md": distributed,
     "explain.md": played,
+    "graph.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,

@@ -56,6 +56,9 @@ def test_names_are_given_or_those_of_the_callers_variables():
         def named_parameters(self):
             return [("weight", self.weight)]
 
+        def named_buffers(self):
+            return []
+
         def named_modules(self):
             return [("", self)]
 
@@ -63,15 +66,16 @@ def test_names_are_given_or_those_of_the_callers_variables():
     others = [leaf(3), leaf(3)]
     result = model.weight * scale + others[0] * others[1]
 
-    def names(**given):
-        return sorted(name for n in norch.graph(result, **given) if n.kind == "leaf" for name in n.names)
+    parameter = model.weight  # as in a loop over a model's parameters
 
-    assert sorted(n.title for n in norch.graph(result) if n.kind == "leaf") == [
-        "model.weight", "others[0]", "others[1]", "scale",
-    ]  # fmt: skip
-    assert names(params=model) == ["weight"]  # what names() itself can see
-    assert names(params={"s": scale}) == ["s"]
-    assert names(params=[("x", others[0]), ("y", others[1])]) == ["x", "y"]
+    def names(**given):
+        return sorted(n.title for n in norch.graph(result, **given) if n.kind == "leaf")
+
+    assert names() == ["model.weight", "others[0]", "others[1]", "scale"]
+    assert names(params=model) == ["others[0]", "others[1]", "scale", "weight"]
+    assert names(params={"s": scale}) == ["model.weight", "others[0]", "others[1]", "s"]
+    assert parameter is model.weight
+    assert names(params=[("x", others[0]), ("y", others[1])]) == ["model.weight", "scale", "x", "y"]
     for wrong in (7, [scale], "weight"):
         with pytest.raises(TypeError, match="named_parameters"):
             names(params=wrong)

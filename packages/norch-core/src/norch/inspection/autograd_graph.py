@@ -26,7 +26,6 @@ from .graph_names import (
     of_parameters,
 )
 from .graph_nodes import GraphNode, Walk, as_bytes, counted, whole
-from .naming import forget_variables
 from .svg import escape
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ def graph(output: Any, params: Any = None) -> AutogradGraph:
             output = output()
     outputs = _outputs(output)
     names = of_caller(frame)
-    forget_variables(frame)
     if params is not None:
         names.update(of_parameters(params))
     return AutogradGraph(outputs, names, calls)
