@@ -258,6 +258,27 @@ def test_gradients_of_low_precision_and_without_elements():
     assert graph["empty"].grad_norm == 0
 
 
+def test_any_device(device):
+    x = norch.ones(3, device=device, requires_grad=True)
+    loss = (x.exp() * 2).sum()
+    graph = norch.graph(loss)
+    assert (graph.saved_bytes, str(graph["x"].outputs[0].device)) == (12, str(x.device))
+    loss.backward()
+    graph = norch.graph(loss)
+    assert graph["x"].grad_norm == pytest.approx(2 * np.e * 3**0.5)
+    assert str(x.device) in graph.html()
+
+
+def test_without_values():
+    x = norch.ones(3, device="meta", requires_grad=True)
+    loss = x.exp().sum()
+    loss.backward()
+    graph = norch.graph(loss)
+    assert graph["x"].grad_norm is None
+    assert "meta device" in graph["x"].grad_note
+    assert "meta device" in str(graph)
+
+
 # --- It only looks ----------------------------------------------------------------------------------------------------
 
 

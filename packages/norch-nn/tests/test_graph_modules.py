@@ -124,3 +124,21 @@ def test_batch_norm_dropout_and_embedding():
     assert set(graph.op_counts) >= {"embedding", "linear", "batch_norm", "dropout"}
     loss.backward()
     assert all(n.grad_norm is not None for n in norch.graph(loss) if n.kind == "leaf")
+
+
+def test_a_sparse_matrix_is_a_leaf_of_its_values():
+    places = norch.tensor([[0, 1], [1, 0]])
+    matrix = norch.sparse_coo_tensor(places, norch.tensor([1.0, 2.0]), (2, 2)).requires_grad_()
+    loss = norch.sparse.mm(matrix, norch.ones(2, 3)).sum()
+    loss.backward()
+    (values,) = [n for n in norch.graph(loss) if n.kind == "leaf"]
+    assert values.shape == "(2,)"
+    assert values.grad_norm == pytest.approx((3**2 + 3**2) ** 0.5)
+
+
+def test_lower_precision_is_seen():
+    layer = nn.Linear(3, 4)
+    with norch.autocast("cpu", dtype=norch.bfloat16):
+        loss = layer(norch.ones(2, 3)).sum()
+    node = next(n for n in norch.graph(loss) if n.op == "linear")
+    assert [str(spec.dtype) for spec in node.outputs] == ["norch.bfloat16"]

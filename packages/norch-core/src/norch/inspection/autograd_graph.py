@@ -195,12 +195,11 @@ def fill_norms(gradients: list[tuple[GraphNode, Tensor]]) -> None:
     by_device: dict[Any, list[tuple[GraphNode, Tensor, Tensor]]] = {}
     with no_grad():
         for node, grad in gradients:
-            values: Any = grad.coalesce().values() if getattr(grad, "is_sparse", False) else grad  # type: ignore[attr-defined]
-            if values.spec.device.type == "meta":
+            if grad.spec.device.type == "meta":
                 node.grad_note = "no values on the meta device"
                 continue
-            values = values.detach().to(float64 if values.spec.dtype is float64 else float32)
-            norm = values.reshape(()) if values.spec.numel == 1 else vector_norm(values)
+            values = grad.detach().to(float64 if grad.spec.dtype is float64 else float32)
+            norm = values.reshape(()) if grad.spec.numel == 1 else vector_norm(values)
             by_device.setdefault((norm.spec.device, norm.spec.dtype), []).append((node, grad, norm))
         for pairs in by_device.values():
             norms = stack([norm for *_, norm in pairs]).tolist()
