@@ -42,10 +42,11 @@ def named_in(frame: FrameType | None) -> list[tuple[str, Any]]:
     seen: set[int] = set()
     while frame is not None:
         if not own_files[frame.f_code.co_filename]:
-            for scope in (frame.f_locals, frame.f_globals):
-                if id(scope) not in seen:
-                    seen.add(id(scope))
-                    found += _named(scope)
+            if frame.f_locals is not frame.f_globals:
+                found += _named(frame.f_locals)
+            if id(frame.f_globals) not in seen:
+                seen.add(id(frame.f_globals))
+                found += _named(frame.f_globals)
             forget_variables(frame)
         frame = frame.f_back
     return found
