@@ -150,6 +150,17 @@ def test_light_and_dark_at_two_widths(browser, file, width, dark):
     page.click(f"#node-{page.evaluate('document.querySelector(`.output`).dataset.node')}")
 
 
+def test_what_a_screen_reader_is_told(browser, file):
+    page = browser.open(file)
+    page.call("Accessibility.enable")
+    tree = page.call("Accessibility.getFullAXTree")["nodes"]
+    names = {(n["role"]["value"], n.get("name", {}).get("value", "")) for n in tree if not n["ignored"]}
+    links = {name for role, name in names if role == "link"}
+    assert any(name.startswith("0.weight") for name in links)  # the picture's nodes are links
+    assert ("searchbox", "search nodes") in names
+    assert {"zoom in", "zoom out"} <= {name for role, name in names if role == "button"}
+
+
 def test_an_address_with_a_node(browser, file):
     page = browser.open(file.as_uri() + "#n1")
     assert "#1\n" in shown(page)[0]

@@ -72,6 +72,23 @@ def test_hooks_are_removed_where_the_function_raises(model):
     assert not any(hooks_of(module) for module in model.modules())
 
 
+def test_a_module_that_raises_and_is_caught_confuses_nothing(model):
+    class Careful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wrong, self.right = nn.Linear(9, 9), nn.Linear(4, 4)
+
+        def forward(self, x):
+            try:
+                return self.wrong(x)
+            except norch.ShapeError:
+                return self.right(x).tanh()
+
+    careful = Careful()
+    graph = norch.graph(lambda: model(careful(norch.ones(2, 4))).sum(), params={})
+    assert modules(graph)[:3] == [("linear", "careful.right"), ("tanh", "careful"), ("linear", "model.0.first")]
+
+
 def test_saved_bytes_of_a_layer_by_hand():
     layer = nn.Linear(3, 4)
     x = norch.ones(5, 3)

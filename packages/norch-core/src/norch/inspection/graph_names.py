@@ -94,7 +94,7 @@ class Calls:
                 if prefix + name and id(inner) not in known:
                     known.add(id(inner))
                     handles.append(inner.register_forward_pre_hook(before((prefix + name).rstrip("."))))
-                    handles.append(inner.register_forward_hook(after))
+                    handles.append(inner.register_forward_hook(after, always_call=True))
         try:
             yield
         finally:

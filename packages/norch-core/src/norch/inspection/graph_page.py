@@ -30,7 +30,9 @@ def page(graph: AutogradGraph, shown: Shown, layout: str | None = None) -> str:
         "summary": graph.summary,
         "note": shown.note,
         "style": STYLE,
-        "picture": picture(graph, shown, layout, in_page=True).svg(style=False),
+        "picture": picture(graph, shown, layout, in_page=True)
+        .svg(style=False)
+        .replace('role="img"', 'role="group"', 1),
         "articles": "\n".join([articles.of(node) for node in reversed(shown.nodes)]),
         "rules": "\n".join(articles.rules),
         "first": f"n{shown.outputs[0]}",
