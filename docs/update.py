@@ -324,6 +324,7 @@ PAGES = {
     "errors.md": played,
     "profiler.md": played,
     "explain.md": played,
+    "graph.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,

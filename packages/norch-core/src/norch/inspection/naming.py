@@ -28,17 +28,25 @@ def caller() -> FrameType | None:
 
 
 def names_in(frame: FrameType | None) -> dict[int, str]:
-    """By id, the names of the tensors that a program at `frame` can name: variables of its functions and modules, what
-    lists and dicts among them hold, parameters and buffers of models."""
+    """By id, the names of the tensors that a program at `frame` can name."""
     found: dict[int, str] = {}
+    for name, tensor in named_in(frame):
+        found.setdefault(id(tensor), name)
+    return found
+
+
+def named_in(frame: FrameType | None) -> list[tuple[str, Any]]:
+    """The tensors that a program at `frame` can name, with their names: variables of its functions and modules, what
+    lists and dicts among them hold, parameters and buffers of models."""
+    found: list[tuple[str, Any]] = []
     seen: set[int] = set()
     while frame is not None:
         if not own_files[frame.f_code.co_filename]:
-            for scope in (frame.f_locals, frame.f_globals):
-                if id(scope) not in seen:
-                    seen.add(id(scope))
-                    for name, tensor in _named(scope):
-                        found.setdefault(id(tensor), name)
+            if frame.f_locals is not frame.f_globals:
+                found += _named(frame.f_locals)
+            if id(frame.f_globals) not in seen:
+                seen.add(id(frame.f_globals))
+                found += _named(frame.f_globals)
             forget_variables(frame)
         frame = frame.f_back
     return found
