@@ -31,6 +31,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import choose_tables
+
 from norch.backend import contract
 from norch.scaffold import new_backend
 
@@ -319,6 +321,7 @@ PAGES = {
     "memory.md": played,
     "mixed-precision.md": played,
     "training.md": played,
+    "choose.md": choose_tables.filled,
     "contract.md": contract_page,
     "distributed.md": distributed,
     "errors.md": played,

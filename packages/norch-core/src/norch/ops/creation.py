@@ -210,7 +210,10 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """An uninitialised tensor of input's shape, and its dtype and device unless given."""
+    """An uninitialised tensor of input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -219,7 +222,7 @@ def empty_like(
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Zeros of input's shape, and its dtype and device unless given."""
+    """Zeros of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
     return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -228,7 +231,7 @@ def zeros_like(
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Ones of input's shape, and its dtype and device unless given."""
+    """Ones of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
     return with_options("ones_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -243,7 +246,10 @@ def full_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` in input's shape, and its dtype and device unless given."""
+    """`fill_value` in input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 

@@ -77,7 +77,10 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 @method(check=False)
 @observable(TRANSFER)
 def item(self: Tensor) -> Any:
-    """The only element as a Python number. Raises ShapeError where there is not exactly one."""
+    """The only element as a Python number. Raises ShapeError where there is not exactly one.
+
+    MetaError for a tensor on "meta".
+    """
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
     spec = self.spec
@@ -105,7 +108,10 @@ _STRUCT_CODES = {
 
 @method()
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
+    """The elements as nested lists of Python numbers; of a 0-d tensor, the number.
+
+    Raises MetaError for a tensor on "meta".
+    """
     if self.is_meta:
         raise MetaError("tolist")
     return _on_host(self).tolist()
@@ -256,7 +262,8 @@ class _Exported:
 
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError.
+    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU (NumPy, PyTorch,
+    JAX, …); else DeviceError.
 
     A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
     """
