@@ -78,18 +78,7 @@ def steps(site: Path, limit: float) -> dict[str, list[str]]:
         "memcheck": [sanitizer, "--tool", "memcheck", *check, "51000"] + pytest(4, own, "--cases", "4", "-k", LEFT_OUT),
         "nn tests": pytest(5, nn, "--default-device", "cuda", "--ignore", f"{nn}/distributed"),
         "samples": pytest(4, f"{core}/test_samples.py", f"{core}/test_linalg.py", "--device", "cuda"),
-        "fuzz": [
-            sys.executable,
-            "tests/fuzz",
-            "--device",
-            "cuda",
-            "--minutes",
-            "0.5",
-            "--jobs",
-            "4",
-            "--failures",
-            "60",
-        ]
+        "fuzz": [sys.executable, *"tests/fuzz --device cuda --minutes 0.4 --jobs 4 --failures 60".split()]
         + ["--only", "ops", "programs", "models", "threads"],
         "conformance": [sys.executable, "-m", "norch", "conformance", "--device", "cuda"],
         "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],
