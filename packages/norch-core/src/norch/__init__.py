@@ -91,6 +91,7 @@ from .errors import (
     IndexError,
     MetaError,
     NorchError,
+    NotFiniteError,
     OutOfMemoryError,
     ShapeError,
 )
@@ -116,6 +117,8 @@ from .version import __version__
 if TYPE_CHECKING:
     from .device_module import DeviceModule
     from .func import vmap
+    from .inspection.explaining import explain
+    from .inspection.summary import summary
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
@@ -156,9 +159,12 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "detecting": ("detect_nan",),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
     "inspection.autograd_graph": ("graph",),
+    "inspection.explaining": ("explain",),
+    "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
@@ -187,10 +193,12 @@ def _op_of_plugin(name: str) -> Any:
     return lookup(name)
 
 
-def _who_holds(device: Device) -> str:
-    from .memory.out_of_memory import report
-
-    return report(device)
+def _who_holds(place: Device) -> str:
+    try:
+        from .memory.out_of_memory import report
+    except MemoryError:
+        return ""
+    return report(place)
 
 
 _failure.who_holds = _who_holds

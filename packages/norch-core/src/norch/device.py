@@ -19,7 +19,19 @@ _SINGLE = ("cpu", "meta")
 """Device types that are written without an index."""
 
 stand_in: Callable[[Device], Device] | None = None
-"""While a dry run goes on: gives for a device the one that stands for it in this thread (see norch.memory.counting)."""
+
+
+def set_stand_in(function: Callable[[Device], Device] | None) -> None:
+    """Has `function` give, for each device that is asked for, the one that stands for it in the calling thread, until
+    it is set to None: see norch.memory.counting."""
+    global stand_in
+    stand_in = function
+
+
+def has_stand_in() -> bool:
+    """Whether devices stand for others."""
+    return stand_in is not None
+
 
 _registry: Callable[[], Any]
 
@@ -28,6 +40,11 @@ def set_registry(load: Callable[[], Any]) -> None:
     """Says how to load the module that finds backends: norch.backend calls it, whose part that is."""
     global _registry
     _registry = load
+
+
+def get_registry() -> Callable[[], Any]:
+    """What `set_registry` was given last."""
+    return _registry
 
 
 class Device:

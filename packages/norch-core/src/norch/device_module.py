@@ -8,6 +8,7 @@ from . import settings
 from .backend import registry
 from .backend.registry import ALWAYS
 from .device import Device
+from .dispatch.late_errors import located
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
@@ -87,7 +88,11 @@ class DeviceModule:
         index = self.current_device() if device is None else device
         if index < 0:
             raise DeviceError(f"norch.{self.device_type}.synchronize(): device index {index} is negative")
-        Device(self.device_type, index).backend.synchronize(index)
+        waited = Device(self.device_type, index)
+        try:
+            waited.backend.synchronize(index)
+        except IndexError as error:
+            raise located(error, waited) from None
 
     # Randomness: one generator serves all devices; these are norch's own, under the names that PyTorch has here.
 
@@ -136,6 +141,10 @@ class DeviceModule:
             from .amp.of_device import amp_of
 
             return amp_of(self.device_type)
+        if name == "nvtx":
+            from .profiler import nvtx
+
+            return nvtx
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
+from ..observing import PASS, observable
 from .accumulate import accumulate, shared_ops
 from .graph import Node, resolve
 from .hooks import hooked
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _SEQUENCES = (tuple, list)  # `tuple | list` is built at each use
 
 
+@observable(PASS)
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -58,6 +60,7 @@ def backward(
             accumulate(tensor, value, create_graph)
 
 
+@observable(PASS)
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],

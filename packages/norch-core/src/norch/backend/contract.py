@@ -22,7 +22,7 @@ fields are only ever added, each with a default.
 1.3: Backend.program, and the composite "fused".
 1.4: Backend.advice, kept and feeders, a program's release(), the composites of linear algebra ("linalg_solve" and
 others: norch.linalg.routines), "recurrence", "cross_entropy_rows", "residual_norm" and "batch_norm_relu"
-with their gradients.
+with their gradients, "casts".
 """
 
 UNARY: list[str] = []

@@ -11,6 +11,7 @@ import numpy as np
 from ..device import CPU, Device, get_default_device
 from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
+from ..observing import TRANSFER, observable
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
 from .creation import FILL, DeviceLike, finish, spec_for
@@ -209,6 +210,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 # --- Arrays ---------------------------------------------------------------------------------------------------------
 
 
+@observable(TRANSFER, "tensor")
 def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool) -> Tensor:
     """A tensor of an array's values: on its memory where that can be, in memory of its own if `copy`."""
     own = as_dtype(array.dtype, "tensor")

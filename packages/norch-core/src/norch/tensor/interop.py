@@ -12,8 +12,10 @@ from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_on
+from ..dispatch.late_errors import copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
+from ..observing import TRANSFER, observable
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
 from ..spec import Spec
@@ -52,6 +54,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@observable(TRANSFER, "to_host")
 def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
     """The values as an array, copied where the host cannot address them."""
     spec = self.spec
@@ -59,7 +62,7 @@ def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
         return numpy(self.detach().cpu())
     source = self if spec.is_contiguous else self.detach().contiguous()
     values = np.empty(spec.shape, spec.dtype.numpy)
-    spec.device.backend.copy_out(source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
+    copy_out(spec.device, source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
     return values
 
 
@@ -72,6 +75,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 
 @method(check=False)
+@observable(TRANSFER)
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises ShapeError where there is not exactly one.
 
@@ -90,7 +94,7 @@ def item(self: Tensor) -> Any:
     if code is not None and type(spec) is Spec:
         size = spec.dtype.itemsize
         data = bytearray(size)
-        spec.device.backend.copy_out(self.buffer, self.offset * size, memoryview(data))
+        copy_out(spec.device, self.buffer, self.offset * size, memoryview(data))
         return unpack_from(code, data)[0]
     return _on_host(self).item()
 

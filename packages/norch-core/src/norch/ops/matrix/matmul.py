@@ -9,7 +9,7 @@ from ...dispatch.call import run_mixed
 from ...dispatch.codegen import call_path
 from ...dispatch.plan import Inferred
 from ...dtype import bool_
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError, drawn
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
@@ -39,7 +39,7 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
     if a_shape[-1] != b_shape[-2]:
         raise ShapeError(
             f"matmul(): shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: {a_shape[-1]} columns, "
-            f"{b_shape[-2]} rows"
+            f"{b_shape[-2]} rows" + drawn(("input", a.shape, (-1,)), ("other", b.shape, (-1 if columns else -2,)))
         )
     batch = broadcast_shapes(tuple(a_shape[:-2]), tuple(b_shape[:-2]), op="matmul")
     full = (*batch, a_shape[-2], b_shape[-1])
@@ -112,9 +112,15 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
     require_dims(op, (a, a_ndim), (b, b_ndim))
     first, second = a.spec.shape, b.spec.shape
     if first[:-2] != second[:-2]:
-        raise ShapeError(f"{op}(): batches of {tuple(first)} and {tuple(second)} differ in size")
+        raise ShapeError(
+            f"{op}(): batches of {tuple(first)} and {tuple(second)} differ in size"
+            + drawn(("input", first, (0,)), ("mat2", second, (0,)))
+        )
     if first[-1] != second[-2 if b_ndim > 1 else 0]:
-        raise ShapeError(f"{op}(): shapes {tuple(first)} and {tuple(second)} do not match")
+        raise ShapeError(
+            f"{op}(): shapes {tuple(first)} and {tuple(second)} do not match"
+            + drawn(("input", first, (-1,)), ("mat2" if b_ndim > 1 else "vec", second, (-2 if b_ndim > 1 else 0,)))
+        )
 
 
 @public()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ShapeError
+from ...errors import ShapeError, drawn
 from ...spec import Spec, as_int, image_layout, is_channels_last
 from ..copying import contiguous
 from ..creation import fill_spec
@@ -204,10 +204,18 @@ def check_conv(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: in
         raise ShapeError(
             f"{op}(): {given} channels of input {tuple(input.shape)} do not fit weight {tuple(weight.shape)}, which is "
             f"({channels}, *kernel), with groups {groups}"
+            + drawn(
+                ("input", input.shape, (-dims - 1,)),
+                ("weight", weight.shape, (0 if transposed else 1,)),
+                why=f"({channels})",
+            )
         )
     out = second * groups if transposed else first
     if bias is not None and tuple(bias.shape) != (out,):
-        raise ShapeError(f"{op}(): bias {tuple(bias.shape)} does not fit {out} channels")
+        raise ShapeError(
+            f"{op}(): bias {tuple(bias.shape)} does not fit {out} channels"
+            + drawn(("weight", weight.shape, (1 if transposed else 0,)), ("bias", bias.shape, (0,)))
+        )
     return out
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dispatch.plan import Inferred
 from ...dtype import finfo
-from ...errors import ShapeError
+from ...errors import ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_shape, channels_last_strides, image_layout, is_channels_last, is_packed
 from ...tensor_base import TakenOver
 from ..copying import like_images
@@ -64,7 +64,7 @@ def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
         if spec is not None and tuple(spec.shape) != (input.shape[1],):
             raise ShapeError(
                 f"{op}(): {name} {tuple(spec.shape)} does not fit the {input.shape[1]} channels of input "
-                f"{tuple(input.shape)}"
+                f"{tuple(input.shape)}" + drawn(("input", input.shape, (1,)), (name, spec.shape, (0,)))
             )
 
 
@@ -74,7 +74,11 @@ def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
 def _check_last_dims(op: str, input: Spec, shape: Shape, *given: Spec | None) -> Spec:
     floating(op, input, *given)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape or len(shape) > input.ndim:
-        raise ShapeError(f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}")
+        marks = differing(input.shape[-len(shape) :], shape) if shape else ()
+        raise ShapeError(
+            f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}"
+            + drawn(("input", input.shape, marks), ("normalized_shape", shape, marks))
+        )
     for spec in given:
         if spec is not None and tuple(spec.shape) != shape:
             raise ShapeError(f"{op}(): weight or bias {tuple(spec.shape)} is not of normalized_shape {shape}")

@@ -10,9 +10,9 @@ from ...dispatch.arguments import explain, into, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
-from ..copying import fresh, like_images, row_major_copy
+from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
 from ..indexing import INDEX, gather
 from ..registry import FUNCTIONS, method, public
@@ -33,6 +33,15 @@ def common_spec(specs: Sequence[Spec], op: str) -> Spec:
     return specs[0] if specs[0].dtype is dtype else specs[0].like(dtype=dtype)
 
 
+def _drawn_parts(tensors: tuple[Spec, ...], one: Spec, other: Spec, joined: int | None = None) -> str:
+    """The two that do not fit, by their places, with the dims marked that may not differ."""
+    marks: list[int] = []
+    if one.ndim == other.ndim:
+        marks = [i for i in differing(one.shape, other.shape) if i % one.ndim != joined]
+    rows = [(f"tensors[{tensors.index(s)}]", s.shape, marks) for s in (one, other)]
+    return drawn(*rows, why="" if marks else "they have different numbers of dims")
+
+
 def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     spec = common_spec(tensors, "cat")
     # A 1-D tensor without elements joins any others, as in PyTorch.
@@ -43,7 +52,10 @@ def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
         raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
     for _, other in real:
         if (*other.shape[:at], *other.shape[at + 1 :]) != (*first.shape[:at], *first.shape[at + 1 :]):
-            raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
+            raise ShapeError(
+                f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}"
+                + _drawn_parts(tensors, first, other, at)
+            )
     size = sum(s.shape[at] for _, s in real)
     shape = (*first.shape[:at], size, *first.shape[at + 1 :])
     layout = image_layout(shape, first) if all(is_channels_last(s) for _, s in real) else None
@@ -96,7 +108,9 @@ def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     shape = tuple(spec.shape)
     for other in tensors:
         if other.shape != shape:
-            raise ShapeError(f"stack(): shapes {shape} and {tuple(other.shape)} differ")
+            raise ShapeError(
+                f"stack(): shapes {shape} and {tuple(other.shape)} differ" + _drawn_parts(tensors, tensors[0], other)
+            )
     at = wrap_dim(dim, len(shape) + 1, "stack")
     out = spec.like((*shape[:at], len(tensors), *shape[at:]))
     strides = out.strides
@@ -219,7 +233,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
+    return owned(reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)]))
 
 
 @public()
