@@ -73,10 +73,10 @@ class Observer:
     """Is told of all that is observable, before and after. A call that raises is left too, with its exception."""
 
     def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Before a call; what it returns, `left` gets."""
+        """Before the call of `what` with `args` and `kwargs`; what it returns, `left` gets."""
 
     def left(self, token: Any, result: Any, error: BaseException | None) -> None:
-        """After it."""
+        """After the call that `entered` gave `token` for, with its `result` or `error`."""
 
 
 def observable(kind: str, name: str | None = None, hands_over: bool = False) -> Callable[[F], F]:

@@ -22,7 +22,7 @@ def explain(thing: Callable[[], Any], *, name: str = "") -> Walk: ...
 
 
 def explain(thing: Any, *, name: str = "") -> Any:
-    """How a tensor lies in memory, or what each step of a function without arguments does to that.
+    """How `thing`, a tensor, lies in memory, or what each step of a function without arguments does to that.
 
     Of a tensor: its storage with the elements that it shows, shape, strides and offset, the other living tensors on the
     storage, which dims merge, and which calls would copy. `norch.explain(lambda: x.T.reshape(6))` calls the function
