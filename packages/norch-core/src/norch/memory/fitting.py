@@ -37,9 +37,10 @@ class Fit:
     parameters, buffers, inputs (the example and the targets), gradients, optimizer_state: what there is in the end.
     activations: what the forward pass has made and not given back, at its end; saved: those that the graph keeps for
     the backward pass. peak: the most at any time, and `peak_in` the part of the step when that is. free: what can be
-    allocated without what is already there of model, optimiser and example, None where the device does not say.
-    batch: elements of the example in `dim`, and largest_batch the most that fit, None where that was not asked or
-    cannot be told (`why_no_batch`). A Fit is true if the step fits.
+    allocated without what is already there of model, optimiser and example, None where the device does not say. batch:
+    elements of the example in `dim`, and largest_batch the most that fit, None where that was not asked or cannot be
+    told (`why_no_batch`). elsewhere: by other devices that the step uses, the peak there. A Fit is true if the step
+    fits.
     """
 
     device: str

@@ -32,8 +32,9 @@ seen: Callable[[Any], tuple[str, str]] | None = None
 class Holding(NamedTuple):
     """A block of memory: whose it is, and what is known of it.
 
-    name: such as "layers.0.weight", or "exp_avg of layers.0.weight"; "" where there is none. op: what made it, where
-    the graph tells. line: such as "train.py:12", where lines were recorded.
+    owner: one of OWNERS. nbytes, shape: of the tensor that it is. name: such as "layers.0.weight", or "exp_avg of
+    layers.0.weight"; "" where there is none. op: what made it, where the graph tells. line: such as "train.py:12",
+    where lines were recorded.
     """
 
     owner: str

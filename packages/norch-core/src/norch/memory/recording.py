@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 class Block:
     """A block of memory: bytes, device, what is known of it, and from when to when it was there, in seconds since the
-    recording began; `freed` is None for one that still is. owner: the first of OWNERS that ever held it."""
+    recording began; `freed` is None for one that still is. owner: the first of OWNERS that ever held it.
+
+    nbytes: how many; made: when; op, line: by what, and where in the program.
+    """
 
     __slots__ = ("device", "dtype", "freed", "line", "made", "name", "nbytes", "op", "rank", "shape")
 
@@ -36,6 +39,7 @@ class Block:
 
     @property
     def owner(self) -> str:
+        """The first of OWNERS that ever held it, by name."""
         return OWNERS[self.rank]
 
     @property
@@ -67,6 +71,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
+        """How long it is, or has been up to now."""
         return perf_counter() - self.start if self.ended is None else self.ended
 
     def _add(self, block: Block, buffer: Any) -> None:
@@ -207,8 +212,9 @@ class Recording:
         return {"seconds": self.seconds, "blocks": [block.to_dict() for block in self.blocks]}
 
     def save(self, path: Any, by: str = "time") -> None:
-        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one. by: see
-        `svg`."""
+        """Writes `path`, a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one. by:
+        see `svg`.
+        """
         save(self, path, by=by)
 
     def _repr_html_(self) -> str:

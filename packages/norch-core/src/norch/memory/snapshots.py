@@ -50,7 +50,7 @@ class Snapshot:
         return {"owners": owners, "holdings": [holding._asdict() for holding in self.holdings]}
 
     def save(self, path: Any) -> None:
-        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one."""
+        """Writes `path`, a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one."""
         recording.save(self, path)
 
     def _repr_html_(self) -> str:

@@ -80,19 +80,23 @@ class FunctionEvent:
 
     @property
     def key(self) -> str:
+        """By what it is added up: its name."""
         return self.name
 
     @property
     def time_range(self) -> Interval:
+        """From when to when it ran on the host."""
         begin = self.times.start
         return Interval((self.start - begin) / 1e3, (self.end - begin) / 1e3)
 
     @property
     def cpu_time_total(self) -> float:
+        """The time on the host, with the calls within it."""
         return (self.end - self.start) / 1e3
 
     @property
     def self_cpu_time_total(self) -> float:
+        """The time on the host without that of the calls within it."""
         return max(self.end - self.start - self.children_ns, 0) / 1e3
 
     cpu_time = cpu_time_total
@@ -104,6 +108,7 @@ class FunctionEvent:
 
     @property
     def device_time_total(self) -> float:
+        """The time on the device, with that of the calls within it."""
         return self.self_device_time_total + self.children_device_ns / 1e3
 
     device_time = cuda_time = cuda_time_total = device_time_total
@@ -111,10 +116,12 @@ class FunctionEvent:
 
     @property
     def cpu_parent(self) -> FunctionEvent | None:
+        """The call that it is within, None for the outermost."""
         return self.parent
 
     @property
     def cpu_children(self) -> list[FunctionEvent]:
+        """The calls right within it."""
         children = self.times.children
         if not children:
             for event in self.times.events:
@@ -128,6 +135,7 @@ class FunctionEvent:
 
     @property
     def input_dtypes(self) -> list[str]:
+        """The dtype of each argument, "" for what is no tensor."""
         return [s.dtype.name if isinstance(s, Spec) else "" for s in self.specs or ()]
 
     @property
@@ -147,6 +155,7 @@ class FunctionEvent:
 
     @property
     def is_user_annotation(self) -> bool:
+        """Whether it is a `record_function`."""
         return self.kind == RECORD
 
     def __repr__(self) -> str:

@@ -55,10 +55,11 @@ def supported_activities() -> set[ProfilerActivity]:
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """By step: skips `skip_first`, then again and again waits, warms up (observes, and forgets) and records.
+    """By step: skips `skip_first`, then again and again does nothing for `wait`, observes and forgets for `warmup`, and
+    records for `active` steps.
 
-    repeat: how many such cycles; 0 for no end. skip_first_wait: not 0 leaves out the first cycle's wait.
-    Raises AssertionError unless all are 0 or more, and `active` more.
+    repeat: how many such cycles; 0 for no end. skip_first_wait: not 0 leaves out the first cycle's wait. Raises
+    AssertionError unless all are 0 or more, and `active` more.
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
         raise AssertionError(
@@ -88,7 +89,9 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str | Path, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """For `on_trace_ready`: writes each trace to `dir_name`, under a name of its own."""
+    """For `on_trace_ready`: writes each trace to `dir_name`, under a name of its own that begins with `worker_name`;
+    compressed with `use_gzip`.
+    """
 
     def handle(found: profile) -> None:
         folder = Path(dir_name)
@@ -101,7 +104,10 @@ def tensorboard_trace_handler(
 
 class record_function:
     """A part of the program under a name of its own, where a profile runs or NVTX ranges are made: a context manager,
-    and a decorator."""
+    and a decorator.
+
+    args: ignored.
+    """
 
     __slots__ = ("_token", "name")
 
@@ -139,7 +145,8 @@ class profile:
     activities: all that are supported unless given; with CUDA (or another device that has events) each op's time there.
     schedule: which steps are noted, see `schedule`; `step()` then ends each. on_trace_ready: called with this at the
     end of each cycle. record_shapes, profile_memory, with_stack (every line of the stack), with_flops: what else is
-    noted of a call. use_cuda: adds that activity. The other arguments are PyTorch's, and change nothing.
+    noted of a call. use_cuda: adds that activity. with_modules, experimental_config, execution_trace_observer,
+    acc_events, custom_trace_id_callback and post_processing_timeout_s are PyTorch's, and change nothing.
 
     Threads are all observed. There is one profile at a time. Raises RuntimeError for a second.
     """
@@ -341,11 +348,11 @@ class profile:
         self._found("exporting a page").export_html(path)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A text that the trace has under `key`."""
+        """A text, `value`, that the trace has under `key`."""
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same of JSON."""
+        """The same of JSON: `value` under `key`."""
         self._metadata[key] = json.loads(value)
 
 
