@@ -16,8 +16,9 @@ __all__ = ["emit_nvtx", "profile", "record_function"]
 class profile:
     """`norch.profiler.profile` with the arguments of PyTorch's older one, and the methods of its events.
 
-    enabled: False notes nothing. use_cuda, or use_device="cuda": with the time on the device. The last five arguments
-    are PyTorch's, and change nothing. Raises RuntimeError where a profile runs already.
+    enabled: False notes nothing. use_cuda, or use_device="cuda": with the time on the device. The last five arguments,
+    use_kineto and use_cpu among them, are PyTorch's, and change nothing. Raises RuntimeError where a profile runs
+    already.
     """
 
     def __init__(

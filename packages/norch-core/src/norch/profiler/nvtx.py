@@ -73,7 +73,9 @@ def is_available() -> bool:
 
 
 def range_push(msg: str) -> int:
-    """Begins a range within those that this thread is in; returns how deep it is, from 0. RuntimeError without NVTX."""
+    """Begins a range, `msg`, within those that this thread is in; returns how deep it is, from 0. RuntimeError without
+    NVTX.
+    """
     depth: int = _load().nvtxRangePushA(str(msg).encode())
     return depth
 
@@ -85,18 +87,18 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begins a range that any thread may end, by what is returned. RuntimeError without NVTX."""
+    """Begins a range, `msg`, that any thread may end, by what is returned. RuntimeError without NVTX."""
     handle: int = _load().nvtxRangeStartA(str(msg).encode())
     return handle
 
 
 def range_end(range_id: int) -> None:
-    """Ends a range that `range_start` began. RuntimeError without NVTX."""
+    """Ends the range `range_id`, which `range_start` began. RuntimeError without NVTX."""
     _load().nvtxRangeEnd(range_id)
 
 
 def mark(msg: str) -> None:
-    """Marks a moment. RuntimeError without NVTX."""
+    """Marks a moment as `msg`. RuntimeError without NVTX."""
     _load().nvtxMarkA(str(msg).encode())
 
 
