@@ -98,7 +98,7 @@ class Environment:
         return run([self.python, "-m", "pip", "list", "--format", "freeze", "--disable-pip-version-check"]).split()
 
     def run(self, *arguments: str) -> str:
-        """Of its Python, which keeps compiled code here, if at all."""
+        """Of its Python, which keeps compiled code here, if at all: until the next `measure`."""
         caches = {"TORCHINDUCTOR_CACHE_DIR": self.folder / "inductor", "CACHEDB": self.folder / "tinygrad.db"}
         return run([self.python, *arguments], JAX_PLATFORMS="cpu", **{k: str(path) for k, path in caches.items()})
 
@@ -116,6 +116,8 @@ class Environment:
         return {"import": min(imports), "first_sum": min(sums)}
 
     def measure(self, out: Path, quick: bool) -> dict[str, Any]:
+        shutil.rmtree(self.folder / "inductor", ignore_errors=True)  # what the first steps take is with compilation
+        (self.folder / "tinygrad.db").unlink(missing_ok=True)
         self.run(str(CHILD), self.name, str(out), *(["--quick"] if quick else []))
         return json.loads(out.read_text())  # type: ignore[no-any-return]
 
