@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""norch.explain's pictures in a real browser: texts fit into their cells and onto the page, light and dark."""
-=======
 """norch.explain's pictures in a real browser: texts fit into cells and onto the page, in a light and a dark look."""
->>>>>>> main
 
 from __future__ import annotations
 
