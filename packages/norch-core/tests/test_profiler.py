@@ -253,6 +253,20 @@ def test_vmap_and_gradients_of_functions():
     assert found["sqrt_backward"].count == 1
 
 
+def test_ops_in_place(tensors):
+    w = tensors[1]
+    with profile(activities=CPU) as prof:
+        y = w * 2
+        y += 1
+        y.relu_()
+        y.sum().backward()
+    names = [e.name for e in prof.events()]
+    assert names.count("relu_") == 1
+    assert "add_" in names[: names.index("relu_")]
+    (back,) = [e for e in prof.events() if e.name == "relu_backward"]
+    assert back.line.text() == "y.relu_()"
+
+
 def test_a_captured_step_is_a_row_and_says_so():
     x = norch.randn(16)
 
