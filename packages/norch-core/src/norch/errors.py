@@ -27,7 +27,7 @@ class DeviceError(NorchError, RuntimeError):
 
 
 class MetaError(DeviceError, NotImplementedError):
-    """The values of a tensor on the device "meta", which has none, were asked for."""
+    """The values of a tensor on the device "meta", which has none, were asked for. op: what asked for them."""
 
     def __init__(self, op: str) -> None:
         super().__init__(

@@ -17,11 +17,12 @@ Shape = tuple[int, ...]
 
 
 class Size(tuple[int, ...]):
-    """The shape of a tensor: a tuple that prints as PyTorch's does."""
+    """The shape of a tensor: a tuple that prints as PyTorch's does. iterable: its sizes."""
 
     __slots__ = ()
 
     def numel(self) -> int:
+        """How many elements a tensor of this shape has."""
         return prod(self)
 
     def __add__(self, other: tuple[Any, ...]) -> Size:

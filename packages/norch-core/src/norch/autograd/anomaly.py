@@ -49,7 +49,8 @@ def is_anomaly_enabled() -> bool:
 
 class set_detect_anomaly:
     """Makes backward passes raise AutogradError at the first op whose gradient is NaN, naming it and the line that
-    called it: at once, and as a context manager until its end. Each node then waits for the device: for debugging.
+    called it: at once, where `mode`, and as a context manager until its end. Each node then waits for the device: for
+    debugging.
 
     With `check_nan=False` nothing is left to do. `norch.detect_nan()` looks at the forward pass too, and at infinities.
     """

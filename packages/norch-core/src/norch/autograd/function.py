@@ -138,10 +138,19 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes: given the context and the arguments, it returns a tensor or a tuple of them.
+
+        To be written by the subclass, with or without `ctx` first, or else `setup_context`. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        """The gradients of the arguments, None for those that have none, from those of the results (`grads`, in their
+        shapes).
+
+        To be written by the subclass, with ops, so that it can be differentiated. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod

@@ -76,6 +76,7 @@ class Node:
     line: Line | None = None
 
     def name(self) -> str:
+        """What the graph calls it: the op's name and "_backward"."""
         return f"{self.plan.op.name}_backward"
 
     def __repr__(self) -> str:
@@ -157,6 +158,7 @@ class Node:
         return result
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
+        """Raises AutogradError where `value`, which was saved as `what`, has been changed in place since."""
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.sequence_number:
             name = self.plan.op.name
@@ -167,6 +169,7 @@ class Node:
             )
 
     def freed(self) -> AutogradError:
+        """The error of a second backward pass, which finds nothing saved."""
         name, freed = self.plan.op.name, self.saved_outputs
         return gone(name, (f"saved by {name}", self.line), ("freed by", None if freed is None else freed[0][1]))
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+watcher: Callable[[list[tuple[Node, Tensor]]], Callable[[], None]] | None = None
+"""While norch.memory records: called with what a pass starts from; what it returns is called after the pass."""
+
+
 class BackwardPass:
     """One backward pass: which nodes have a gradient and wait for their turn.
 
@@ -45,6 +49,7 @@ class BackwardPass:
         """Visits nodes in descending order of their sequence numbers, from `starts`, which are emptied."""
         pending, heap, targets = self.pending, self.heap, self.targets
         before = is_recording()
+        after = None if watcher is None else watcher(starts)
         set_recording(self.create)
         try:
             if targets is not None and self.needed is None:
@@ -83,6 +88,8 @@ class BackwardPass:
                     callback()
         finally:
             set_recording(before)
+            if after is not None:
+                after()
 
     def finish(self, node: Any) -> None:
         """Where uses are counted: notes that `node`, or the pass itself, has fed its edges."""

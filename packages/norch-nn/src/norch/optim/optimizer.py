@@ -130,7 +130,10 @@ class Optimizer(switches.Replayed):
     # --- Steps ------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
+        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned.
+
+        Raises NotImplementedError: subclasses have it.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
     def _evaluate(self, closure: Callable[[], Any] | None) -> Any:

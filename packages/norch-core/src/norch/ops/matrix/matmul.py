@@ -125,19 +125,21 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
 
 @public()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices: (m, k) @ (k, n), without broadcasting. Raises as matmul does."""
+    """The product of two matrices: input (m, k) @ mat2 (k, n), without broadcasting. Raises as matmul does."""
     return _product("mm", input, 2, mat2, 2)
 
 
 @public()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: (b, m, k) @ (b, k, n), without broadcasting. Raises as matmul does."""
+    """The products of two batches of matrices: input (b, m, k) @ mat2 (b, k, n), without broadcasting. Raises as matmul
+    does.
+    """
     return _product("bmm", input, 3, mat2, 3)
 
 
 @public()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector: (m, k) @ (k) -> (m). Raises as matmul does."""
+    """A matrix times a vector: (m, k) @ vec (k) -> (m). Raises as matmul does."""
     return _product("mv", input, 2, vec, 1)
 
 
@@ -149,7 +151,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 @public("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The outer product: (n), (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
+    """The outer product: input (n), vec2 (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
     require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 

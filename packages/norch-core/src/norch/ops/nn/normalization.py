@@ -366,9 +366,9 @@ def batch_norm(
     """(input - mean) / sqrt(variance + eps) * weight + bias for each channel (Ioffe and Szegedy, 2015): (n, c, ...).
 
     training: take mean and variance of this batch, and move the running ones, in place, by `momentum` towards them
-    (towards the unbiased variance). Otherwise take the running ones. All but input are (c). Shape and dtype kept.
-    Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
-    where they are needed; DTypeError unless all are floating.
+    (towards the unbiased variance). Otherwise take the running ones, `running_mean` and `running_var`. All but input
+    are (c). Shape and dtype kept. Raises ShapeError for shapes that do not fit, for training on one value a channel,
+    and without running statistics where they are needed; DTypeError unless all are floating.
     """
     if input.spec.ndim == 1 and not input.spec.numel:  # as PyTorch has it, no values of no channels
         rest = running_mean, running_var, weight, bias, training, momentum, eps

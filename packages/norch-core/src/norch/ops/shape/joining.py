@@ -141,14 +141,14 @@ shared_ops["stack"] = stack
 
 @public(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dim 1; vectors along dim 0."""
+    """The `tensors`, joined along dim 1; vectors along dim 0."""
     joined = [x.reshape(-1) if not x.spec.ndim else x for x in tensors]
     return cat(joined, 0 if joined and joined[0].spec.ndim == 1 else 1)
 
 
 @public("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dim 0; vectors become rows."""
+    """The `tensors`, joined along dim 0; vectors become rows."""
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
@@ -160,7 +160,8 @@ MAX_EMPTY = 1 << 20
 def split(
     input: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
+    """split_size_or_sections: views of parts of a size (the last may be smaller), or of the sizes in a list, along
+    `dim`.
 
     split_size: the same, as PyTorch's method has it. Raises TypeError unless one of the two is given, ShapeError for a
     0-d tensor, sizes below 0, and a list that does not add up.
@@ -222,7 +223,10 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front.
+
+    repeats: the sizes by name. Raises ShapeError for fewer sizes than dims.
+    """
     times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
@@ -245,8 +249,9 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element `repeats` times in a row, along `dim` or in the flattened tensor.
 
-    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices
-    0, 1, ... are repeated. `output_size` is the length of the result, which else is waited for.
+    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices 0,
+    1, ... are repeated. `output_size` is the length of the result, which else is waited for. Raises ShapeError for
+    another number of repeats, DTypeError unless they are integers.
     """
     if repeats is None:
         return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
@@ -426,7 +431,9 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
 
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims. ValueError for others."""
+    """Views of vectors as the coordinates of a grid; `indexing` "ij", or "xy", which exchanges the first two dims.
+    ValueError for others.
+    """
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")
