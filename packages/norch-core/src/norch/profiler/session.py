@@ -322,8 +322,8 @@ class profile:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_line: bool = False
     ) -> EventList:
-        """`EventList.key_averages` of the events. `group_by_input_shape`, `group_by_stack_n` and `group_by_line` are its
-        own."""
+        """`EventList.key_averages` of the events, which says what `group_by_input_shape`, `group_by_stack_n` and
+        `group_by_line` are."""
         return self._found("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_line)
 
     def export_chrome_trace(self, path: str | Path) -> None:
