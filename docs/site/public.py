@@ -156,8 +156,11 @@ def written(source: str, package: bool) -> list[str]:
 
 
 def members(path: str, owner: Any) -> list[Entry]:
-    """The public methods and properties that a class defines itself and documents."""
+    """The public methods and properties that a class defines itself, and documents otherwise than its bases do."""
     if not isinstance(owner, type):
         return []
     own = [(n, v) for n, v in sorted(vars(owner).items()) if isinstance(v, KINDS) and n[0] != "_" and n not in UNLISTED]
-    return [Entry(path, [n], v) for n, v in own if inspect.getdoc(getattr(v, "__func__", v))]
+    found = [Entry(path, [n], v) for n, v in own if inspect.getdoc(getattr(v, "__func__", v))]
+    inherited = owner.__mro__[1:]
+    found = [e for e in found if not e.text.startswith("Raises")]  # what it refuses
+    return [e for e in found if not any(inspect.getdoc(getattr(b, e.name, None)) == e.text for b in inherited)]

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from public import Entry, entries
+from public import Entry, entries, members
 
 import norch
 
@@ -68,8 +68,8 @@ NAMESPACES = {
                     "norch.distributed.tensor.parallel", "norch.distributed.pipelining", "norch.distributed.optim",
                     "norch.distributed.nn.functional", "norch.distributed.engine"),
     "backend": ("norch.backend",),
-    "testing": ("norch.testing",),
-    "backends": ("norch.backends",),
+    "testing": ("norch.testing.compare", "norch.testing.conformance", "norch.testing.shadow", "norch.testing.strict",
+                "norch.testing.null"),
 }  # fmt: skip
 
 
@@ -119,7 +119,9 @@ def _plan(made: Reference) -> dict[str, tuple[str, str, list[tuple[str, list[Ent
                 made.missing.append(f"{namespace}: {error}")
                 continue
             intro = intro or (module.__doc__ or "")
-            sections.append((_shown(namespace), entries(_shown(namespace), module)))
+            shown = _shown(namespace)
+            found = members(shown, module.DeviceModule) if namespace == "norch.device_module" else []
+            sections.append((shown, found or entries(shown, module)))
         if any(found for _, found in sections):
             planned[f"{name}.md"] = (sections[0][0], intro, sections)
     return planned
@@ -182,7 +184,7 @@ def _page(made: Reference, file: str, title: str, intro: str, sections: list[tup
         own = [e for e in found if made.names[_identity(e)] is e]
         others = [e for e in found if made.names[_identity(e)] is not e]
         level = 2
-        if len(sections) > 1 and (own or others):
+        if len({name for name, _ in sections}) > 1 and (own or others):
             if number:
                 parts.append(f"## {namespace} {{ #{namespace} }}")
             level = 3

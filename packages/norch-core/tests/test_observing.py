@@ -170,3 +170,33 @@ def test_a_closure_cannot_be_observed():
 
     with pytest.raises(TypeError, match="closure"):
         observing.observable("op")(closure)
+
+
+def test_observers_come_and_go_while_other_threads_compute():
+    stop, errors, done = threading.Event(), [], []
+
+    def work():
+        w = norch.ones(3, requires_grad=True)
+        try:
+            while not stop.is_set():
+                w.grad = None
+                loss = (w * 2 + norch.zeros(3)).relu().sum()
+                loss.backward()
+                assert w.grad.tolist() == [2.0] * 3
+                done.append(loss.item())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            with observing.observed_by(Seen()):
+                norch.ones(2) + 1
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert set(done) == {6.0}

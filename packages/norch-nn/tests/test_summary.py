@@ -4,6 +4,7 @@ model is afterwards what it was."""
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -230,11 +231,13 @@ class Moody(nn.Module):
         self.history: list[Any] = []
         self.cache: dict[str, Any] = {"kept": 1}
         self.plain = norch.zeros(2)
+        self.keys = [(norch.zeros(2), norch.ones(2))]
         self.count = 0
 
     def forward(self, x: norch.Tensor) -> norch.Tensor:
         self.calls += 1
         self.plain.add_(1)
+        self.keys[0][1][0] = 5
         self.count += 1
         self.history.append(x)
         self.cache["x"] = x
@@ -249,7 +252,14 @@ def state_of(model: Moody) -> Any:
     attributes = {n: {k: id(v) for k, v in m.__dict__.items()} for n, m in model.named_modules()}
     buffers = {n: (b.tolist(), id(b.buffer), b._version) for n, b in model.named_buffers()}
     randomness = norch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
-    others = model.plain.tolist(), model.history.copy(), model.cache.copy(), model.count, model.drop.p
+    others = (
+        model.plain.tolist(),
+        model.keys[0][1].tolist(),
+        model.history.copy(),
+        model.cache.copy(),
+        model.count,
+        model.drop.p,
+    )
     grads = [p.grad for p in model.parameters()]
     return (
         attributes,
@@ -323,7 +333,25 @@ def test_errors_name_the_layer() -> None:
         norch.summary(model, (1, 3), mode="test")
 
 
+def test_outputs_of_many_kinds() -> None:
+    @dataclass
+    class Output:
+        logits: Any
+        states: Any = None
+
+    endless: list[Any] = []
+    endless.append(endless)
+
+    class Net(nn.Module):
+        def forward(self, x: norch.Tensor) -> Any:
+            return Output(x @ x, {"all": [x, None, (x,)], "endless": endless})
+
+    found = norch.summary(Net(), (2, 2))
+    assert found.model.outputs == {"logits": [2, 2], "states": {"all": ([2, 2], [2, 2])}}
+    assert found.flops == 16
+
+
 def test_notebooks_show_a_table() -> None:
     page = norch.summary(nn.Sequential(nn.Linear(3, 2)), (1, 3))._repr_html_()
     assert page.startswith("<table><thead><tr><th>layer (type)</th>")
-    assert "<td>[1, 2]</td><td>8</td><td>12</td>" in page
+    assert '<td>[1, 2]</td><td style="text-align: right">8</td><td style="text-align: right">12</td>' in page

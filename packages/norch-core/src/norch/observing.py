@@ -46,7 +46,7 @@ STEP = "step"
 DECOMPOSED = "decomposed"
 """An op that the backend lacks, computed from others: `args` are its plan and arguments. It is within an OP."""
 NODE = "node"
-"""A node of the graph in a backward pass: `args` are the node and the pass, but no gradient: that none may keep."""
+"""A node of the graph in a backward pass: `args` are the node, the pass and the gradient, which nobody may keep."""
 PASS = "pass"
 """A whole backward pass."""
 FUNCTION = "function"
@@ -135,7 +135,7 @@ def _hand_over(self: Any, backward: Any, grad: Any) -> Any:
     what, function, entered, left = "<four>"  # type: ignore[str-unpack]
     given = [grad]
     del grad
-    token = entered(what, (self, backward), {})  # type: ignore[operator]
+    token = entered(what, (self, backward, given[0]), {})  # type: ignore[operator]
     try:
         result = function(self, backward, given.pop())  # type: ignore[operator]
     except BaseException as error:
@@ -232,6 +232,14 @@ def observed_by(observer: Observer) -> Iterator[None]:
         yield
     finally:
         release(observer)
+
+
+def leave(stack: list[Any], call: Any) -> None:
+    """Takes a call from those that go on, with what was not left in it, since Ctrl-C came in between."""
+    if stack and stack[-1] is call:
+        stack.pop()
+    elif call in stack:
+        del stack[stack.index(call) :]
 
 
 def entered(what: Observed, args: tuple[Any, ...] = ()) -> Any:

@@ -74,7 +74,8 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
-    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False.
+    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False (else
+    NotImplementedError). grad_outputs: those of the outputs, in their shapes; None is 1, for an output of one element.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros).
     """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
 from ..observing import FUNCTION, NODE, observable
-from ..source_lines import Line, here, table
+from ..source_lines import Line, table
 from ..tensor_base import TensorBase
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
@@ -138,10 +138,19 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes: given the context and the arguments, it returns a tensor or a tuple of them.
+
+        To be written by the subclass, with or without `ctx` first, or else `setup_context`. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        """The gradients of the arguments, None for those that have none, from those of the results (`grads`, in their
+        shapes).
+
+        To be written by the subclass, with ops, so that it can be differentiated. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod
@@ -176,7 +185,7 @@ class Function:
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
-        context._line = here() if graph.line_of_change is not None else None
+        context._line = graph.line_of_change and graph.line_of_change()
         node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
         tensors = [r for r in results if isinstance(r, TensorBase)]
         node.specs = tuple(r.spec for r in tensors)

@@ -59,7 +59,7 @@ class Node:
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
     saved_inputs: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
     saved_outputs: buffers and offsets of the outputs where a rule needs those, else None. Of a view (no buffer, how far
-        behind its operand's first element it starts). Of a freed node no buffer, and the line that freed it.
+        behind its operand's first element it starts). Of a freed node None, or no buffer and the line that freed it.
     line: where the program recorded it, or None where that was not noted (see `record_lines`).
     hooks: called with the gradient of the result; None or a dict.
     """
@@ -76,6 +76,7 @@ class Node:
     line: Line | None = None
 
     def name(self) -> str:
+        """What the graph calls it: the op's name and "_backward"."""
         return f"{self.plan.op.name}_backward"
 
     def __repr__(self) -> str:
@@ -137,7 +138,8 @@ class Node:
                     break
             else:
                 return
-        self.saved_inputs, self.saved_outputs = None, ((None, line),)
+        self.saved_inputs = None
+        self.saved_outputs = None if line is None else ((None, line),)
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""
@@ -156,6 +158,7 @@ class Node:
         return result
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
+        """Raises AutogradError where `value`, which was saved as `what`, has been changed in place since."""
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.sequence_number:
             name = self.plan.op.name
@@ -166,6 +169,7 @@ class Node:
             )
 
     def freed(self) -> AutogradError:
+        """The error of a second backward pass, which finds nothing saved."""
         name, freed = self.plan.op.name, self.saved_outputs
         return gone(name, (f"saved by {name}", self.line), ("freed by", None if freed is None else freed[0][1]))
 
@@ -244,18 +248,19 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
 class Leaf(Node):
     """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
-    growth: see `norch.autograd.growth`.
+    uses, growth: see `norch.autograd.growth`.
     """
 
-    __slots__ = ("growth", "tensor")
+    __slots__ = ("growth", "tensor", "uses")
 
     growth: Any
+    uses: int
     hooks: HooksOfLeaf | None
     kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
-        self.tensor, self.growth = ref(tensor), None
+        self.tensor, self.growth, self.uses = ref(tensor), None, 0
 
     def name(self) -> str:
         return "accumulate_grad"

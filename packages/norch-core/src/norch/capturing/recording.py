@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import switches
 from ..device import known_devices
 from ..dispatch import plan as planning
+from ..living import Newborn
 from ..settings import on_change
 from .python import note
 
@@ -259,8 +260,11 @@ def recording(recorder: Recorder) -> Iterator[None]:
         _swap_plans(True)
         active = recorder
         switches.noting = _note
+        recorder.newborn = Newborn()
         yield
     finally:
+        if recorder.newborn is not None:
+            recorder.newborn.over()
         try:
             _restore(devices)
         except KeyboardInterrupt:

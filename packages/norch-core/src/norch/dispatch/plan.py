@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from .. import settings
 from ..backend.contract import CHANNELS_LAST, IN_PLACE, IndexOutOfBounds, Kernel, Operand
-from ..device import CPU
+from ..device import CPU, Device, has_stand_in
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
@@ -17,7 +17,6 @@ from .failure import provider
 from .fallback import cpu_fallback
 
 if TYPE_CHECKING:
-    from ..device import Device
     from .op import Op
 
 PLAN_LIMIT = 8192
@@ -161,11 +160,13 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     plan.inputs = values
     plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
     if op.kind != "step":
-        _check_devices(op, plan.operands)
+        if not _check_devices(op, plan.operands):
+            values = _on_stand_ins(values)
         if op.decompose is not None:
             attributes = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
             check_attributes(op.name, op.decompose.__annotations__, attributes)
     inferred: Inferred | None = op.infer(*values)
+    values = plan.inputs
     plan.make = plan.kernel = None  # type: ignore[assignment]
     if inferred is None:  # a step whose tensors do not suit one kernel
         return plan
@@ -203,10 +204,26 @@ def _view_plan(plan: Plan, op: Op, values: tuple[Any, ...]) -> Plan:
     return plan
 
 
-def _check_devices(op: Op, operands: tuple[Any, ...]) -> None:
+def _check_devices(op: Op, operands: tuple[Any, ...]) -> bool:
+    """Whether the operands are on one device, or on a device and on what stands for it, which is False."""
     devices = {s.device for s in operands if type(s) is Spec and not (s.ndim == 0 and s.device.type == "cpu")}
     if len(devices) > 1:
+        if has_stand_in() and len(set(map(Device, devices))) == 1:
+            return False
         raise DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
+    return True
+
+
+def _on_stand_ins(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The parts of a key with specs of stand-ins in place of those of the devices that they stand for."""
+    return tuple(
+        [
+            v.like(v.shape, v.strides, device=Device(v.device)) if type(v) is Spec
+            else _on_stand_ins(v) if type(v) is tuple
+            else v
+            for v in values
+        ]
+    )  # fmt: skip
 
 
 def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: Inferred) -> Any:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import OutOfMemoryError
 from ..ops.copying import write
 from ..ops.generator import generators
 from ..spec import Spec
-from ..tensor_base import TensorBase
+from .layers import tensors
 
 _CONTAINERS = (dict, list, set)
 
@@ -45,14 +46,17 @@ class _Kept:
         self.tensor = tensor
         self.place = tensor.spec, tensor.buffer, tensor.offset, tensor.node, tensor.base
         self.modified = tensor.buffer.modified
-        self.values = None if tensor.spec.device.type == "meta" else tensor.detach().clone()
+        try:
+            self.values = None if tensor.spec.device.is_meta else tensor.detach().clone()
+        except OutOfMemoryError:  # of a GPU
+            self.values = tensor.detach().cpu()
 
     def restore(self) -> None:
         tensor = self.tensor
         tensor.spec, tensor.buffer, tensor.offset, tensor.node, tensor.base = self.place
         if tensor.buffer.modified is not self.modified:
             if self.values is not None:
-                write(tensor.detach(), self.values)
+                write(tensor.detach(), self.values.to(tensor.device))
             tensor.buffer.modified = self.modified
 
 
@@ -62,16 +66,10 @@ def _buffers(modules: list[Any]) -> list[Any]:
     for module in modules:
         parameters = {id(p) for p in module.parameters()}
         for value in module.__dict__.values():
-            for x in _parts(value):
-                if isinstance(x, TensorBase) and type(x.spec) is Spec and id(x) not in parameters:
+            for x in tensors(value):
+                if type(x.spec) is Spec and id(x) not in parameters:
                     found[id(x)] = x
     return list(found.values())
-
-
-def _parts(value: Any) -> Any:
-    if type(value) is dict:
-        return value.values()
-    return value if type(value) in (list, tuple) else (value,)
 
 
 def _contents(attributes: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -8,6 +8,11 @@ from typing import Any
 
 from ..tensor_base import TensorBase
 
+_NOTE = "norch.summary(): in "
+
+DEEPEST = 8
+"""How many containers within each other are looked into."""
+
 
 @dataclass
 class Layer:
@@ -65,9 +70,8 @@ class Recorder:
             try:
                 result = forward(*args, **kwargs)
             except Exception as error:
-                if not hasattr(error, "_norch_layer"):
-                    error._norch_layer = True  # type: ignore[attr-defined]
-                    error.add_note(f"norch.summary(): in {layer.path or 'the model'} ({layer.kind})")
+                if not any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ())):
+                    error.add_note(f"{_NOTE}{layer.path or 'the model'} ({layer.kind})")
                 raise
             finally:
                 self.open.pop()
@@ -176,29 +180,30 @@ def _own(module: Any, shown: set[int]) -> Iterator[Any]:
 # --- Values ---------------------------------------------------------------------------------------------------------
 
 
-def tensors(value: Any) -> list[Any]:
-    """The tensors in a value of tuples, lists and dicts."""
+def tensors(value: Any, depth: int = DEEPEST) -> list[Any]:
+    """The tensors in a value of tuples, lists, dicts and dataclasses."""
     if isinstance(value, TensorBase):
         return [value]
-    if isinstance(value, Mapping):
-        return [x for part in value.values() for x in tensors(part)]
-    if isinstance(value, tuple | list):
-        return [x for part in value for x in tensors(part)]
-    if hasattr(value, "__dataclass_fields__"):
-        return [x for name in value.__dataclass_fields__ for x in tensors(getattr(value, name, None))]
-    return []
+    return [x for part in (_parts(value) if depth else {}).values() for x in tensors(part, depth - 1)]
 
 
-def shapes(value: Any) -> Any:
+def shapes(value: Any, depth: int = DEEPEST) -> Any:
     """The shapes of a value's tensors, in tuples and dicts as it has them; None for what has none."""
     if isinstance(value, TensorBase):
         return list(value.spec.shape)
-    if isinstance(value, Mapping):
-        found = {str(k): shape for k, part in value.items() if (shape := shapes(part)) is not None}
+    parts = _parts(value) if depth else {}
+    found = {str(k): shape for k, part in parts.items() if (shape := shapes(part, depth - 1)) is not None}
+    if not isinstance(value, tuple | list):
         return found or None
+    several = tuple(found.values())
+    return (several[0] if len(several) == 1 else several) if several else None
+
+
+def _parts(value: Any) -> Mapping[Any, Any]:
+    """What a container holds, by key, place or name."""
+    if isinstance(value, Mapping):
+        return value
     if isinstance(value, tuple | list):
-        several = tuple([shape for part in value if (shape := shapes(part)) is not None])
-        return (several[0] if len(several) == 1 else several) if several else None
-    if hasattr(value, "__dataclass_fields__"):
-        return shapes({name: getattr(value, name, None) for name in value.__dataclass_fields__})
-    return None
+        return dict(enumerate(value))
+    names = () if isinstance(value, type) else getattr(value, "__dataclass_fields__", ())
+    return {name: getattr(value, name, None) for name in names}

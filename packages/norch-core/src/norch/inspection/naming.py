@@ -72,6 +72,8 @@ def _named(scope: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, TensorBase):
             yield name, value
     for name, value in items:
+        if name.startswith("_"):
+            break
         if type(value) in (list, tuple) and len(value) <= MOST:
             yield from [(f"{name}[{i}]", x) for i, x in enumerate(value) if isinstance(x, TensorBase)]
         elif type(value) is dict and len(value) <= MOST and name != "Out":

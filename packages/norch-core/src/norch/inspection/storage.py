@@ -134,7 +134,7 @@ def index_at(shape: Shape, strides: Shape, at: int) -> tuple[Shape | None, int]:
 def _values(tensor: Tensor, places: Sequence[int]) -> list[str]:
     """The elements at some positions of the storage, as text: neighbours are read in one piece."""
     spec = tensor.spec
-    if spec.device.type == "meta" or switches.noting is not None or not places:
+    if spec.device.is_meta or switches.noting is not None or not places:
         return ["?"] * len(places)  # a step that is being captured must not read values
     size, backend = spec.dtype.itemsize, spec.device.backend
     data = bytearray(len(places) * size)

@@ -119,6 +119,9 @@ def summary_text(found: Summary) -> str:
     return "\n".join([lines[0], line, *lines[1:], line, *last])
 
 
+_RIGHT = ' style="text-align: right"'
+
+
 def summary_html(found: Summary) -> str:
     """The same as HTML."""
     head = "".join([f"<th>{title}</th>" for title in HEAD])
@@ -128,7 +131,7 @@ def summary_html(found: Summary) -> str:
         cells = [
             f'<td style="text-align: left; padding-left: {0.5 + indent * 0.6:.1f}em">{escape(row[0].strip())}</td>'
         ]
-        cells += [f"<td>{escape(cell)}</td>" for cell in row[1:]]
+        cells += [f"<td{'' if i < 2 else _RIGHT}>{escape(cell)}</td>" for i, cell in enumerate(row) if i]
         body.append(f"<tr>{''.join(cells)}</tr>")
     last = "<br>".join([f"{title}: {escape(text)}" for title, text in totals(found)])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>\n<p>{last}</p>"

@@ -16,7 +16,8 @@
 
 from __future__ import annotations
 
-from .events import EventList, FunctionEvent
+from .event import FunctionEvent
+from .event_list import EventList
 from .session import (
     ProfilerAction,
     ProfilerActivity,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .trace import frames_of
 
 if TYPE_CHECKING:
-    from .events import EventList
+    from .event_list import EventList
 
 
 def write_page(events: EventList, path: Path) -> None:
@@ -66,8 +66,9 @@ button, input, select { font: inherit; color: inherit; background: var(--page); 
   border-radius: 4px; padding: 3px 8px; }
 #flame { position: relative; }
 .frame { position: absolute; height: 20px; line-height: 20px; box-sizing: border-box; overflow: hidden;
-  white-space: nowrap; text-overflow: ellipsis; padding: 0 4px; font-size: 12px; cursor: pointer; border-radius: 2px;
+  white-space: nowrap; text-overflow: ellipsis; padding: 0; font-size: 12px; cursor: pointer; border-radius: 2px;
   border: 1px solid var(--page); color: #1f2328; text-align: left; }
+.frame.wide { padding: 0 4px; }
 .frame:hover, .frame:focus { outline: 2px solid #2f7fd6; z-index: 1; }
 .frame.faded { opacity: .45; }
 .frame.hit { outline: 2px solid #d9473f; }
@@ -86,6 +87,7 @@ pre { overflow-x: auto; }
     <span class="swatch" style="background:#8fb8ea"></span> backward
     <span class="swatch" style="background:#c9cfd6"></span> line, part</span>
 </header>
+<noscript class="muted">The flame view needs JavaScript, the table does not.</noscript>
 <div id="flame"></div>
 <div id="about" aria-live="polite"></div>
 <pre>{table}</pre>
@@ -143,7 +145,7 @@ function draw() {
     frame.className = "frame" + (faded ? " faded" : "");
     if (wanted && (node.n + " " + (node.s || "")).toLowerCase().includes(wanted)) frame.classList.add("hit");
     frame.style = `left:${left}%;width:${width}%;top:${depth * height}px;background:${colour(node)}`;
-    frame.textContent = width > 2 ? node.n : "";
+    if (width > 2) { frame.textContent = node.n; frame.classList.add("wide"); }
     frame.title = node.n;
     frame.onclick = () => { zoomed = node; draw(); describe(node); };
     frame.onmouseenter = frame.onfocus = () => describe(node);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from .events import EventList
+from .event_list import EventList
 from .nvtx import emit_nvtx
 from .session import ProfilerActivity, record_function
 from .session import profile as _profile
@@ -16,8 +16,8 @@ __all__ = ["emit_nvtx", "profile", "record_function"]
 class profile:
     """`norch.profiler.profile` with the arguments of PyTorch's older one, and the methods of its events.
 
-    enabled: False notes nothing. use_cuda, or use_device="cuda": with the time on the device. Raises RuntimeError where
-    a profile runs already.
+    enabled: False notes nothing. use_cuda, or use_device="cuda": with the time on the device. The last five arguments
+    are PyTorch's, and change nothing. Raises RuntimeError where a profile runs already.
     """
 
     def __init__(
@@ -30,7 +30,11 @@ class profile:
         with_flops: bool = False,
         profile_memory: bool = False,
         with_stack: bool = False,
-        **others: Any,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
     ) -> None:
         self.enabled = enabled
         activities = {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if use_cuda or use_device else set())

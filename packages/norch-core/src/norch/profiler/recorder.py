@@ -26,19 +26,20 @@ from ..observing import (
     TRANSFER,
     Observed,
     Observer,
+    leave,
 )
 from ..source_lines import Line, here, own_files
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .device_times import DeviceClock
-from .events import FunctionEvent
+from .event import COLLECTION, FunctionEvent
 
 _OF_DEVICE = frozenset({OP, INTO, IN_PLACE, STEP, TRANSFER, REPLAY})
 """Kinds that give a device work."""
 _OF_PROGRAM = frozenset({RECORD, PASS, FUNCTION, CAPTURED})
 """Kinds within which lines of the program are looked for: what is called in an op has the op's line."""
 
-_COLLECTION = Observed(RECORD, "garbage collection")
+_COLLECTION = Observed(COLLECTION, "garbage collection")
 
 
 class Recorder(Observer):
@@ -80,6 +81,8 @@ class Recorder(Observer):
                 event.line, event.steps = forward.line, forward.steps
             else:
                 event.line = getattr(node, "line", None) or (None if parent is None else parent.line)
+        elif kind == COLLECTION:
+            event.line = None
         elif parent is not None and parent.kind not in _OF_PROGRAM:
             event.line, event.steps = parent.line, parent.steps
         else:
@@ -92,6 +95,8 @@ class Recorder(Observer):
             name = args[0].name
         elif kind == IN_PLACE:
             name, event.op = args[3], args[0]
+            if name.startswith("__i"):  # an operator such as +=
+                name = f"{event.op.name}_"
         elif kind == FUNCTION:
             name = args[0].__name__
         elif kind == CAPTURED:
@@ -99,12 +104,12 @@ class Recorder(Observer):
         elif kind == REPLAY and parent is not None and parent.kind == CAPTURED:
             self.captured[parent.name] = parent.args[0]
         event.name = name
-        if self.shapes or self.memory or kind == CAPTURED:
+        if (self.shapes or self.memory or kind == CAPTURED) and kind != NODE:
             event.args = args
             if self.shapes:
                 event.specs = tuple([_spec(a) for a in (*args, *kwargs.values())])
         if self.clock is not None and kind in _OF_DEVICE:
-            device = _device(args)
+            device = args[0].device if kind == REPLAY else _device(args)
             if device is not None and device.type != "cpu":
                 event.device = device
                 event.span = self.clock.begin(device)
@@ -120,9 +125,7 @@ class Recorder(Observer):
         now = perf_counter_ns()
         event.end = now
         event.failed = error is not None
-        stack = self._open[event.thread]
-        while stack and stack.pop() is not event:
-            pass  # what was not left, since Ctrl-C came in between
+        leave(self._open[event.thread], event)
         parent = event.parent
         if parent is not None:
             parent.children_ns += now - event.start
@@ -135,7 +138,7 @@ class Recorder(Observer):
         event.args = None
         if error is not None:
             return
-        if event.kind in (OP, IN_PLACE):
+        if event.kind in (OP, IN_PLACE, TRANSFER):
             if isinstance(result, TensorBase) or type(result) is tuple:
                 self._note_results(event, args, result)
             elif event.kind == IN_PLACE and args is not None:
@@ -143,14 +146,9 @@ class Recorder(Observer):
 
     def _note_results(self, event: FunctionEvent, args: Any, result: Any) -> None:
         tensors = result if type(result) is tuple else (result,)
-        for tensor in tensors:
-            if not isinstance(tensor, TensorBase):
-                return
-        first = tensors[0] if tensors else None
-        if first is None:
-            return
-        node = first.node
-        event.out = first.spec if type(first.spec) is Spec else None
+        if not tensors or any(_spec(tensor) is None for tensor in tensors):
+            return  # of vmap, say, whose own calls are within
+        node, event.out = tensors[0].node, tensors[0].spec
         if node is not None:
             if type(node) is Output:
                 node = node.edges[0]
@@ -160,10 +158,11 @@ class Recorder(Observer):
                 event.sequence_nr = node.sequence_number
                 if self.memory:
                     event.saved = _saved_bytes(node)
-        if self.memory and event.op is not None and event.op.kind != "view" and not event.children_ns:
-            given = {id(a.buffer) for a in args if isinstance(a, TensorBase)}
+        is_view = event.op is not None and event.op.kind == "view"
+        if self.memory and not is_view and not event.children_ns:
+            given = {id(a.buffer) for a in args if _spec(a) is not None}
             for tensor in tensors:
-                if tensor.base is None and type(tensor.spec) is Spec and id(tensor.buffer) not in given:
+                if tensor.base is None and id(tensor.buffer) not in given:
                     event.allocated += tensor.spec.nbytes
 
     def collecting(self, phase: str, info: Mapping[str, int]) -> None:

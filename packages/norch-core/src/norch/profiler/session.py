@@ -21,7 +21,8 @@ from ..backend import registry
 from ..device import Device
 from ..observing import OP, RECORD, Observed
 from .device_times import DeviceClock
-from .events import EventList, Times
+from .event import Times
+from .event_list import EventList
 from .recorder import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,7 +139,7 @@ class profile:
     activities: all that are supported unless given; with CUDA (or another device that has events) each op's time there.
     schedule: which steps are noted, see `schedule`; `step()` then ends each. on_trace_ready: called with this at the
     end of each cycle. record_shapes, profile_memory, with_stack (every line of the stack), with_flops: what else is
-    noted of a call. with_modules, experimental_config, acc_events and others are PyTorch's, and change nothing.
+    noted of a call. use_cuda: adds that activity. The other arguments are PyTorch's, and change nothing.
 
     Threads are all observed. There is one profile at a time. Raises RuntimeError for a second.
     """
@@ -158,7 +159,8 @@ class profile:
         execution_trace_observer: Any = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,
-        **others: Any,
+        custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         self.activities = supported_activities() if activities is None else set(activities)
         if use_cuda:
@@ -280,9 +282,10 @@ class profile:
             now,
             time.time_ns() - (perf_counter_ns() - self._start),
             [],
+            {},
             _overhead(recorder),
             reports,
-            min(kinds, default="cuda" if recorder.clock is not None else None),
+            min(kinds, default="cuda" if recorder.clock is not None and registry.is_usable("cuda") else None),
             self.profile_memory,
             get_ident(),
         )

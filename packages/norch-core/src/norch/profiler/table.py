@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .events import FunctionEvent, is_python
+from .event import FunctionEvent, is_python
 
 if TYPE_CHECKING:
-    from .events import EventList
+    from .event_list import EventList
 
 _SORTS = {
     "cpu_time": "cpu_time", "cpu_time_total": "cpu_time_total", "self_cpu_time_total": "self_cpu_time_total",

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..observing import RECORD
 from ..spec import Spec
 from ..version import __version__
-from .events import FunctionEvent, ancestors, is_python
+from .event import FunctionEvent, ancestors, is_python
 
 if TYPE_CHECKING:
-    from .events import EventList
+    from .event_list import EventList
 
 
 def write_trace(events: EventList, path: Path, more: dict[str, Any] | None = None) -> None:
@@ -119,11 +119,14 @@ _METRICS = {
 
 def frames_of(event: FunctionEvent) -> list[str]:
     """From the outermost to the event: the parts and ops that it is within, and where they are called."""
-    chain = [*ancestors(event)][::-1]
-    frames = [] if event.steps is None else event.stack[::-1]
-    before: Any = frames[-1:] or None
-    for part in (*chain, event):
-        at = None if part.line is None or is_python(part) or event.steps is not None else str(part.line)
+    chain = [*[*ancestors(event)][::-1], event]
+    if event.steps is not None:
+        parts, ops = [part.name for part in chain if is_python(part)], [p.name for p in chain if not is_python(p)]
+        return [*parts, *event.stack[::-1], *ops]
+    frames: list[str] = []
+    before = None
+    for part in chain:
+        at = None if part.line is None or is_python(part) else str(part.line)
         if at is not None and at != before:
             frames.append(at)
             before = at
