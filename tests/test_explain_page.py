@@ -1,4 +1,4 @@
-"""norch.explain's pictures in a real browser: texts fit into their cells and onto the page, in a light and a dark look."""
+"""norch.explain's pictures in a real browser: texts fit into cells and onto the page, in a light and a dark look."""
 
 from __future__ import annotations
 

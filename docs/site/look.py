@@ -33,7 +33,9 @@ def look(browser: Browser, folder: Path | None) -> list[str]:
                 label = f"{name}, {width} wide, {'dark' if dark else 'light'}"
                 found += [f"{label}: {what}" for what in _wrong(page, dark)]
                 if folder:
-                    page.screenshot(folder / f"{label.replace('/', '-').replace(', ', '_').replace(' ', '-')}.png", True)
+                    page.screenshot(
+                        folder / f"{label.replace('/', '-').replace(', ', '_').replace(' ', '-')}.png", True
+                    )
         page.look(WIDE, 900, script=False)
         page.go(HTML / f"{name}.html")
         if folder:

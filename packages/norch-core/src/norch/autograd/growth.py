@@ -57,8 +57,8 @@ class Growth:
 
 
 def note_step(params: Sequence[Tensor]) -> None:
-    """Of an optimiser that is about to change `params`, of any shapes: warns, once, where the graphs of more and more steps
-    before are still alive."""
+    """Of an optimiser that is about to change `params`, of any shapes: warns, once, where the graphs of more and more
+    steps before are still alive."""
     if not params:
         return
     leaf: Any = params[0].node

@@ -97,8 +97,8 @@ def names_for(path: Callable[..., Any]) -> dict[str, Any]:
 
 
 class record_lines:
-    """Whether (`mode`) recorded ops, changes in place and backward passes note the line of the program that made them: at once,
-    and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
+    """Whether (`mode`) recorded ops, changes in place and backward passes note the line of the program that made them:
+    at once, and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
 
     It takes 0.3 to 1.5 us an op. Where this is not called, the first 10,000 do. inner: a line of norch-nn counts;
     otherwise it is the one that called the layer.

@@ -74,7 +74,9 @@ class Properties:
         """The elements at the places of `mask`, sparse as it is. Raises ShapeError unless that has this shape."""
         return import_module(_MAKING).sparse_mask(self, mask)
 
-    _repr_html_ = late_function("norch.inspection.notebook", "tensor_html", "What a notebook shows.")
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return str(import_module("norch.inspection.notebook").tensor_html(self))
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
