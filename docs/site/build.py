@@ -43,7 +43,8 @@ def stage() -> None:
     """Writes what the site is built from. Raises Problems."""
     from reference import reference  # it imports norch
 
-    sys.modules.setdefault("norch_cuda._ext", _Compiled("norch_cuda._ext"))
+    for name in ("norch_cuda._ext", "norch_cpu.native"):
+        sys.modules.setdefault(name, _Compiled(name))
     made = reference()
     for name in made.missing:
         print(f"not in the reference: {name}")
