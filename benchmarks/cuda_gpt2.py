@@ -205,11 +205,11 @@ def main() -> int:
         print(kind, {k: v for k, v in found.items() if k in ("refused", "scratch", "graphs")}, flush=True)
         print("  losses", " ".join(f"{x:.4f}" for x in found["losses"]))
         print("\n".join(found.get("kernels", [])), flush=True)
+        if options.json:  # after each kind: compiling takes long, and might be ended
+            options.json.write_text(json.dumps(report, indent=2) + "\n")
     print(f"{'':<12}{'training, tokens/s':>20}{'forward, tokens/s':>20}{'peak, GB':>10}")
     for kind, found in report.items():
         print(f"{kind:<12}{found['training']:>20,.0f}{found['forward']:>20,.0f}{found['memory']:>10.2f}")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
     return 0
 
 

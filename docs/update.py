@@ -1,8 +1,8 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
 A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
-backends.md and capture.md are played from top to bottom in an empty folder, those of adding-ops.md in a copy of the
-tree, as a reader would:
+backends.md, capture.md, errors.md and profiler.md are played from top to bottom in an empty folder, those of
+adding-ops.md in a copy of the tree, as a reader would:
 
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
@@ -30,6 +30,8 @@ import textwrap
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+import choose_tables
 
 from norch.backend import contract
 from norch.scaffold import new_backend
@@ -319,8 +321,13 @@ PAGES = {
     "memory.md": played,
     "mixed-precision.md": played,
     "training.md": played,
+    "choose.md": choose_tables.filled,
     "contract.md": contract_page,
     "distributed.md": distributed,
+    "errors.md": played,
+    "profiler.md": played,
+    "explain.md": played,
+    "graph.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,
     "tutorial/tensors.md": played,

@@ -25,6 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 DOCS, ROOT = HERE.parent, HERE.parents[1]
 SITE = ROOT / "build" / "site"
+WORKER = "https://unpkg.com/iframe-worker/shim"
 REPOSITORY = "https://github.com/norch-project/norch"
 COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 FENCE = re.compile(r"^(```.*?^```$|(?:(?:^    [^\n]*|^)\n)+)", re.MULTILINE | re.DOTALL)
@@ -185,6 +186,14 @@ def zensical(command: str) -> int:
     return done.returncode
 
 
+def self_contained() -> None:
+    """Lets the pages fetch the one thing that they have from elsewhere, which they need as files, from beside them."""
+    for path in (SITE / "html").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        up = "../" * (len(path.relative_to(SITE / "html").parts) - 1)
+        path.write_text(text.replace(WORKER, f"{up}assets/file-worker.js"), encoding="utf-8")
+
+
 def watch() -> None:
     """Stages anew whenever a page changes."""
     seen = _stamps()
@@ -214,7 +223,10 @@ def main() -> int:
         threading.Thread(target=watch, daemon=True).start()
         return zensical("serve")
     shutil.rmtree(SITE / "html", ignore_errors=True)
-    return zensical("build --strict --clean")
+    status = zensical("build --strict --clean")
+    if status == 0:
+        self_contained()
+    return status
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ ALONE = ("build", "memory tests")  # the second fills the GPU's memory
 # Under a sanitizer: no made-up drivers, which it would use, and nothing that needs the whole memory or much time.
 LEFT_OUT = "not without_gpu and not nccl and not memory and not cache and not streams and not many and not large"
 # For races: kernels that share memory among threads.
-SHARING = "not activations and not random and not optimizers and not long"
+SHARING = "not activations and not random and not optimizers and not cudnn and not long"
 # Of a library's kernels racecheck does not know by what they wait; fused_kernel is what NVRTC compiles.
 OWN = ["--kernel-name", "kns=norch", "--kernel-name", "kns=fused_kernel"]
 SAID = re.compile(r" FAILED | ERROR |FAILED \(|node down|^========= (?!COMPUTE)(Error|Invalid|Program hit)")
@@ -72,24 +72,13 @@ def steps(site: Path, limit: float) -> dict[str, list[str]]:
 
     return {
         "build": [sys.executable, "-m", "pip", *install, "./packages/norch-cuda"],
+        "cuda tests": pytest(10, own, "--ignore", f"{own}/test_memory.py"),
         "racecheck": [sanitizer, "--tool", "racecheck", *OWN, *check, "50000"]
-        + pytest(6, own, "--cases", "2", "-k", f"{LEFT_OUT} and {SHARING}"),
-        "memcheck": [sanitizer, "--tool", "memcheck", *check, "51000"] + pytest(5, own, "--cases", "5", "-k", LEFT_OUT),
+        + pytest(5, own, "--cases", "2", "-k", f"{LEFT_OUT} and {SHARING}"),
+        "memcheck": [sanitizer, "--tool", "memcheck", *check, "51000"] + pytest(4, own, "--cases", "4", "-k", LEFT_OUT),
         "nn tests": pytest(5, nn, "--default-device", "cuda", "--ignore", f"{nn}/distributed"),
-        "cuda tests": pytest(6, own, "--ignore", f"{own}/test_memory.py"),
         "samples": pytest(4, f"{core}/test_samples.py", f"{core}/test_linalg.py", "--device", "cuda"),
-        "fuzz": [
-            sys.executable,
-            "tests/fuzz",
-            "--device",
-            "cuda",
-            "--minutes",
-            "0.5",
-            "--jobs",
-            "4",
-            "--failures",
-            "60",
-        ]
+        "fuzz": [sys.executable, *"tests/fuzz --device cuda --minutes 0.4 --jobs 4 --failures 60".split()]
         + ["--only", "ops", "programs", "models", "threads"],
         "conformance": [sys.executable, "-m", "norch", "conformance", "--device", "cuda"],
         "demo": [sys.executable, "examples/sin_squared.py", "--device", "cuda", "--out", str(site / "sin.png")],
@@ -145,7 +134,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
     parser.add_argument("--only", default="", help="the benchmarks to run, separated by commas (all)")
     parser.add_argument("--commit", help="of the tree, where it is a copy without git")
-    parser.add_argument("--limit", type=float, default=120, help="seconds that a step may take (120)")
+    parser.add_argument("--limit", type=float, default=160, help="seconds that a step may take (160)")
     parser.add_argument("--seconds", type=float, default=470, help="of all; what has not begun then is left out (470)")
     parser.add_argument("--logs", type=Path, help="a folder for all that the steps print")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
@@ -153,6 +142,7 @@ def main() -> int:
     skipped, only = (
         {name.strip() for name in names.split(",") if name.strip()} for names in (options.skip, options.only)
     )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # steps of a shell's background job would ignore it
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         site, figures = Path(folder) / "site", Path(folder) / "figures"

@@ -66,7 +66,43 @@ def test_the_same_bits(width, heads, classes, affine, dtype):
     assert captured.report().replayed == 3
     ops = [call.op for entry in captured.entries.values() for program, _ in entry.programs for call in program.calls]
     assert ops.count("residual_norm") == 3
+    assert "casts" in ops
     assert ops.count("residual_norm_grad") == (3 if affine else 0)
+
+
+class Rectified:
+    """batch_norm and relu of images with channels that vary fastest, twice; `in_place`: as nn.ReLU(inplace=True)."""
+
+    def __init__(self, channels, affine, in_place):
+        self.params = [leaf(channels) for _ in range(5 if affine else 1)]
+        self.pairs = [self.params[1:3], self.params[3:5]] if affine else [(None, None)] * 2
+        self.relu = norch.relu_ if in_place else norch.relu
+
+    def __call__(self, x):
+        x = x * self.params[0].to(x.dtype).reshape(-1, 1, 1)
+        for weight, bias in self.pairs:
+            x = self.relu(norch.batch_norm(x, None, None, weight, bias, training=True)) * 1.5
+        (x * x).sum().backward()
+        found = [x.detach(), *[p.grad for p in self.params]]
+        for p in self.params:
+            p.grad = None
+        return found
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16, norch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "affine", "in_place"),
+    [((40, 24, 13, 11), True, False), ((64, 64, 8, 8), True, True), ((33, 8, 25, 25), False, True)],
+)
+def test_relus_are_part_of_the_batch_norms_before_them(shape, affine, in_place, dtype):
+    step = Rectified(shape[1], affine, in_place)
+    captured = norch.capture(step)
+    for _ in range(6):
+        x = norch.tensor(RNG.standard_normal(shape).astype(np.float32), device="cuda").to(dtype)
+        x = x.contiguous(memory_format=norch.channels_last)
+        assert bits(captured(x)) == bits(step(x))
+    ops = [call.op for entry in captured.entries.values() for program, _ in entry.programs for call in program.calls]
+    assert ops.count("batch_norm_relu") == ops.count("batch_norm_relu_grad") == 2
 
 
 def test_a_loss_under_autocast_is_that_of_float32(cuda):

@@ -48,7 +48,11 @@ def get_registry() -> Callable[[], Any]:
 
 
 class Device:
-    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object."""
+    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object.
+
+    type: "cpu", "cuda" or that of a plug-in, which may be followed by ":" and the index. index: 0, or the device that
+    the backend has as its current one, unless given.
+    """
 
     __slots__ = ("_backend", "index", "type")
 

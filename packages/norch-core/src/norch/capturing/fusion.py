@@ -148,14 +148,14 @@ def _parts(
     for i in members[1:]:
         between = calls[parts[-1][-1] + 1 : i]
         keeps = any(w.place not in temporaries for k in parts[-1] for w in accesses[k].writes)
-        if keeps and any(_may_raise(call) for call in between):
+        if keeps and any(may_raise(call) for call in between):
             parts.append([i])
         else:
             parts[-1].append(i)
     return parts
 
 
-def _may_raise(call: Call) -> bool:
+def may_raise(call: Call) -> bool:
     """For the values that it gets: kernels of integers do, for an index that is out of bounds, or a 0."""
     return any(o.dtype.category == INTEGER and not o.is_scalar for o in call.operands)
 

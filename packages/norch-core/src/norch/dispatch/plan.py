@@ -25,12 +25,14 @@ PLAN_LIMIT = 8192
 SCALARS = frozenset({bool, int, float})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
-watcher: Callable[..., Kernel | None] | None = None
-"""`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
+Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
 
-noting: Callable[[str, Device, tuple[Operand, ...], Any, Kernel], Kernel] | None = None
-"""`noting(op, device, operands, attrs, kernel)` gives what to use instead of a kernel that is not the backend's own,
-while norch.capture records."""
+watchers: tuple[Watcher, ...] = ()
+"""`watcher(op, device, operands, attrs, kernel, whose)` gives what to use instead of a kernel: see norch.coverage, and
+norch.capture while it records. whose: OWN (the backend's), OF_PLUGIN (of the op's own package) or ON_CPU (the
+fallback)."""
+
+OWN, OF_PLUGIN, ON_CPU = "own", "of plug-in", "on the CPU"
 
 
 class Part(NamedTuple):
@@ -116,14 +118,14 @@ class Plans(dict[Any, Plan]):
         return id(self)
 
     def __missing__(self, key: Any) -> Plan:
-        noted = noting
+        watched = watchers
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
-        if noting is not noted:
+        if watchers is not watched:
             return plan  # another thread has begun or ended a recording, whose plans note their calls
         Plans.young += 1
         if Plans.young > PLAN_LIMIT:
@@ -407,15 +409,15 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
-    is_own = kernel is not None
+    whose = OWN
     if kernel is None and op is not None and device.type in op.kernels:
-        kernel = _kernel_of_plugin(op, device, operands, attrs)
-    fell_back = kernel is None and required
-    if fell_back:
-        kernel = cpu_fallback(name, device, operands, attrs)
-    if noting is not None and not is_own and kernel is not None:
-        kernel = noting(name, device, operands, attrs, kernel)
-    return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
+        kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
+    if kernel is None and required:
+        kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
+    if kernel is not None:
+        for watcher in watchers:
+            kernel = watcher(name, device, operands, attrs, kernel, whose)
+    return kernel
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:

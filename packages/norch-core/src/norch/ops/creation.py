@@ -16,7 +16,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
-from ..spec import Shape, Spec, as_int, as_shape, elementwise_layout
+from ..spec import Shape, Spec, as_int, as_shape, dense_strides, elementwise_layout
 from .families import primitive
 from .registry import public
 
@@ -43,7 +43,11 @@ shared_ops["fill"] = FILL.call
 
 
 def _infer_copy(x: Spec, dtype: DType | None, row_major: bool | None) -> Inferred:
-    layout = None if row_major else elementwise_layout(x.shape, (x,))
+    """A copy keeps strides without gaps, those of dims of size 1 too: channels-last weights of 1 x 1 stay that."""
+    if row_major:
+        layout = None
+    else:
+        layout = (x.numel and dense_strides(x.shape, x.strides)) or elementwise_layout(x.shape, (x,))
     return Inferred((Spec(x.shape, layout, dtype or x.dtype, x.device),), (x,))
 
 
@@ -206,7 +210,10 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """An uninitialised tensor of input's shape, and its dtype and device unless given."""
+    """An uninitialised tensor of input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -215,7 +222,7 @@ def empty_like(
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Zeros of input's shape, and its dtype and device unless given."""
+    """Zeros of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
     return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -224,7 +231,7 @@ def zeros_like(
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Ones of input's shape, and its dtype and device unless given."""
+    """Ones of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
     return with_options("ones_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -239,7 +246,10 @@ def full_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` in input's shape, and its dtype and device unless given."""
+    """`fill_value` in input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
