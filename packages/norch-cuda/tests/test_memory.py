@@ -115,6 +115,7 @@ def test_free_memory_is_cudas(cuda):
 
 
 def test_a_convolution_tells_the_memory_that_it_takes(cuda):
+    pytest.importorskip("norch.nn")
     model, x = norch.nn.Conv2d(32, 64, 3, padding=1).to(cuda), norch.randn(16, 32, 32, 32, device=cuda)
     told = norch.fits(model, x, loss=lambda out: out.square().mean(), largest_batch=False)
     before = norch.cuda.memory_allocated() - 4 * (x.numel() + sum(p.numel() for p in model.parameters()))
