@@ -1,13 +1,14 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
 A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
-backends.md and capture.md are played from top to bottom in an empty folder, those of adding-ops.md in a copy of the
-tree, as a reader would:
+backends.md, capture.md, errors.md and profiler.md are played from top to bottom in an empty folder, those of
+adding-ops.md in a copy of the tree, as a reader would:
 
     file NAME       a file that `norch new-backend abacus` wrote
     section NAME    a part of its backend.py, which the reader appends to the new one
     write NAME      the reader writes this file; append NAME: appends this to it
     diff NAME       the reader changes these lines of it
+    python, prints  a session in Python: see sessions.py
     run             commands after "$ " and what they print; "run, last 9 lines" leaves out the others. The test takes
                     what is printed "in any order"
 
@@ -27,10 +28,17 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+
+import choose_tables
 
 from norch.backend import contract
 from norch.scaffold import new_backend
+
+sys.path.insert(0, str(Path(__file__).parent))
+import charts
+from sessions import PICTURES, Session
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"^<!-- ([^\n]*) -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -53,12 +61,20 @@ def updated(text: str, content: Callable[[str, str], str]) -> str:
 class Reader:
     """Somebody who follows a page, in `folder`. `path`: where Python finds what is written there."""
 
+    session: Session | None = None
+
     def __init__(self, folder: Path, path: list[str]) -> None:
         self.folder = self.here = folder
         self.path = path
 
     def content(self, marker: str, text: str) -> str:
         what, _, rest = marker.partition(" ")
+        if what.rstrip(",") == "python":
+            self.session = self.session or Session(self.here, "session.py", self.path)
+            return self.session.block(text, fails=rest == "fails")
+        if what.rstrip(",") == "prints":
+            assert self.session
+            return text if rest == "cuda" and not has_gpu() else without_ends(self.session.printed)
         if what.rstrip(",") == "run":
             return self._run(text, rest)
         if what == "write":
@@ -100,6 +116,36 @@ class Reader:
         )  # fmt: skip
         self.here = Path(place.read_text().strip())
         return [line.rstrip() for line in done.stdout.replace(f"{self.folder}/", "").splitlines()]
+
+
+def played(text: str, path: list[str] | None = None) -> str:
+    """A page that is played in an empty folder; the pictures that it draws are kept in `DRAWN`."""
+    with tempfile.TemporaryDirectory() as folder:
+        reader = Reader(Path(folder).resolve(), path or [])
+        try:
+            text = updated(text, reader.content)
+        finally:
+            if reader.session:
+                reader.session.close()
+        if reader.session:
+            DRAWN.update(reader.session.pictures())
+    return text
+
+
+DRAWN: dict[str, str] = {}
+"""By file name: the pictures that the pages have drawn."""
+
+
+@cache
+def has_gpu() -> bool:
+    import norch
+
+    return norch.cuda.is_available()
+
+
+def without_ends(text: str) -> str:
+    """Without spaces at the ends of lines, which editors take away."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _without_times(text: str) -> list[str]:
@@ -258,24 +304,46 @@ def contract_page(text: str) -> str:
     return updated(text, contract_part)
 
 
-def capture(text: str) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        return updated(text, Reader(Path(folder).resolve(), []).content)
+def benchmarks(text: str) -> str:
+    text, pictures = charts.page(text)
+    DRAWN.update(pictures)
+    return text
 
 
 PAGES = {
     "adding-ops.md": adding_ops,
     "backends.md": guide,
-    "capture.md": capture,
+    "benchmarks.md": benchmarks,
+    "capture.md": played,
+    "data.md": played,
+    "devices.md": played,
+    "index.md": played,
+    "memory.md": played,
+    "mixed-precision.md": played,
+    "training.md": played,
+    "choose.md": choose_tables.filled,
     "contract.md": contract_page,
     "distributed.md": distributed,
+    "errors.md": played,
+    "profiler.md": played,
+    "explain.md": played,
+    "graph.md": played,
+    "tutorial/autograd.md": played,
+    "tutorial/gpu.md": played,
+    "tutorial/tensors.md": played,
+    "tutorial/training.md": played,
+    "tutorial/backend.md": played,
 }
 
 
 def main() -> None:
-    for name, update in PAGES.items():
+    PICTURES.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or PAGES:
+        update = PAGES[name]
         page = DOCS / name
         page.write_text(update(page.read_text()))
+    for name, picture in DRAWN.items():
+        (PICTURES / name).write_text(picture)
 
 
 if __name__ == "__main__":

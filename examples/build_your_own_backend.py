@@ -381,9 +381,9 @@ def composites(names: dict[str, Any]) -> None:
     play(
         """
         x.sin()
-        was = norch.set_cpu_fallback(True)
+        norch.set_cpu_fallback(True)
         x.sin()
-        was = norch.set_cpu_fallback(False)
+        norch.set_cpu_fallback(False)
         """,
         names,
     )

@@ -14,8 +14,10 @@ from norch.backend import CONTRACT, PRIMITIVES, Backend
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import update  # noqa: E402
+from sessions import Session  # noqa: E402
 
 CONTRACT_PAGE = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+NEEDS = {"distributed.md": ("mpi4py",), "tutorial/training.md": ("sklearn",), "tutorial/gpu.md": ("sklearn",)}
 STALE = "is not what its commands and files give; python docs/update.py writes it again"
 
 
@@ -31,13 +33,40 @@ def in_order(block):
 
 @pytest.mark.parametrize("name", update.PAGES)
 def test_every_block_is_current(name):
-    if name == "distributed.md":
-        pytest.importorskip("mpi4py")
+    for module in NEEDS.get(name, ()):
+        pytest.importorskip(module)
+    update.DRAWN.clear()
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     fences = len(re.findall(r"^```", text, re.MULTILINE))
     assert len(update.BLOCK.findall(text)) * 2 == fences, f"docs/{name}: a block has no comment that says what it is"
     found = update.PAGES[name](text)
     assert comparable(found) == comparable(text), f"docs/{name} {STALE}"
+    for picture, drawn in update.DRAWN.items():
+        kept = update.PICTURES / picture
+        assert kept.exists(), f"docs/pictures/{picture} {STALE}"
+        assert comparable(kept.read_text(encoding="utf-8")) == comparable(drawn), f"docs/pictures/{picture} {STALE}"
+
+
+def test_the_benchmarks_are_those_of_the_committed_results():
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert update.benchmarks(text) == text, f"docs/benchmarks.md {STALE}"
+
+
+def test_a_session_writes_what_its_code_gives(tmp_path):
+    session = Session(tmp_path, "page.py", [])
+    try:
+        assert session.block("x = 2\nx + 1  # ?\n[x] * 2\n# ?\nx  \n", fails=False) == (
+            "x = 2\nx + 1  # 3\n[x] * 2\n# [2, 2]\nx  \n"
+        )
+        session.block("print(x)\n", fails=False)
+        assert session.printed == "2\n"
+        session.block("x / 0\n", fails=True)
+        assert session.printed == "ZeroDivisionError: division by zero\n"
+        for text, fails in (("x / 0\n", False), ("x\n", True)):
+            with pytest.raises(RuntimeError):
+                session.block(text, fails=fails)
+    finally:
+        session.close()
 
 
 def test_the_contract_page_names_all_of_the_contract():
@@ -57,7 +86,7 @@ def test_the_contract_page_has_this_version():
 
 
 def test_links_lead_somewhere():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "changes").glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "changes").glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         for target in re.findall(r"(?:\]\(|src=\")([^)#:\s\"]+)[#)\"]", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

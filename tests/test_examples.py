@@ -1,6 +1,7 @@
 """The examples run as a user runs them: in a process of their own, to the end, with a picture to show for it."""
 
 import importlib.util
+import math
 import os
 import re
 import signal
@@ -107,6 +108,32 @@ def test_digits_are_read(tmp_path):
     assert accuracy, done.stdout
     assert float(accuracy[1]) >= 95
     assert (tmp_path / "digits.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("out", ["backprop.svg", "page.html"])
+def test_backpropagation_step_by_step(tmp_path, out):
+    done = run("backprop.py", tmp_path, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "DIFFERENT" not in done.stdout
+    w, b, x, target = 0.8, -0.3, 1.5, 1.0  # by hand
+    a = math.tanh(w * x + b)
+    slope = 2 * (a - target) * (1 - a * a)
+    for name, gradient in (("w", slope * x + 0.2 * w), ("b", slope)):
+        found = re.search(rf"^ +{name} +(\S+) +(\S+) +(\S+)$", done.stdout, re.MULTILINE)
+        assert [float(number) for number in found.groups()] == pytest.approx([gradient] * 3, abs=1e-7)
+    before, after = map(float, re.search(r"(\d\.\d+) -> (\d\.\d+)", done.stdout).groups())
+    assert before == pytest.approx((a - target) ** 2 + 0.1 * w * w, abs=1e-6)
+    assert after < before
+    picture = (tmp_path / out).read_text(encoding="utf-8")
+    assert "loss = add" in picture
+    assert f"grad {slope * x + 0.2 * w:.4g}" in picture
+
+
+def test_backpropagation_explains_what_it_cannot_do(tmp_path):
+    done = run("backprop.py", tmp_path, "--device", "abacus")
+    assert (done.returncode, "abacus" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    done = run("backprop.py", tmp_path, "--out", "no/such/folder.svg")
+    assert (done.returncode, "no picture" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
 def test_a_backend_is_built_and_trains_the_articles_model(tmp_path):

@@ -150,6 +150,17 @@ def test_light_and_dark_at_two_widths(browser, file, width, dark):
     page.click(f"#node-{page.evaluate('document.querySelector(`.output`).dataset.node')}")
 
 
+def test_what_a_screen_reader_is_told(browser, file):
+    page = browser.open(file)
+    page.call("Accessibility.enable")
+    tree = page.call("Accessibility.getFullAXTree")["nodes"]
+    names = {(n["role"]["value"], n.get("name", {}).get("value", "")) for n in tree if not n["ignored"]}
+    links = {name for role, name in names if role == "link"}
+    assert any(name.startswith("0.weight") for name in links)  # the picture's nodes are links
+    assert ("searchbox", "search nodes") in names
+    assert {"zoom in", "zoom out"} <= {name for role, name in names if role == "button"}
+
+
 def test_an_address_with_a_node(browser, file):
     page = browser.open(file.as_uri() + "#n1")
     assert "#1\n" in shown(page)[0]
@@ -186,3 +197,21 @@ def test_a_graph_of_hundreds_of_nodes_begins_readable(browser, tmp_path):
     page.press("Enter")
     seen = page.evaluate("document.querySelector('.chosen').getBoundingClientRect().toJSON()")
     assert 0 < seen["top"] < seen["bottom"] < 800
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser, tmp_path):
+    x = norch.ones(3, requires_grad=True)
+    frame = norch.graph((x * 2).sum())._repr_html_()
+    (tmp_path / "cell.html").write_text(f"<!doctype html><p>a cell</p>{frame}", encoding="utf-8")
+    page = browser.open(tmp_path / "cell.html")
+    inside = "document.querySelector('iframe').contentDocument"
+    assert page.evaluate(f"{inside}.querySelectorAll('.node').length") == 3
+    x, y = page.evaluate(
+        f"(() => {{ const f = document.querySelector('iframe').getBoundingClientRect(), "
+        f"r = {inside}.querySelector('#node-1').getBoundingClientRect();"
+        "return [f.x + r.x + r.width / 2, f.y + r.y + r.height / 2] })()"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        page.mouse(kind, x, y, button="left", clickCount=1)
+    assert page.evaluate(f"{inside}.querySelector('article.shown h2').textContent") == "x leaf #1"
+    assert page.errors == []

@@ -35,6 +35,10 @@ class Device(str):
     def type(self) -> str:
         return self.partition(":")[0]
 
+    @property
+    def is_meta(self) -> bool:
+        return self.type == "meta"
+
 
 def case(name, values, dtype, expected, requires_grad=False, grad_fn="", default="float32", **options):
     return pytest.param(Printed(values, dtype, requires_grad, grad_fn), expected, default, options, id=name)

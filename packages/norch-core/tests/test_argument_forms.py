@@ -144,3 +144,11 @@ DEFAULTS = {
 def test_defaults_are_pytorchs(name):
     parameters = inspect.signature(getattr(norch, name)).parameters
     assert {n: parameters[n].default for n in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_where_takes_both_values_or_none():
+    mask = norch.tensor([True, False])
+    assert norch.where(mask, 1.0, 0.0).tolist() == [1.0, 0.0]
+    assert [places.tolist() for places in norch.where(mask)] == [[0]]
+    with pytest.raises(TypeError, match="where\\(\\): takes condition alone, or input and other"):
+        norch.where(mask, 1.0)

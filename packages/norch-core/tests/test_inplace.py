@@ -449,3 +449,24 @@ def test_relu_over_its_operand(recorded: bool) -> None:
         else:  # what relu_ saved was changed
             with pytest.raises(AutogradError, match="relu"):
                 y.sum().backward()
+
+
+@pytest.mark.parametrize("made", [lambda x: x.repeat(1, 1), lambda x: x.tile(1, 1)], ids=["repeat", "tile"])
+@pytest.mark.parametrize("view", [lambda v: v.transpose(0, 0), lambda v: v.view(1), lambda v: v[0]])
+def test_the_shape_of_a_result_is_changed_after_a_view_of_it_was_made(made, view):
+    """A view follows its base, which is the result: PyTorch's repeat is no view either."""
+    x = norch.tensor(3.0, requires_grad=True)
+    result = made(x)
+    assert result.base is None
+    seen = view(result)
+    result.t_()
+    assert norch.autograd.grad(seen.sum(), [result], retain_graph=True)[0].tolist() == [[1.0]]
+    assert norch.autograd.grad(seen.sum(), [x])[0].item() == 1.0
+
+
+@pytest.mark.parametrize("shape", [(17, 1), (1, 17), (3, 5), (5, 3)])
+def test_the_trace_of_an_expanded_leaf(device, shape):
+    a = norch.zeros(1, 1, device=device).expand(shape)
+    a.requires_grad_()
+    (grad,) = norch.autograd.grad(a.trace(), [a])
+    assert grad.tolist() == [[float(i == j) for j in range(shape[1])] for i in range(shape[0])]

@@ -38,7 +38,7 @@ def test_the_page_holds_all_shapes() -> None:
     assert y + height >= 60 + 8
     drawing = Drawing()
     drawing.text(0, 0, "wide", anchor="end")
-    assert drawing.left == pytest.approx(-text_width("wide"))
+    assert drawing.left == pytest.approx(-text_width("wide", mono=False))
     assert drawing.right == pytest.approx(0)
 
 

@@ -1,6 +1,21 @@
 """norch: a deep-learning framework whose hardware is a wheel.
 
 `import norch` loads no backend. A device's backend is found when the device is first used (see `norch.backend`).
+
+Arguments that mean the same in every function:
+
+    input, other: what is computed with, of any shape unless the function says which. Where one is a tensor, others may
+        be numbers and NumPy arrays. Raises DTypeError, which names the argument, for what it cannot be.
+    dim, keepdim, axis, keepdims: the dims along which it is computed, from -ndim to ndim - 1 (several are a tuple), and
+        whether they stay in the result, of size 1. Raises IndexError for others.
+    dtype, device: of the result; unless given the input's, or get_default_dtype() and get_default_device().
+    requires_grad: whether the result, a leaf of the graph, gets a gradient. Raises DTypeError unless it is floating.
+    out: a tensor, or as many as there are results, that the result is written into, and that is returned. Raises
+        DTypeError where its dtype cannot hold the result, AutogradError where a gradient is wanted.
+    generator: the Generator to draw from, in place of the one that manual_seed seeds.
+    memory_format: how the result lies in memory: as input, contiguous_format, channels_last or channels_last_3d.
+    non_blocking: whether a copy between the host and a device may still be under way when it is returned.
+    pin_memory: whether the result lies in memory of the host from which a GPU copies without waiting.
 """
 
 from __future__ import annotations
@@ -76,6 +91,7 @@ from .errors import (
     IndexError,
     MetaError,
     NorchError,
+    NotFiniteError,
     OutOfMemoryError,
     ShapeError,
 )
@@ -101,6 +117,8 @@ from .version import __version__
 if TYPE_CHECKING:
     from .device_module import DeviceModule
     from .func import vmap
+    from .inspection.explaining import explain
+    from .inspection.summary import summary
     from .serialization import load, load_safetensors, safe_open, save, save_safetensors
 
     cpu: DeviceModule
@@ -141,9 +159,12 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "detecting": ("detect_nan",),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
     "inspection.autograd_graph": ("graph",),
+    "inspection.explaining": ("explain",),
+    "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
@@ -172,10 +193,12 @@ def _op_of_plugin(name: str) -> Any:
     return lookup(name)
 
 
-def _who_holds(device: Device) -> str:
-    from .memory.out_of_memory import report
-
-    return report(device)
+def _who_holds(place: Device) -> str:
+    try:
+        from .memory.out_of_memory import report
+    except MemoryError:
+        return ""
+    return report(place)
 
 
 _failure.who_holds = _who_holds

@@ -14,7 +14,10 @@ def is_available() -> bool:
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """The first such device type, by name, as a device; None where there is none."""
+    """The first such device type, by name, as a device; None where there is none.
+
+    `check_available` changes nothing: it is usable.
+    """
     found = registry.accelerator()
     return None if found is None else Device(found)
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .dispatch import call as dispatch
 from .dispatch import plan as planning
 from .dispatch.plan import forget_plans
+from .observing import DECOMPOSED, Observed, Observer, observed_by
 from .scripts import run_script
 from .spec import span
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .backend.contract import Kernel, Operand
     from .device import Device
 
-NATIVE, DECOMPOSED, FALLBACK = "native", "decomposed", "on the CPU"
+NATIVE, FALLBACK = "native", planning.ON_CPU
 
 
 @dataclass
@@ -92,10 +92,9 @@ def watch() -> Iterator[Coverage]:
     seen = Coverage()
 
     def kernel_watched(
-        op: str, device: Device, operands: tuple[Operand, ...], kernel: Kernel | None, fell_back: bool
-    ) -> Kernel | None:
-        if kernel is None:
-            return None
+        op: str, device: Device, operands: tuple[Operand, ...], attrs: Any, kernel: Kernel, whose: str
+    ) -> Kernel:
+        fell_back = whose == FALLBACK
         count = seen.count(op, device.type, FALLBACK if fell_back else NATIVE)
         times = 2 if fell_back else 1  # there and back
         nbytes = sum(span(o.shape, o.strides) * o.dtype.itemsize for o in operands if not o.is_scalar) * times
@@ -111,23 +110,31 @@ def watch() -> Iterator[Coverage]:
 
         return watched
 
-    def decomposed(run: Callable[..., Any], op: str, device: Device, *args: Any) -> Any:
-        count = seen.count(op, device.type, DECOMPOSED)
-        start = time.perf_counter()
-        try:
-            return run(*args)
-        finally:
-            count.seconds += time.perf_counter() - start
-            count.calls += 1
-
-    before = planning.watcher, dispatch.watcher
-    planning.watcher, dispatch.watcher = kernel_watched, decomposed
+    planning.watchers = (*planning.watchers, kernel_watched)
     forget_plans()  # plans that were made before hold kernels that nobody watches
     try:
-        yield seen
+        with observed_by(_Decompositions(seen)):
+            yield seen
     finally:
-        planning.watcher, dispatch.watcher = before
+        planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not kernel_watched])
         forget_plans()
+
+
+class _Decompositions(Observer):
+    def __init__(self, seen: Coverage) -> None:
+        self.seen = seen
+
+    def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Any) -> Any:
+        if what.kind != DECOMPOSED:
+            return None
+        plan = args[0]
+        return self.seen.count(plan.op.name, plan.out.device.type, DECOMPOSED), time.perf_counter()
+
+    def left(self, token: Any, result: Any, error: BaseException | None) -> None:
+        if token is not None:
+            count, start = token
+            count.seconds += time.perf_counter() - start
+            count.calls += 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

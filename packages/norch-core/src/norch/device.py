@@ -19,7 +19,19 @@ _SINGLE = ("cpu", "meta")
 """Device types that are written without an index."""
 
 stand_in: Callable[[Device], Device] | None = None
-"""While a dry run goes on: gives for a device the one that stands for it in this thread (see norch.memory.counting)."""
+
+
+def set_stand_in(function: Callable[[Device], Device] | None) -> None:
+    """Has `function` give, for each device that is asked for, the one that stands for it in the calling thread, until
+    it is set to None: see norch.memory.counting."""
+    global stand_in
+    stand_in = function
+
+
+def has_stand_in() -> bool:
+    """Whether devices stand for others."""
+    return stand_in is not None
+
 
 _registry: Callable[[], Any]
 
@@ -30,8 +42,17 @@ def set_registry(load: Callable[[], Any]) -> None:
     _registry = load
 
 
+def get_registry() -> Callable[[], Any]:
+    """What `set_registry` was given last."""
+    return _registry
+
+
 class Device:
-    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object."""
+    """Where a tensor lives, such as `norch.device("cpu")`. Equal devices are the same object.
+
+    type: "cpu", "cuda" or that of a plug-in, which may be followed by ":" and the index. index: 0, or the device that
+    the backend has as its current one, unless given.
+    """
 
     __slots__ = ("_backend", "index", "type")
 

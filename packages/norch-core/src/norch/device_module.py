@@ -8,6 +8,7 @@ from . import settings
 from .backend import registry
 from .backend.registry import ALWAYS
 from .device import Device
+from .dispatch.late_errors import located
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
@@ -67,7 +68,10 @@ class DeviceModule:
         return None
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Whether bfloat16 can be computed in: wherever the device type can be used, every backend has it."""
+        """Whether bfloat16 can be computed in: wherever the device type can be used, every backend has it.
+
+        including_emulation: changes nothing.
+        """
         return self.is_available()
 
     def current_device(self) -> int:
@@ -84,12 +88,16 @@ class DeviceModule:
         index = self.current_device() if device is None else device
         if index < 0:
             raise DeviceError(f"norch.{self.device_type}.synchronize(): device index {index} is negative")
-        Device(self.device_type, index).backend.synchronize(index)
+        waited = Device(self.device_type, index)
+        try:
+            waited.backend.synchronize(index)
+        except IndexError as error:
+            raise located(error, waited) from None
 
     # Randomness: one generator serves all devices; these are norch's own, under the names that PyTorch has here.
 
     def manual_seed(self, seed: int) -> None:
-        """`norch.manual_seed`, for every device."""
+        """`norch.manual_seed(seed)`, for every device."""
         default_generator.manual_seed(seed)
 
     manual_seed_all = manual_seed
@@ -105,19 +113,19 @@ class DeviceModule:
         return default_generator.initial_seed()
 
     def get_rng_state(self, device: Device | str | int | None = None) -> Tensor:
-        """`norch.get_rng_state`."""
+        """`norch.get_rng_state`, a uint8 vector."""
         return default_generator.get_state()
 
     def set_rng_state(self, new_state: Tensor, device: Device | str | int | None = None) -> None:
-        """`norch.set_rng_state`, for every device."""
+        """`norch.set_rng_state` to `new_state`, a uint8 vector, for every device."""
         default_generator.set_state(new_state)
 
     def get_rng_state_all(self) -> list[Tensor]:
-        """The state once for each device; none where the type cannot be used."""
+        """The state, a uint8 vector, once for each device; none where the type cannot be used."""
         return [self.get_rng_state() for _ in range(self.device_count())]
 
     def set_rng_state_all(self, new_states: Iterable[Tensor]) -> None:
-        """Sets what `get_rng_state_all` gave."""
+        """Sets `new_states`, uint8 vectors that `get_rng_state_all` gave."""
         for state in new_states:
             self.set_rng_state(state)
 
@@ -133,6 +141,10 @@ class DeviceModule:
             from .amp.of_device import amp_of
 
             return amp_of(self.device_type)
+        if name == "nvtx":
+            from .profiler import nvtx
+
+            return nvtx
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 

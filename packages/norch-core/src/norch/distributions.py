@@ -1,7 +1,12 @@
 """`norch.distributions`: the distributions that policies and variational models are made of. Loaded when first used.
 
 Normal, Uniform, Bernoulli and Categorical, with PyTorch's names. Parameters broadcast; `sample` has no gradient,
-`rsample` passes one on to the parameters. Values are not validated, which would wait for the device.
+`rsample` passes one on to the parameters. Values are not validated, which would wait for the device. What is
+computed of `value` has the shape that it and the parameters broadcast to.
+
+Arguments that mean the same in every distribution:
+
+    validate_args: ignored.
 """
 
 from __future__ import annotations
@@ -63,7 +68,10 @@ class Distribution:
         return (*lead, *self.batch_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Draws of shape sample_shape + batch_shape, through which gradients flow to the parameters."""
+        """Draws of shape sample_shape + batch_shape, through which gradients flow to the parameters.
+
+        Raises NotImplementedError where `has_rsample` is False.
+        """
         raise NotImplementedError(f"{type(self).__name__}.rsample(): its draws have no gradient; use sample()")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -71,11 +79,13 @@ class Distribution:
         return self.rsample(sample_shape).detach()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, or probability, at `value`."""
+        """The logarithm of the density, or probability, at `value`, for each element of what it and the parameters
+        broadcast to.
+        """
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """The entropy, in nats."""
+        """The entropy, in nats, of shape `batch_shape`."""
         raise NotImplementedError
 
     @property
@@ -176,7 +186,7 @@ def _one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 class Bernoulli(Distribution):
-    """1 with probability `probs`, or sigmoid(`logits`), else 0."""
+    """1 with probability `probs`, or sigmoid(`logits`), else 0. Raises ValueError unless one of the two is given."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         _one_of("Bernoulli", probs, logits)
@@ -250,7 +260,9 @@ class Categorical(Distribution):
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The Kullback-Leibler divergence of two distributions of one kind. Raises NotImplementedError for other pairs."""
+    """The Kullback-Leibler divergence of `p` from `q`, distributions of one kind, in their batch's shape. Raises
+    NotImplementedError for other pairs.
+    """
     if isinstance(p, Normal) and isinstance(q, Normal):
         ratio, distance = p.scale / q.scale, (p.loc - q.loc) / q.scale
         return 0.5 * (ratio * ratio + distance * distance - 1) - log(ratio)

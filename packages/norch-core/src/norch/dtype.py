@@ -20,8 +20,8 @@ BOOL, INTEGER, FLOATING = 0, 1, 2
 class DType:
     """An element type, such as `norch.float32`. There is one object for each; compare with `is` or `==`.
 
-    Attributes: `name`, `itemsize` (bytes), `category` (0 bool, 1 integer, 2 floating), `is_signed`, `is_stored` (for
-    keeping numbers: they are moved and cast, not computed in).
+    Attributes: `name`, `itemsize` (bytes), `category` (0 bool, 1 integer, 2 floating), `rank` (the order of promotion
+    within the category), `is_signed`, `is_stored` (for keeping numbers: they are moved and cast, not computed in).
     """
 
     __slots__ = ("_numpy", "category", "is_signed", "is_stored", "itemsize", "name", "rank")
@@ -37,10 +37,12 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
+        """Whether its category is 2, floating."""
         return self.category == FLOATING
 
     @property
     def is_complex(self) -> bool:
+        """False: norch has no complex dtypes."""
         return False
 
     @property
@@ -140,7 +142,9 @@ def scalar_dtype(kind: type) -> DType:
 
 
 def promote_types(a: DType, b: DType) -> DType:
-    """The smallest dtype that both can be converted to, by PyTorch's table."""
+    """The smallest dtype that both, `a` and `b`, can be converted to, by PyTorch's table. Raises DTypeError where one
+    is only stored and there is none.
+    """
     if a is b:
         return a
     if a.is_stored or b.is_stored:

@@ -7,6 +7,7 @@ from that.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable, Sequence
 
 
 class NorchError(Exception):
@@ -26,7 +27,7 @@ class DeviceError(NorchError, RuntimeError):
 
 
 class MetaError(DeviceError, NotImplementedError):
-    """The values of a tensor on the device "meta", which has none, were asked for."""
+    """The values of a tensor on the device "meta", which has none, were asked for. op: what asked for them."""
 
     def __init__(self, op: str) -> None:
         super().__init__(
@@ -56,8 +57,44 @@ class AutogradError(NorchError, RuntimeError):
     """The graph cannot be differentiated as asked."""
 
 
+class NotFiniteError(NorchError, FloatingPointError, RuntimeError):
+    """An op made a NaN or an infinity while `norch.detect_nan` looked for them."""
+
+
 class CaptureError(NorchError, RuntimeError):
     """A step that `norch.capture` was told to replay as a whole does what cannot be replayed."""
+
+
+def drawn(*rows: tuple[str, Sequence[int], Iterable[int]], why: str = "") -> str:
+    """Shapes one below the other, for the end of an error: rows of a name, a shape and the dims to mark.
+
+    Last dims stand below last dims, as in broadcasting. why: what is said beside the last marks.
+    """
+    places = max(len(shape) for _, shape, _ in rows)
+    cells = [[""] * (places - len(shape)) + [str(n) for n in shape] for _, shape, _ in rows]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    names = max(len(name) for name, _, _ in rows)
+    marks = [{places + d % n - n for d in dims if -n <= d < n} for n, dims in ((len(row[1]), row[2]) for row in rows)]
+    text, since = "", 0
+    for at, (name, shape, _) in enumerate(rows):
+        lead = places - len(shape)
+        inside = ", ".join([f"{n:>{w}}" for n, w in zip(cells[at][lead:], wide[lead:], strict=True)])
+        before = " " * sum(w + 2 for w in wide[:lead])
+        text += f"\n    {name:{names}}   {before}({inside}{',' if len(shape) == 1 else ''})"
+        if at + 1 < len(rows) and marks[at + 1] == marks[at]:
+            continue  # marked once, below the last
+        if marks[at]:
+            below = [max(len(row[i]) for row in cells[since : at + 1]) if i in marks[at] else 0 for i in range(places)]
+            line = "  ".join([f"{'^' * n:>{w}}" for n, w in zip(below, wide, strict=True)]).rstrip()
+            text += f"\n    {'':{names}}    {line}{f'   {why}' if why and not any(marks[at + 1 :]) else ''}"
+        since = at + 1
+    return text
+
+
+def differing(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """The dims, counted from the back, in which two shapes differ, or that one of them alone has."""
+    least = -min(len(a), len(b))
+    return [i for i in range(-max(len(a), len(b)), 0) if i < least or a[i] != b[i]]
 
 
 class CheckpointError(NorchError, ValueError):

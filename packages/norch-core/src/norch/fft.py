@@ -3,6 +3,12 @@
 A transform of n = n1 * n2 elements is two matrix products, with n1 and with n2 elements (Cooley and Tukey, 1965), which
 carry the turns between them; long ones are cut again, and those of large primes are convolutions (Bluestein, 1970).
 Gradients are those of the products.
+
+Arguments that mean the same in every function:
+
+    s: the sizes along `dim`, to which input is cut or padded with zeros; by default its own.
+    norm: "backward" (only what goes back is divided by n), "forward" (only what goes forth) or "ortho" (both, by its
+        root). Raises ValueError for another.
 """
 
 from __future__ import annotations
@@ -195,7 +201,10 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Undoes `rfft`: n real numbers, 2 (m - 1) by default, from m. Imaginary parts of the first, and for an even n of
-    the last, are not looked at."""
+    the last, are not looked at.
+
+    Raises ShapeError for an n below 1, DTypeError unless `input` is a ComplexPair or floating.
+    """
     pair = input.pair if isinstance(input, ComplexPair) else pad(_real("irfft", input).unsqueeze(-1), (0, 1))
     at = wrap_dim(dim, pair.ndim - 1, "irfft")
     size = 2 * (pair.shape[at] - 1) if n is None else as_int(n, "irfft", "n")
@@ -255,7 +264,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 
 def irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """Undoes `rfftn`: `ifft` along all of `dim` but the last, then `irfft`."""
+    """Undoes `rfftn`: `ifft` along all of `dim` but the last, then `irfft`. Raises as `fftn` does."""
     dims, sizes = _dims("irfftn", input, s, dim)
     out = input
     for at, size in zip(dims[:-1], sizes[:-1], strict=True):
@@ -298,7 +307,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, re
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """The frequencies of `rfft`'s results."""
+    """The frequencies of `rfft`'s n // 2 + 1 results, for samples that are `d` apart: a vector."""
     found = _frequencies("rfftfreq", 0, n // 2 + 1, n, d, dtype, device)
     return found.requires_grad_() if requires_grad else found
 

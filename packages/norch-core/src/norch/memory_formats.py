@@ -24,11 +24,17 @@ class _Named:
 
 
 class memory_format(_Named):
-    """How the elements of a tensor lie in memory: `norch.contiguous_format`, `norch.channels_last`, ..."""
+    """How the elements of a tensor lie in memory: `norch.contiguous_format`, `norch.channels_last`, ...
+
+    name: how it prints.
+    """
 
 
 class layout(_Named):
-    """How the elements of a tensor are stored: `norch.strided`, `norch.sparse_coo` or `norch.sparse_csr`."""
+    """How the elements of a tensor are stored: `norch.strided`, `norch.sparse_coo` or `norch.sparse_csr`.
+
+    name: how it prints.
+    """
 
 
 contiguous_format = memory_format("contiguous_format")

@@ -28,8 +28,8 @@ def changed() -> None:
 def set_float32_matmul_precision(precision: str) -> None:
     """Lets float32 matrix products (and convolutions) be less precise, where a device is then faster.
 
-    "highest", the default: float32. "high" and "medium": factors may be rounded to tf32, which has float32's range and
-    10 bits of mantissa, and are summed in float32; convolutions and recurrent layers do as products, unless
+    precision "highest", the default: float32. "high" and "medium": factors may be rounded to tf32, which has float32's
+    range and 10 bits of mantissa, and are summed in float32; convolutions and recurrent layers do as products, unless
     `norch.backends.cudnn` says otherwise. Processors with tile registers (AMX) take a factor as the sum of two bfloat16
     numbers at "high" (errors below 2^-15 of the products' magnitudes), as one at "medium". Other devices take no
     notice. Raises ValueError for another name. Kernels are compiled again after a change: set it once.
@@ -55,12 +55,14 @@ def set_switch(name: str, value: object) -> None:
 
 
 def get_switch(name: str, default: object = None) -> object:
-    """What `set_switch` was given last for `name`. A backend asks this in `compile`."""
+    """What `set_switch` was given last for `name`, or `default`. A backend asks this in `compile`."""
     return _switches.get(name, default)
 
 
 def allows_tf32(kind: str) -> bool:
-    """Whether factors of float32 "matmul", "conv" or "rnn" may be rounded to tf32. A backend asks this in `compile`."""
+    """kind: whether factors of float32 "matmul", "conv" or "rnn" may be rounded to tf32. A backend asks this in
+    `compile`.
+    """
     chosen = None if kind == "matmul" else get_switch(f"{kind}.tf32")
     return _precision != "highest" if chosen is None else bool(chosen)
 
@@ -86,7 +88,9 @@ _interop = 1
 
 
 def set_num_interop_threads(count: int) -> None:
-    """Kept, without effect: norch runs one op after another in the thread that calls it. ValueError unless positive."""
+    """`count` is kept, without effect: norch runs one op after another in the thread that calls it. ValueError unless
+    positive.
+    """
     global _interop
     _interop = operator.index(count)
     if _interop < 1:

@@ -11,17 +11,18 @@ from weakref import WeakValueDictionary
 
 from .device import Device
 from .dtype import DType
-from .errors import DTypeError, IndexError, ShapeError
+from .errors import DTypeError, IndexError, ShapeError, drawn
 
 Shape = tuple[int, ...]
 
 
 class Size(tuple[int, ...]):
-    """The shape of a tensor: a tuple that prints as PyTorch's does."""
+    """The shape of a tensor: a tuple that prints as PyTorch's does. iterable: its sizes."""
 
     __slots__ = ()
 
     def numel(self) -> int:
+        """How many elements a tensor of this shape has."""
         return prod(self)
 
     def __add__(self, other: tuple[Any, ...]) -> Size:
@@ -285,10 +286,16 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcast_shapes") -> Shape:
                 if result[i] != 1:
                     raise ShapeError(
                         f"{op}(): shapes {' and '.join(str(tuple(s)) for s in shapes)} do not broadcast: "
-                        f"dim {i} has sizes {result[i]} and {size}"
+                        f"dim {i} has sizes {result[i]} and {size}" + _drawn_operands(shapes, i)
                     )
                 result[i] = size
     return tuple(result)
+
+
+def _drawn_operands(shapes: tuple[Shape, ...], dim: int) -> str:
+    names = ("input", "other") if len(shapes) == 2 else [f"operand {i}" for i in range(len(shapes))]
+    marks = [(dim,) if len(s) >= -dim and s[dim] != 1 else () for s in shapes]
+    return drawn(*zip(names, shapes, marks, strict=True))
 
 
 def expand_strides(shape: Shape, strides: Shape, new: Shape) -> Shape:
@@ -338,6 +345,16 @@ def as_shape(size: Any, op: str) -> Shape:
     return shape
 
 
+def _product(shape: Shape, written: str) -> str:
+    """What is said of sizes whose product is not `numel`."""
+    if shape.count(-1) > 1:
+        return "and one size alone may be -1"
+    if -1 in shape:
+        rest = -prod(shape)
+        return f"which {rest} does not divide" if rest > 0 else "and nothing can be told of -1 beside a size of 0"
+    return f"not {written}{f' = {prod(shape)}' if '*' in written else ''}"
+
+
 def infer_size(shape: Shape, numel: int, op: str, source: Shape) -> Shape:
     """`shape` with its one -1 worked out from `numel`. Raises ShapeError where the element counts differ."""
     if shape.count(-1) == 1:
@@ -345,5 +362,10 @@ def infer_size(shape: Shape, numel: int, op: str, source: Shape) -> Shape:
         if rest and numel % rest == 0:
             shape = tuple(numel // rest if n == -1 else n for n in shape)
     if prod(shape) != numel or any(n < 0 for n in shape):
-        raise ShapeError(f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}")
+        counted = "*".join([str(n) for n in source if n != 1]) or "1"
+        wanted = "*".join([str(n) for n in shape if n != 1]) or "1"
+        raise ShapeError(
+            f"{op}(): shape {shape} does not fit {numel} elements of shape {tuple(source)}"
+            f"\n    {counted} = {numel}, {_product(shape, wanted)}"
+        )
     return shape

@@ -48,7 +48,7 @@ def entr(input: Tensor) -> Tensor:
 
 @in_float32
 def ndtr(input: Tensor) -> Tensor:
-    """The normal distribution function: how likely a standard normal draw is to be below input."""
+    """The normal distribution function: how likely a standard normal draw is to be below input. Shape kept."""
     return erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
@@ -57,7 +57,7 @@ def ndtri(input: Tensor) -> Tensor:
     """The inverse of `ndtr`: infinite at 0 and 1, NaN beyond. As exact for small input as for large.
 
     By `erfinv`, and in the tails by Newton's method on the logarithm of `ndtr`, from the approximation 26.2.23 of
-    Abramowitz and Stegun. In float64.
+    Abramowitz and Stegun. In float64. Shape kept.
     """
     x = as_floating(input)
     p = x.to(float64)

@@ -69,14 +69,3 @@ def late_submodules(package: str) -> Callable[[str], Any]:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return __getattr__
-
-
-def late_function(module: str, name: str, doc: str) -> Callable[..., Any]:
-    """A function of a module that is imported when it is first called."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module(module), name)(*args, **kwargs)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    return call

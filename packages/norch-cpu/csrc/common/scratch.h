@@ -1,7 +1,6 @@
 // How much memory a kernel takes from the allocator while it runs, which `norch.fits` counts.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace norch {
@@ -9,7 +8,7 @@ namespace norch {
 /// Of the kernel that is being compiled in this thread, in bytes.
 inline thread_local int64_t noted_scratch = 0;
 
-/// A factory says how much its kernel takes at a time, where that may be as much as a tensor.
-inline void note_scratch(int64_t nbytes) { noted_scratch = std::max(noted_scratch, nbytes); }
+/// A factory says how much its kernel takes, in all that it takes at a time, where that may be as much as a tensor.
+inline void note_scratch(int64_t nbytes) { noted_scratch += nbytes; }
 
 }  // namespace norch

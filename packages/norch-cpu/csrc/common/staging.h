@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/operands.h"
+#include "common/scratch.h"
 #include "runtime/allocator.h"
 
 namespace norch {
@@ -19,6 +20,7 @@ struct StagedOperand {
         view = contiguous(given, dtype);
         copy = is_output ? copy_kernel(given, view) : copy_kernel(view, given);
         nbytes = view.numel() * size_of(dtype);
+        note_scratch(nbytes);
     }
     void stage(bool is_output = false) { stage(Operand(view), view.dtype, is_output); }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "common/scratch.h"
 #include "matmul/gemm_pack.h"
 #include "matmul/gemm_tile.h"
 #include "matmul/gemv.h"
@@ -81,6 +82,7 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     }
     choose_path();
     cut();
+    if (shares_panels()) note_scratch(k_ * shared_span() * int64_t(sizeof(T)));
 }
 
 template <class T>
@@ -149,20 +151,30 @@ void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) 
         run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
-    // Where it is packed as it goes, the first tile that reads a panel touches a page of memory for each row of it.
-    const bool is_slow_to_pack = b_.column != 1 || b_.row * int64_t(sizeof(T)) >= PAGE_BYTES;
-    if (path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack) {
+    if (shares_panels()) {
         run_shared({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
 }
 
+template <class T>
+bool Product<T>::shares_panels() const {
+    // Where it is packed as it goes, the first tile that reads a panel touches a page of memory for each row of it.
+    const bool is_slow_to_pack = b_.column != 1 || b_.row * int64_t(sizeof(T)) >= PAGE_BYTES;
+    return path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack;
+}
+
+template <class T>
+int64_t Product<T>::shared_span() const {
+    const int64_t pieces_at_once = std::max<int64_t>(1, SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
+    return std::min(column_pieces_, pieces_at_once) * piece_columns_;
+}
+
 /// b is packed before it is multiplied, by all threads, and along its rows.
 template <class T>
 void Product<T>::run_shared(Call call) const {
-    const int64_t pieces_at_once = std::max<int64_t>(1, SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
-    const int64_t span = std::min(column_pieces_, pieces_at_once) * piece_columns_;
+    const int64_t span = shared_span();
     const Scratch<T> panels(k_ * (span / PANEL<T>) * PANEL<T>);
     call.panels = panels.data();
     for (int64_t left = 0; left < n_; left += span) {

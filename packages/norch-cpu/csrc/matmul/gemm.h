@@ -55,6 +55,8 @@ private:
     int64_t direct_columns(const Call& call, const Area& area, int64_t left, int64_t right) const;
     void packed(const Call& call, const Area& area) const;
     bool is_crowded() const;
+    bool shares_panels() const;
+    int64_t shared_span() const;
     void panel_times_rows(const Call& call, const Area& area, const Rows& rows_of_a, int64_t first_step, int64_t steps,
                           int64_t column, int64_t width, const T* panel, const T* unpacked, T* to_pack) const;
     void row_times_rows(const Call& call, const Area& area) const;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <type_traits>
 
+#include "common/scratch.h"
 #include "matmul/gemm_tile.h"
 #include "matmul/gemv.h"
 #include "matmul/tiles.h"
@@ -73,6 +74,7 @@ MixedProduct<S>::MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, 
     }
     choose_path();
     cut();
+    if (path_ == Path::tiles && pieces() > 1) note_scratch((packed_rows() * 2 * line_ + packed_columns() * 2 * line_) * 4);
 }
 
 template <class S>
@@ -129,14 +131,28 @@ void MixedProduct<S>::run_pieces(int64_t first, int64_t last, const S* a, const 
     for (int64_t i = first; i < last; ++i) run_area(call, area_of(i));
 }
 
+template <class S>
+int64_t MixedProduct<S>::packed_rows() const {
+    return column_pieces_ > 1 ? divide_up(m_, LINES) : 0;
+}
+
+template <class S>
+int64_t MixedProduct<S>::pieces_at_once() const {
+    if (row_pieces_ == 1) return column_pieces_;
+    return std::clamp<int64_t>(SHARED_PAIRS / (2 * line_ * piece_columns_ / LINES), 1, column_pieces_);
+}
+
+template <class S>
+int64_t MixedProduct<S>::packed_columns() const {
+    return row_pieces_ > 1 ? pieces_at_once() * piece_columns_ / LINES : 0;
+}
+
 /// What several pieces read is packed once for all of them: a whole, and of b some columns at a time.
 template <class S>
 void MixedProduct<S>::run_packed(Call call) const {
-    const int64_t panel = 2 * line_, rows = column_pieces_ > 1 ? divide_up(m_, LINES) : 0;
+    const int64_t panel = 2 * line_, rows = packed_rows(), across = pieces_at_once();
     const bool shares_b = row_pieces_ > 1;
-    const int64_t across = !shares_b ? column_pieces_
-                                     : std::clamp<int64_t>(SHARED_PAIRS / (panel * piece_columns_ / LINES), 1, column_pieces_);
-    const Scratch<uint32_t> a(rows * panel), b(shares_b ? across * piece_columns_ / LINES * panel : 0);
+    const Scratch<uint32_t> a(rows * panel), b(packed_columns() * panel);
     std::atomic<bool> fits = true;
     const double ns = double(LINES * k_) * 0.2;
     parallel_for(rows, ns, [&](int64_t first, int64_t last) {

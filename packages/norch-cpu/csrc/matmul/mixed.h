@@ -48,6 +48,9 @@ private:
     Area area_of(int64_t piece) const;
     void run_area(const Call& call, const Area& area) const;
     void lines(const Call& call, const Area& area) const;
+    int64_t packed_rows() const;
+    int64_t pieces_at_once() const;
+    int64_t packed_columns() const;
     void run_packed(Call call) const;
     bool pack_rows(const Call& call, int64_t first, int64_t count, uint32_t* out) const;
     bool pack_columns(const Call& call, int64_t first, int64_t count, uint32_t* out) const;

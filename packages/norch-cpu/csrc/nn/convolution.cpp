@@ -238,6 +238,7 @@ KernelPtr input_grad(const Request& r) {
     std::vector<Correlation<S>> phases;
     bool is_covered = true;
     double work = double(out.numel());
+    int64_t panels = 0;
     for (int64_t a = 0; a < std::min(stride[0], h); ++a) {
         for (int64_t b = 0; b < std::min(stride[1], w); ++b) {
             std::vector<Tap> taps;
@@ -255,9 +256,10 @@ KernelPtr input_grad(const Request& r) {
                                 Target{a * to[2] + b * to[3], to[0], to[1], stride[0] * to[2], stride[1] * to[3]},
                                 std::move(weights), groups, out.shape[1] / groups);
             work += phases.back().work();
-            note_scratch(phases.back().panels_size() * int64_t(sizeof(compute_t<S>)));
+            panels = std::max(panels, phases.back().panels_size());
         }
     }
+    note_scratch(panels * int64_t(sizeof(compute_t<S>)));
     const int64_t numel = out.numel();
     return make_kernel(work, [phases = std::move(phases), is_covered, numel](char* const* data, const Scalar*) {
         auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };

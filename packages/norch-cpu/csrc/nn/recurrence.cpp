@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "common/scratch.h"
 #include "elementwise/functions.h"
 #include "matmul/gemm.h"
 #include "runtime/families.h"
@@ -77,6 +78,8 @@ public:
           product_(r.batch, r.width(), r.hidden, {r.hidden, 1}, {1, r.hidden}, {r.width(), 1}),
           saves_(r.saved_gates >= 0) {
         work = of_input_->work + double(r.rows()) * row_ns<T>(r);
+        const int64_t packed = packs(r) ? chunks_of<T>(r.hidden) * UNITS<T> * r.gates * r.hidden : 0;
+        note_scratch((room_size() + packed) * int64_t(sizeof(T)));
         switch (r.cell) {
             case Cell::rnn_tanh: units_ = rnn_units<T, true>; break;
             case Cell::rnn_relu: units_ = rnn_units<T, false>; break;
@@ -86,10 +89,9 @@ public:
     }
 
     void run(char* const* data, const Scalar*) const override {
-        // The gates replace the input's part of them where both have the same room, as an RNN's states do.
-        const bool in_gates = saves_ && r_.is_lstm(), in_states = r_.gates == 1;
+        const bool in_gates = saves_ && r_.is_lstm();
         std::optional<Scratch<T>> room;
-        if (!in_gates && !in_states) room.emplace(r_.rows() * r_.width());
+        if (room_size()) room.emplace(room_size());
         Call call{into<T>(data, r_.states < 0 ? r_.h : r_.states), nullptr, as<T>(data, r_.hx), as<T>(data, r_.cx),
                   into<T>(data, r_.saved_cells), into<T>(data, r_.c), into<T>(data, r_.saved_gates),
                   as<T>(data, r_.weight_hh), as<T>(data, r_.bias_hh), as<char>(data, r_.mask)};
@@ -111,6 +113,9 @@ public:
     }
 
 private:
+    /// Of the input's part of the gates. They replace it where both have the same room, as an RNN's states do.
+    int64_t room_size() const { return (saves_ && r_.is_lstm()) || r_.gates == 1 ? 0 : r_.rows() * r_.width(); }
+
     struct Call {
         T* states;
         T* x;  // the input's part of the gates

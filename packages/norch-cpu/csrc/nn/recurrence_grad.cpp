@@ -2,6 +2,7 @@
 // weights, one product over all steps each.
 #include <optional>
 
+#include "common/scratch.h"
 #include "elementwise/functions.h"
 #include "matmul/gemm.h"
 #include "nn/recurrence.h"
@@ -83,6 +84,8 @@ public:
           products_(request, r, row_of(r)),
           product_(r.batch, r.hidden, r.width(), {row_of(r), 1}, {r.hidden, 1}, {r.hidden, 1}) {
         work = products_.work() + double(r.rows()) * row_ns<T>(r);
+        const int64_t packed = packs(r) ? chunks_of<T>(r.hidden) * UNITS<T> * r.width() : 0;
+        note_scratch((slopes_size() + std::max(packed, before_size())) * int64_t(sizeof(T)));
         switch (r.cell) {
             case Cell::rnn_tanh: row_ = rnn_row<T, true>; break;
             case Cell::rnn_relu: row_ = rnn_row<T, false>; break;
@@ -94,7 +97,7 @@ public:
     void run(char* const* data, const Scalar*) const override {
         const int64_t size = r_.batch * r_.hidden, all = r_.rows() * row_of(r_);
         const bool is_gru = r_.cell == Cell::gru;
-        const Scratch<T> slopes(is_gru ? 2 * all : all);
+        const Scratch<T> slopes(slopes_size());
         Call call{data, slopes.data(), is_gru ? slopes.data() + all : slopes.data(), into<T>(data, r_.for_hx),
                   into<T>(data, r_.for_cx)};
         const auto begin_with = [&](T* out, const T* given) {
@@ -106,8 +109,8 @@ public:
 
         std::optional<Scratch<T>> room;
         T* before = into<T>(data, r_.hx);
-        if (products_.needs_states() && r_.steps > 1) {
-            room.emplace(r_.rows() * r_.hidden);
+        if (before_size()) {
+            room.emplace(before_size());
             before = room->data();
             const int64_t rest = r_.reverse ? 0 : 1;
             std::copy_n(as<T>(data, r_.hx), size, before + r_.step(0) * size);
@@ -118,6 +121,10 @@ public:
     }
 
 private:
+    int64_t slopes_size() const { return (r_.cell == Cell::gru ? 2 : 1) * r_.rows() * row_of(r_); }
+    /// Of the states before each step.
+    int64_t before_size() const { return products_.needs_states() && r_.steps > 1 ? r_.rows() * r_.hidden : 0; }
+
     /// From one row of slopes to the next: not a power of 2, for which rows would compete for the same part of a cache.
     static int64_t row_of(const Recurrence& r) { return r.width() + 64 / int64_t(sizeof(T)); }
 

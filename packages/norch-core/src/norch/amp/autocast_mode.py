@@ -15,7 +15,7 @@ from .state import clear_cache, dtype_of, refresh, state
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast knows the device type: "cpu", "cuda" and those of installed plug-ins."""
+    """Whether autocast knows `device_type`: "cpu", "cuda" and those of installed plug-ins."""
     return device_type in ("cpu", "cuda") or registry.is_device_type(device_type)
 
 
@@ -36,12 +36,14 @@ def _changed() -> None:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether this thread is in a region for the device type."""
+    """Whether this thread is in a region for `device_type`."""
     return state.enabled.get(device_type, False)
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
-    """Turns autocast on or off in this thread; `autocast` does it for a region. Of "cuda" unless a type is given."""
+    """Turns autocast on or off in this thread; `autocast` does it for a region. Of "cuda" unless `device_type` is
+    given.
+    """
     kind, on = ("cuda", device_type) if enabled is None else (device_type, enabled)
     _check(kind)  # type: ignore[arg-type]
     state.enabled = {**state.enabled, kind: bool(on)}  # type: ignore[misc, dict-item]
@@ -49,13 +51,18 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
 
 
 def get_autocast_dtype(device_type: str) -> DType:
-    """What is computed in 16 bits there: bfloat16 on the CPU, float16 elsewhere, unless another was set."""
+    """What is computed in 16 bits on `device_type`: bfloat16 on the CPU, float16 elsewhere, unless another was set.
+
+    Raises RuntimeError for a type that there is not.
+    """
     _check(device_type)
     return dtype_of(device_type)
 
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
-    """Sets the dtype that `get_autocast_dtype` gives, in this thread."""
+    """Sets the dtype that `get_autocast_dtype` gives for `device_type`, in this thread. Raises RuntimeError for a type
+    that there is not.
+    """
     _check(device_type)
     state.dtypes = {**state.dtypes, device_type: dtype}  # type: ignore[misc]
     refresh()
@@ -82,7 +89,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Sets whether casts of weights are kept, in this thread."""
+    """Sets whether casts of weights are kept (`enabled`), in this thread."""
     state.cache_enabled = bool(enabled)
 
 
@@ -90,7 +97,7 @@ clear_autocast_cache = clear_cache
 
 
 class autocast:
-    """A region, or a decorator, in which ops on tensors of a device type run in the dtype that suits them.
+    """A region, or a decorator, in which ops on tensors of `device_type` run in the dtype that suits them.
 
     Matrix products and convolutions run in `dtype` (bfloat16 on the CPU and float16 elsewhere unless given), losses and
     what 16 bits are too few for in float32, as PyTorch's lists say. Parameters stay as they are: a float32 leaf that
@@ -180,7 +187,10 @@ def _cast(value: Any, device_type: str, dtype: DType) -> Any:
 
 
 def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None) -> Any:
-    """For `forward` of a Function: it runs as autocast is or, with `cast_inputs`, without, on inputs of that dtype."""
+    """For `forward` of a Function: it runs as autocast is or, with `cast_inputs`, without, on inputs of that dtype.
+
+    fwd: the method; without it, a decorator for `device_type`. Raises ValueError unless that is a string.
+    """
     if not isinstance(device_type, str):
         raise ValueError(f"custom_fwd(): device_type must be a string, got {type(device_type).__name__}")
     if fwd is None:
@@ -200,7 +210,10 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None =
 
 
 def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
-    """For `backward` of a Function whose `forward` has `custom_fwd`: it runs with autocast as that did."""
+    """For `backward` of a Function whose `forward` has `custom_fwd`: it runs with autocast as that did.
+
+    bwd: the method; without it, a decorator for `device_type`. Raises ValueError unless that is a string.
+    """
     if not isinstance(device_type, str):
         raise ValueError(f"custom_bwd(): device_type must be a string, got {type(device_type).__name__}")
     if bwd is None:

@@ -24,8 +24,9 @@ class GradScaler(switches.Replayed):
     """Multiplies the loss, so that float16 gradients do not vanish, and takes the factor out again before the step.
 
     Where a gradient is infinite or NaN the step is left out and the factor falls; after `growth_interval` good steps it
-    grows. Parameters, methods and state as PyTorch's. For "cuda" without a GPU it warns and does nothing. Each step
-    waits for the device once.
+    grows: times `backoff_factor` and `growth_factor`, from `init_scale` on. With `enabled=False` it does nothing.
+    Raises ValueError unless growth_factor > 1 and 0 < backoff_factor < 1. Parameters, methods and state as PyTorch's.
+    For "cuda" without a GPU it warns and does nothing. Each step waits for the device once.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class GradScaler(switches.Replayed):
         return self._enabled
 
     def scale(self, outputs: Any) -> Any:
-        """A tensor, or a nested sequence of them, multiplied by the factor. ValueError for anything else.
+        """`outputs`, a tensor, or a nested sequence of them, multiplied by the factor. ValueError for anything else.
 
         A 0-d 16-bit loss becomes float32, as a product with PyTorch's 0-d factor does.
         """
@@ -159,7 +160,8 @@ class GradScaler(switches.Replayed):
 
     @switches.replayed
     def update(self, new_scale: Any = None) -> None:
-        """Adapts the factor to what the steps since the last call saw, or sets it: a number, or a tensor of one.
+        """Adapts the factor to what the steps since the last call saw, or sets it to `new_scale`: a number, or a tensor
+        of one.
 
         Raises AutogradError where no gradients were looked at since the last call.
         """
@@ -194,7 +196,7 @@ class GradScaler(switches.Replayed):
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets what `get_growth_factor` gives."""
+        """Sets to `new_factor` what `get_growth_factor` gives."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
@@ -202,7 +204,7 @@ class GradScaler(switches.Replayed):
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets what `get_backoff_factor` gives."""
+        """Sets to `new_factor` what `get_backoff_factor` gives."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
@@ -210,7 +212,7 @@ class GradScaler(switches.Replayed):
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets what `get_growth_interval` gives."""
+        """Sets to `new_interval` what `get_growth_interval` gives."""
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def refresh() -> None:
 
 
 def clear_cache() -> None:
+    """Forgets the casts of leaves that this thread's regions keep."""
     state.cache = None
 
 

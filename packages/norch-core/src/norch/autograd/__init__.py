@@ -49,7 +49,10 @@ __all__ = [
 
 
 def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
-    """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad."""
+    """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad.
+
+    data: the tensor, or what `tensor` makes one of. volatile: ignored.
+    """
     return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
+from ..observing import PASS, observable
 from .accumulate import accumulate, shared_ops
 from .graph import Node, resolve
 from .hooks import hooked
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _SEQUENCES = (tuple, list)  # `tuple | list` is built at each use
 
 
+@observable(PASS)
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -58,6 +60,7 @@ def backward(
             accumulate(tensor, value, create_graph)
 
 
+@observable(PASS)
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -71,7 +74,8 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
-    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False.
+    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False (else
+    NotImplementedError). grad_outputs: those of the outputs, in their shapes; None is 1, for an output of one element.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros).
     """

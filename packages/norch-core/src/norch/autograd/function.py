@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
-from ..source_lines import Line, here, table
+from ..observing import FUNCTION, NODE, observable
+from ..source_lines import Line, table
 from ..tensor_base import TensorBase
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
@@ -91,6 +92,7 @@ class FunctionNode(Node):
     def output_count(self) -> int:
         return len(self.specs)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         grads = grad if type(grad) is list else [grad]
         if self.context._materialize and any(g is None for g in grads):
@@ -114,7 +116,7 @@ class FunctionNode(Node):
                 continue
             if backward.needed is None or edge in backward.needed:
                 if graph.anomaly_check is not None:
-                    graph.anomaly_check(self.function.__name__, i, value)
+                    graph.anomaly_check(self, i, value)
                 value = unbroadcast(value, spec)
                 if type(edge) is Leaf and backward.targets is None and edge.hooks is None:  # as ops do: at once
                     owner = edge.tensor()
@@ -136,13 +138,23 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes: given the context and the arguments, it returns a tensor or a tuple of them.
+
+        To be written by the subclass, with or without `ctx` first, or else `setup_context`. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        """The gradients of the arguments, None for those that have none, from those of the results (`grads`, in their
+        shapes).
+
+        To be written by the subclass, with ops, so that it can be differentiated. Raises NotImplementedError.
+        """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod
+    @observable(FUNCTION)
     def apply(cls, *args: Any) -> Any:
         """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
         for a in args:
@@ -173,7 +185,7 @@ class Function:
     def _record(cls, context: FunctionContext, args: Any, edges: Any, results: list[Any]) -> None:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
-        context._line = here() if graph.line_of_change is not None else None
+        context._line = graph.line_of_change and graph.line_of_change()
         node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
         tensors = [r for r in results if isinstance(r, TensorBase)]
         node.specs = tuple(r.spec for r in tensors)

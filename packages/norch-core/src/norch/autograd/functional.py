@@ -1,4 +1,12 @@
-"""Derivatives of functions: Jacobians, Hessians, and their products with vectors. `norch.autograd.functional`."""
+"""Derivatives of functions: Jacobians, Hessians, and their products with vectors. `norch.autograd.functional`.
+
+Arguments that mean the same in every function:
+
+    func, inputs: a function of tensors, and the tensor or tuple of tensors that it is differentiated at. Raises
+        AutogradError unless it returns a tensor or a tuple of tensors.
+    create_graph: whether the result can be differentiated itself. strict: raises AutogradError where an output does not
+        depend on an input, instead of giving zeros.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +73,8 @@ def jacobian(
     """The derivative of each element of `func(*inputs)` by each element of the inputs: (*output, *input).
 
     One backward pass for each element of the output. Tuples of inputs or outputs give tuples. `strict`: AutogradError
-    where an output does not depend on an input; else zeros. `vectorize` is a hint without effect.
+    where an output does not depend on an input; else zeros. `vectorize` is a hint without effect. strategy:
+    "reverse-mode"; NotImplementedError for another.
     """
     if strategy != "reverse-mode":
         raise NotImplementedError(f"jacobian(): norch has no {strategy}; use strategy='reverse-mode'")
@@ -95,7 +104,8 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples.
 
-    Raises ShapeError for a function that returns anything else.
+    Raises ShapeError for a function that returns anything else. `vectorize` and `outer_jacobian_strategy` are hints
+    without effect.
     """
     several, _ = _prepared(inputs, False)
 
@@ -132,7 +142,10 @@ def _weighted(outputs: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> Tensor:
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, v @ Jacobian): one backward pass with `v` as the outputs' gradient."""
+    """(outputs, v @ Jacobian): one backward pass with `v` as the outputs' gradient.
+
+    Raises AutogradError as jacobian does, ShapeError for a v that has not the outputs' shapes.
+    """
     several_inputs, leaves = _prepared(inputs, create_graph)
     several_outputs, outputs = _outputs(func, leaves, "vjp")
     total = _weighted(outputs, _seeds(v, outputs, "vjp"))
@@ -145,7 +158,10 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, Jacobian @ v): by two backward passes, the second through the first."""
+    """(outputs, Jacobian @ v): by two backward passes, the second through the first.
+
+    Raises AutogradError as jacobian does, ShapeError for a v that has not the inputs' shapes.
+    """
     _, leaves = _prepared(inputs, create_graph)
     seeds = _seeds(v, leaves, "jvp")
     several_outputs, outputs = _outputs(func, leaves, "jvp")

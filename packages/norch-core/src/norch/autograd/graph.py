@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..errors import AutogradError
+from ..observing import NODE, observable
 from ..source_lines import Line, table
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
@@ -43,8 +44,8 @@ set_recording = _grad_mode.set
 RETAIN = -1
 """The key, among a node's hooks, of the one that `retain_grad` sets."""
 
-anomaly_check: Callable[[str, int, Tensor], None] | None = None
-"""Called with the name of an op, the position of an operand and its gradient; None unless anomaly mode is on."""
+anomaly_check: Callable[[Node, int, Tensor], None] | None = None
+"""Called with a node, the position of an operand and its gradient; None unless anomaly mode is on, or detect_nan."""
 
 
 line_of_change: Callable[[], Line | None] | None = None
@@ -58,7 +59,7 @@ class Node:
     edges: for each tensor operand of the op the node that made it, or None where no gradient is wanted.
     saved_inputs: the op's arguments, None for tensors that no rule needs; None once the backward pass has freed them.
     saved_outputs: buffers and offsets of the outputs where a rule needs those, else None. Of a view (no buffer, how far
-        behind its operand's first element it starts). Of a freed node no buffer, and the line that freed it.
+        behind its operand's first element it starts). Of a freed node None, or no buffer and the line that freed it.
     line: where the program recorded it, or None where that was not noted (see `record_lines`).
     hooks: called with the gradient of the result; None or a dict.
     """
@@ -75,6 +76,7 @@ class Node:
     line: Line | None = None
 
     def name(self) -> str:
+        """What the graph calls it: the op's name and "_backward"."""
         return f"{self.plan.op.name}_backward"
 
     def __repr__(self) -> str:
@@ -90,6 +92,7 @@ class Node:
         """How many outputs the op has."""
         return len(self.plan.outputs)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
 
@@ -113,7 +116,7 @@ class Node:
             if value is None:
                 continue
             if anomaly_check is not None:
-                anomaly_check(op.name, i, value)
+                anomaly_check(self, i, value)
             spec = operands[i]
             if value.spec is not spec:
                 value = unbroadcast(value, spec)
@@ -135,7 +138,8 @@ class Node:
                     break
             else:
                 return
-        self.saved_inputs, self.saved_outputs = None, ((None, line),)
+        self.saved_inputs = None
+        self.saved_outputs = None if line is None else ((None, line),)
 
     def saved_result(self, at: int | None = None) -> Any:
         """The saved output `at`; for None the only one, or a tuple of several."""
@@ -154,6 +158,7 @@ class Node:
         return result
 
     def check_unchanged(self, value: Tensor, what: str) -> None:
+        """Raises AutogradError where `value`, which was saved as `what`, has been changed in place since."""
         modified = value.buffer.modified
         if modified is not None and modified[0] > self.sequence_number:
             name = self.plan.op.name
@@ -164,6 +169,7 @@ class Node:
             )
 
     def freed(self) -> AutogradError:
+        """The error of a second backward pass, which finds nothing saved."""
         name, freed = self.plan.op.name, self.saved_outputs
         return gone(name, (f"saved by {name}", self.line), ("freed by", None if freed is None else freed[0][1]))
 
@@ -242,18 +248,19 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
 class Leaf(Node):
     """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
-    growth: see `norch.autograd.growth`.
+    uses, growth: see `norch.autograd.growth`.
     """
 
-    __slots__ = ("growth", "tensor")
+    __slots__ = ("growth", "tensor", "uses")
 
     growth: Any
+    uses: int
     hooks: HooksOfLeaf | None
     kind_of_hooks = HooksOfLeaf
 
     def __init__(self, tensor: Tensor) -> None:
         init_node(self, None, ())
-        self.tensor, self.growth = ref(tensor), None
+        self.tensor, self.growth, self.uses = ref(tensor), None, 0
 
     def name(self) -> str:
         return "accumulate_grad"
@@ -271,6 +278,7 @@ class Leaf(Node):
         """Calls `hook((), (grad,))` after the gradient was added to `.grad` and its other hooks were called."""
         return RemovableHandle(hooks_of(self).done, hook)
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Adds `grad` to the tensor's `.grad`, and calls the hooks. It is None where nothing gave one, after all."""
         owner, hooks = self.tensor(), self.hooks

@@ -8,11 +8,11 @@ step. Only where it has kept growing are living nodes looked at.
 from __future__ import annotations
 
 import gc
-import sys
 from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from math import inf
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from . import graph
@@ -30,13 +30,12 @@ _told: set[Line | None] = set()
 
 
 class Growth:
-    """What is known of a leaf. uses: references to it at the last step. times: at which steps there were more than
-    before, since there last were fewer. patience: how many such steps to wait for."""
+    """What is known of a leaf. times: the steps at which there were more references to it than before, since there last
+    were fewer. patience: how many such steps to wait for. lines: set while it has lines recorded."""
 
-    __slots__ = ("lines", "patience", "times", "uses")
+    __slots__ = ("lines", "patience", "times")
 
-    def __init__(self, uses: int) -> None:
-        self.uses = uses
+    def __init__(self) -> None:
         self.times: list[int] = []
         self.patience: float = PATIENCE
         self.lines: record_lines | None = None
@@ -58,22 +57,24 @@ class Growth:
 
 
 def note_step(params: Sequence[Tensor]) -> None:
-    """Of an optimiser that is about to change these parameters: warns, once, where the graphs of more and more steps
-    before are still alive."""
-    for param in (params[0], params[-1]) if params else ():
-        leaf = param.node
+    """Of an optimiser that is about to change `params`, of any shapes: warns, once, where the graphs of more and more
+    steps before are still alive."""
+    if not params:
+        return
+    leaf: Any = params[0].node
+    if type(leaf) is not Leaf:  # frozen, as first layers often are
+        leaf = params[-1].node
         if type(leaf) is not Leaf:
-            continue
-        uses = sys.getrefcount(leaf)
-        growth = leaf.growth
-        if growth is None:
-            leaf.growth = Growth(uses)
-        elif uses != growth.uses:
-            if uses > growth.uses:
-                growth.grown(leaf)
-            else:
-                growth.shrunk()
-            growth.uses = uses
+            return
+    uses = getrefcount(leaf)
+    if uses != leaf.uses:
+        if leaf.growth is None:
+            leaf.growth = Growth()
+        elif uses > leaf.uses:
+            leaf.growth.grown(leaf)
+        else:
+            leaf.growth.shrunk()
+        leaf.uses = uses
 
 
 def _look(leaf: Leaf, times: list[int]) -> bool:
@@ -117,9 +118,10 @@ def _usual(nodes: list[Any]) -> tuple[Line | None, str]:
 def _warn(steps: int, what: str, line: Line | None) -> None:
     import warnings
 
+    where = "" if line is None else f" ({line})"
     text = (
         f"the graphs of {steps} steps of the optimiser are still alive, and each step adds one, which takes memory and "
-        f"time{'' if line is None else f' ({line})'}: {what} `.item()`, a number, or `.detach()`, a tensor without a graph"
+        f"time{where}: {what} `.item()`, a number, or `.detach()`, a tensor without a graph"
     )
     if line is None:
         warnings.warn(text, stacklevel=2)

@@ -21,6 +21,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether this thread is in `inference_mode`."""
     return _inference.get()
 
 
@@ -70,14 +71,17 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Ops in this context, or in a function decorated with `@no_grad()` or `@no_grad`, are not recorded."""
+    """Ops in this context, or in a function decorated with `@no_grad()` or `@no_grad`, are not recorded.
+
+    `enabled` is the function, where it decorates one.
+    """
 
     def __init__(self, enabled: Any = False) -> None:
         super().__init__(False)
 
 
 class enable_grad(_Mode):
-    """Ops in this context are recorded, also inside `no_grad`."""
+    """Ops in this context are recorded, also inside `no_grad`. As a decorator too; `enabled` is its function."""
 
     def __init__(self, enabled: Any = True) -> None:
         super().__init__(True)

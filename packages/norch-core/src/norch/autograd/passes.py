@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from ..source_lines import here
 from ..spec import span
 from ..tensor_base import TakenOver, make_tensor
+from . import graph
 from .accumulate import ALONE_BUFFER, leaf_lock
 from .graph import Leaf, Node, is_recording, set_recording
 from .hooks import call_hooks
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+watcher: Callable[[list[tuple[Node, Tensor]]], Callable[[], None]] | None = None
+"""While norch.memory records: called with what a pass starts from; what it returns is called after the pass."""
+
+
 class BackwardPass:
     """One backward pass: which nodes have a gradient and wait for their turn.
 
     targets: gradients go into this dict and no `.grad`. needed: the nodes that lead to a target, None for all.
-    retain: nodes keep what they saved. create: the pass is recorded. callbacks: see `queue_callback`. line: the call
-    that the nodes which are freed will name.
+    retain: nodes keep what they saved. create: the pass is recorded. callbacks: see `queue_callback`. line: the call,
+    which nodes that are freed will name.
     """
 
     __slots__ = ("ahead", "callbacks", "create", "heap", "line", "needed", "pending", "retain", "targets")
@@ -33,7 +37,8 @@ class BackwardPass:
     def __init__(self, targets: dict[Node, Tensor | None] | None, retain: bool, create: bool) -> None:
         self.targets, self.retain, self.create = targets, retain, create
         self.callbacks: list[Callable[[], Any]] | None = None
-        self.line = None if retain else here(2)
+        line = graph.line_of_change
+        self.line = line and line()
         self.needed: set[Node] | None = None
         self.pending: dict[Node, Any] = {}
         self.heap: list[tuple[int, Node]] = []
@@ -44,6 +49,7 @@ class BackwardPass:
         """Visits nodes in descending order of their sequence numbers, from `starts`, which are emptied."""
         pending, heap, targets = self.pending, self.heap, self.targets
         before = is_recording()
+        after = None if watcher is None else watcher(starts)
         set_recording(self.create)
         try:
             if targets is not None and self.needed is None:
@@ -82,6 +88,8 @@ class BackwardPass:
                     callback()
         finally:
             set_recording(before)
+            if after is not None:
+                after()
 
     def finish(self, node: Any) -> None:
         """Where uses are counted: notes that `node`, or the pass itself, has fed its edges."""

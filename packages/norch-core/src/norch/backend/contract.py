@@ -55,9 +55,9 @@ IN_PLACE = frozenset({"scatter", "scatter_add"})
 class Operand(NamedTuple):
     """What `compile` is told of one operand.
 
-    `strides` count elements and are never negative; a broadcast dim has stride 0. A scalar operand has no layout: its
-    kernel gets a Python number where a tensor operand's gets a buffer and an offset: for a floating dtype an int or a
-    float, for an integer one an int in its range, for bool a bool.
+    `strides` count elements and are never negative; a broadcast dim has stride 0. A scalar operand (`is_scalar`) has no
+    layout: its kernel gets a Python number where a tensor operand's gets a buffer and an offset: for a floating dtype
+    an int or a float, for an integer one an int in its range, for bool a bool.
     """
 
     dtype: DType
@@ -230,7 +230,9 @@ class Backend(ABC):
 
     @abstractmethod
     def copy(self, out: Any, out_offset: int, source: Any, source_offset: int, nbytes: int) -> None:
-        """Between two buffers of this backend, in bytes; they may lie on different devices of it."""
+        """From `source` to `out`, two buffers of this backend, `nbytes` from byte `source_offset` to byte `out_offset`;
+        they may lie on different devices of it.
+        """
 
     @abstractmethod
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:

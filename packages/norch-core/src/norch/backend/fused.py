@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 def parse_steps(text: str) -> list[Step]:
-    """The steps of the attribute `steps`. Raises ValueError where it is no program."""
+    """The steps of the attribute `steps`, `text`. Raises ValueError where it is no program."""
     steps: list[Step] = []
     for line in text.split(";"):
         op, dtype, *words = line.split(" ")

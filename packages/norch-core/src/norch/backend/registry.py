@@ -215,7 +215,10 @@ def provider_of(backend: Backend) -> Provider:
 
 
 def register(backend: Backend, distribution: str = "in process", version: str = "?") -> None:
-    """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it."""
+    """Adds a backend at run time, ahead of others of its priority. Raises DeviceError where the contract refuses it.
+
+    distribution, version: what errors and `norch info` call it.
+    """
     kind = getattr(backend, "device_type", "?")
     provider = Provider(kind, distribution, version, type(backend).__module__, loaded=True)
     try:

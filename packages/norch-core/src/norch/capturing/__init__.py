@@ -22,7 +22,8 @@ def capture(step: Callable[..., Any] | None = None, *, fullgraph: bool = False) 
     second and third are recorded and compared. What cannot be replayed (values read by Python, shapes that depend on
     data, numbers that change) is left as it is; `report()` of the result says what and where.
 
-    fullgraph: raise CaptureError, with the line, instead. With no `step`, a decorator.
+    fullgraph: raise CaptureError, with the line, instead. With no `step`, a decorator. Raises TypeError for a
+    coroutine, a generator and what is no function.
     """
     if step is None:
         return lambda function: capture(function, fullgraph=fullgraph)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..amp.state import state as autocast
+from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..errors import CaptureError
 from ..func.trees import flatten
+from ..observing import CAPTURED, observable
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
@@ -32,7 +34,7 @@ from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
 from .in_place import in_place
-from .keeping import containers, holders_of, kept_elsewhere
+from .keeping import containers, counts_of, holders_of, kept_elsewhere
 from .norms import norms
 from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
@@ -94,6 +96,7 @@ class Captured:
             return name  # a decorated function of a module
         return type(self), (self.function, self.fullgraph)
 
+    @observable(CAPTURED)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))
@@ -145,6 +148,9 @@ class Captured:
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():
             return self.function(*args, **kwargs)  # a part of a step that is being recorded
+        if graph.anomaly_check is not None:  # which reads values, and looks at every op
+            self.eager += 1
+            return self.function(*args, **kwargs)
         if (elsewhere := recording.active) is not None:
             elsewhere.others = True
         leaves, structure = flatten((args, kwargs))
@@ -266,7 +272,7 @@ class Captured:
         recorder = Recorder(tensors, self.fullgraph)
         recorder.code = getattr(self.source, "__code__", None)
         # Where other threads run, tuples that they are building must not be held even for a moment.
-        holders = holders_of(tensors) if is_recording() and active_count() == 1 else None
+        held = (holders_of(tensors), counts_of(tensors)) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -286,19 +292,19 @@ class Captured:
         finally:
             autocast.cache = casts
         own = [t for t in (*made, *within) if not recorder.was_there(t)]
-        lists = leaves, made, within, own
-        recorder.kept += kept_elsewhere(own, graph, out, lists)
+        lists = leaves, made, within, own, *containers(out)
+        recorder.kept += kept_elsewhere(own, graph, id(out), lists)
         attributes = None
         if recorder.kept and graph is None:
-            attributes = attributes_of(recorder.kept, [*lists, lists, *containers(out)])
+            attributes = attributes_of(recorder.kept, [*lists, lists])
         if attributes and not any(is_live(a.tensor, recorder) for a in attributes):
             leaves, structure = flatten((out, [a.tensor for a in attributes]))
             made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
             differentiated = [is_differentiated(t, recorder.start) for t in made]
             recorder.finish(made, within)
             own = [t for t in (*made, *within) if not recorder.was_there(t)]
-            lists = leaves, made, within, own
-            recorder.kept += kept_elsewhere(own, graph, out, [*lists, *attributes, *holders_in(attributes)])
+            lists = leaves, made, within, own, *containers(out)
+            recorder.kept += kept_elsewhere(own, graph, id(out), [*lists, *attributes, *holders_in(attributes)])
         found = None
         if graph is not None:
             if graph.problem is not None:
@@ -324,7 +330,7 @@ class Captured:
             for t, count in zip(tensors, counts, strict=True):
                 if id(t) not in returned and getrefcount(t) > count + 1:
                     recorder.refuse("an argument is kept after the step")
-        elif holders is not None and kept_elsewhere(tensors, graph, out, lists, holders):
+        elif held is not None and kept_elsewhere(tensors, graph, id(out), lists, held):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
         plain = [None if isinstance(x, TensorBase) else x for x in leaves]

@@ -22,5 +22,7 @@ def raise_failure_of(call: Call, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
-        raise OutOfMemoryError(f"{where}: device {call.device} has no room: {error}{failure.who_holds(call.device)}") from error
+        raise OutOfMemoryError(
+            f"{where}: device {call.device} has no room: {error}{failure.who_holds(call.device)}"
+        ) from error
     raise BackendError(f"{where}: {provider(call.device)} raised {error!r}") from error

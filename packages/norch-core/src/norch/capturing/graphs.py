@@ -16,6 +16,7 @@ from ..autograd.function import FunctionNode
 from ..autograd.graph import Leaf, Node, Output, gone, init_node, next_sequence_number, resolve
 from ..autograd.passes import BackwardPass, leading_to
 from ..errors import AutogradError
+from ..observing import NODE, observable
 from ..tensor_base import TensorBase, make_tensor
 from .places import ARGUMENT, CONSTANT, STATE, TEMPORARY
 from .recorder import Recorder
@@ -243,6 +244,7 @@ class GraphNode(Node):
     def name(self) -> str:
         return "captured_backward"
 
+    @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         grads = grad if type(grad) is list else [grad]
         del grad

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Sequence
+from sys import getrefcount
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
@@ -33,23 +35,40 @@ def containers(tree: Any) -> list[Any]:
     return found
 
 
+def counts_of(tensors: Sequence[Any]) -> list[int]:
+    """How many references there are to each of them."""
+    return [getrefcount(tensors[i]) for i in range(len(tensors))]
+
+
+_LISTED = counts_of([object()])[0]
+"""What `counts_of` says of what its list alone holds."""
+
+
 def kept_elsewhere(
     tensors: Sequence[Any],
     graph: StepGraph | None,
-    out: Any,
+    result: int,
     lists: Sequence[Any],
-    before: dict[int, Any] | None = None,
+    before: tuple[dict[int, Any], list[int]] | None = None,
 ) -> list[Any]:
-    """Those that something holds besides the step's graph, what it returns, `lists` and what has held them `before`.
+    """Those that something holds besides the step's graph and `lists`. No replay would leave them there.
 
-    No replay would leave them there.
+    result: the id of what the step returned, which is a variable of the caller's and no list.
+    before: of tensors that the step did not make, what has held them before it (`holders_of`) and `counts_of`.
     """
-    known: set[int] = {id(tensors), *map(id, lists), *(before or ())}
+    ours = [tensors, *lists]
     if graph is not None:
-        known |= {id(graph.tensors), *map(id, graph.holders)}
-    known |= {id(thing) for thing in containers(out)}
+        ours += [graph.tensors, *graph.holders]
+    holders, counts = before or ({}, [_LISTED - 1] * len(tensors))
+    # Every object there is has to be asked only where there are more references than what is known to hold them.
+    new = {id(thing): thing for thing in ours if id(thing) not in holders}
+    held = Counter(map(id, gc.get_referents(*new.values())))
+    held[result] += 1
+    if all(now <= n + held[id(t)] for t, now, n in zip(tensors, counts_of(tensors), counts, strict=True)):
+        return []
+    known: set[int] = {*map(id, ours), *holders}
     suspects = [h for i, h in holders_of(tensors).items() if i not in known and not isinstance(h, TensorBase | Node)]
-    held = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
+    within = {id(thing) for suspect in suspects for thing in gc.get_referents(suspect)}
     # Asking an object for its attributes may give it a dict of them, which then holds them in its place.
-    held |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
-    return [t for t in tensors if id(t) in held]
+    within |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
+    return [t for t in tensors if id(t) in within]

@@ -11,6 +11,7 @@ from .. import switches
 from ..autograd.graph import Leaf, changed_by, init_node
 from ..backend.contract import Place
 from ..device import Device
+from ..observing import REPLAY, observable
 from ..tensor_base import make_tensor
 from .calls import Call
 from .checks import FIRST_CHECK, next_check
@@ -235,6 +236,7 @@ class Program:
         """The nodes of the results that have one, by number."""
         return self.differentiated
 
+    @observable(REPLAY, "replay")
     def run_step(
         self, tensors: Sequence[Tensor], numbers: Sequence[float | None], taken: Sequence[Any] = ()
     ) -> list[Any]:

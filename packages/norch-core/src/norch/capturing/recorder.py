@@ -17,12 +17,13 @@ from ..spec import span
 from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, OfLeaf, PlaceInfo
 from .python import PythonCall, state_of
 from .signatures import are_apart, extent, modes
-from .surroundings import array_owner, describe_all, find_objects, host_random, is_shared
+from .surroundings import array_owner, describe_all, find_objects, host_random, is_shared, tensors_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..backend.contract import Backend
+    from ..living import Newborn
     from ..tensor import Tensor
     from .recording import Compiled
 
@@ -60,6 +61,8 @@ class Recorder:
         """By kernel call that is an optimiser's step, which of `python`, and which step of that."""
         self.before = describe_all(tensors)
         self.known = {id(tensor): seen for tensor, seen in zip(tensors, self.before, strict=True)}
+        self.newborn: Newborn | None = None
+        """What is made while the step runs."""
         self.generators = [(generator, generator._state(), generator._draws) for generator in generators]
         del tensors, replayed
         self.host_random = host_random()
@@ -290,7 +293,7 @@ class Recorder:
         self.read_grads: set[int] = {id(i.owner()) for i in self.places if i.kind == GRADIENT}
         self.of_leaf: dict[int, Any] = {}
         allowed = {id(tensor) for tensor in (*results, *held)} | {id(tensor.base) for tensor in results}
-        tensors = find_objects()[0]
+        tensors = tensors_now(self.before, self.newborn)
         for seen in describe_all(tensors):
             tensor = seen.tensor()
             if tensor is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import switches
 from ..device import known_devices
 from ..dispatch import plan as planning
+from ..living import Newborn
 from ..settings import on_change
 from .python import note
 
@@ -194,9 +195,11 @@ on_change(_forget)
 
 
 def _of_others(
-    op: str, device: Device, operands: tuple[Operand, ...], attrs: Mapping[str, Any], kernel: Kernel
+    op: str, device: Device, operands: tuple[Operand, ...], attrs: Mapping[str, Any], kernel: Kernel, whose: str
 ) -> Kernel:
     """A kernel that is not the backend's: that of an op's own package, or of the fallback on the CPU."""
+    if whose == planning.OWN:
+        return kernel
     backend = device.backend
     return Compiled(op, operands, attrs, kernel, getattr(backend, "real", backend), False).noted_as_one()
 
@@ -230,7 +233,7 @@ def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
     active = switches.noting = None
     _swap_plans(False)
-    planning.noting = None
+    planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not _of_others])
     for device, backend in devices:
         device._backend = backend
 
@@ -253,12 +256,15 @@ def recording(recorder: Recorder) -> Iterator[None]:
             if found is None or found.real is not backend:
                 found = _backends[id(backend)] = RecordingBackend(backend)
             device._backend = found  # type: ignore[assignment]
-        planning.noting = _of_others
+        planning.watchers = (*planning.watchers, _of_others)
         _swap_plans(True)
         active = recorder
         switches.noting = _note
+        recorder.newborn = Newborn()
         yield
     finally:
+        if recorder.newborn is not None:
+            recorder.newborn.over()
         try:
             _restore(devices)
         except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..living import kinds_of, living
+from ..living import Newborn, kinds_of, living
 from ..ops.generator import Generator, generators
 from ..switches import Replayed
 from ..tensor_base import TensorBase
@@ -29,10 +29,22 @@ class Seen(NamedTuple):
 def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
     """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
     things = living(kinds_of(TensorBase, Replayed))
-    tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
+    tensors = _tensors(things)
     drawing = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
     counting = [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
     return tensors, sorted(drawing, key=id), counting  # a set has no fixed order
+
+
+def _tensors(things: list[Any]) -> list[Any]:
+    return [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
+
+
+def tensors_now(before: list[Seen], newborn: Newborn | None) -> list[Any]:
+    """All tensors: those of `before` that are still there, and what has been born since."""
+    new = None if newborn is None else newborn.living(kinds_of(TensorBase))
+    if new is None:
+        return find_objects()[0]
+    return [t for seen in before if (t := seen.tensor()) is not None] + _tensors(new)
 
 
 def describe_all(tensors: list[Any]) -> list[Seen]:

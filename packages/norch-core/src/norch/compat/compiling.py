@@ -24,7 +24,8 @@ def compile(
     Of a module it is one that has it as `_orig_mod`, shares its parameters, and whose calls are recorded and replayed,
     forward and backward; of a function a function. What cannot be replayed runs as it is. There is no compiler to
     choose: `dynamic`, `mode` and `options` have no effect, since each shape has a program of its own. With `disable`,
-    or with backend "eager", `model` itself. With no `model`, a decorator.
+    or with backend "eager", `model` itself. With no `model`, a decorator. Raises TypeError for what is neither a
+    function nor a module, RuntimeError for an unknown mode or backend, and for both `mode` and `options`.
     """
     if model is None:
         return lambda function: compile(

@@ -263,7 +263,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def view_as_complex(input: Tensor) -> ComplexPair:
-    """The numbers whose parts are the last dim, of size 2: no copy. Raises ShapeError for another size."""
+    """The numbers whose parts are the last dim, of size 2: no copy. Raises ShapeError for another size, DTypeError
+    unless floating.
+    """
     if not input.ndim or input.shape[-1] != 2:
         raise ShapeError(f"view_as_complex(): expected a last dim of size 2, got shape {tuple(input.shape)}")
     if not input.is_floating_point():
@@ -283,7 +285,7 @@ def _pair(op: str, input: Any) -> ComplexPair:
 
 
 def complex(real: Tensor, imag: Tensor) -> ComplexPair:
-    """real + i imag, of tensors of one floating dtype. Raises DTypeError for others."""
+    """real + i imag, elementwise, of tensors of one floating dtype. Raises DTypeError for others."""
     if real.dtype is not imag.dtype or not real.is_floating_point():
         raise DTypeError(f"complex(): expected tensors of one floating dtype, got {real.dtype} and {imag.dtype}")
     return _joined(real, imag)
@@ -300,7 +302,7 @@ def real(input: Any) -> Tensor:
 
 
 def imag(input: Any) -> Tensor:
-    """The imaginary parts. Raises DTypeError for what has none."""
+    """The imaginary parts, elementwise. Raises DTypeError for what has none."""
     return _pair("imag", input).imag
 
 

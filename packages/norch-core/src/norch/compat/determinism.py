@@ -6,7 +6,8 @@ _mode, _warn_only = False, False
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted, and remembered: norch's own backends have no kernel whose result depends on the order of threads.
+    """`mode` and `warn_only` are accepted, and remembered: norch's own backends have no kernel whose result depends on
+    the order of threads.
 
     A stranger's backend answers for itself.
     """
@@ -25,7 +26,9 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by number or name: 0 "default", 1 "warn", 2 "error". ValueError for others."""
+    """`use_deterministic_algorithms` by number or name (`debug_mode`): 0 "default", 1 "warn", 2 "error". ValueError for
+    others.
+    """
     levels = {"default": 0, "warn": 1, "error": 2}
     level = levels.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if level not in (0, 1, 2):

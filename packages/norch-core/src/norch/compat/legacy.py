@@ -50,7 +50,9 @@ LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """(U, S, V) with input = U @ diag(S) @ V.mT. PyTorch has deprecated it: use `linalg.svd`, which gives V.mT."""
+    """(U, S, V) with input = U @ diag(S) @ V.mT, reduced where `some`. `compute_uv` changes nothing. PyTorch has
+    deprecated it: use `linalg.svd`, which gives V.mT.
+    """
     from .. import linalg
 
     u, s, vh = linalg.svd(input, full_matrices=not some)
@@ -65,14 +67,14 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 
 def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
-    """`linalg.qr`, under the name that PyTorch has deprecated."""
+    """`linalg.qr`, reduced where `some`, under the name that PyTorch has deprecated."""
     from .. import linalg
 
     return linalg.qr(input, "reduced" if some else "complete")
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype, and device, to those of an old tensor type (or its name). DTypeError for others."""
+    """Sets the default dtype, and device, to those of `t`, an old tensor type or its name. DTypeError for others."""
     if isinstance(t, str):
         t = named_type(t, "set_default_tensor_type")
     if not isinstance(t, _TensorType):

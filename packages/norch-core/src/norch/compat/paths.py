@@ -73,13 +73,12 @@ _NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "i
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
 _SCRIPT = "norch.load gives the state_dict of a TorchScript archive, to load into a model"
 _DOWNLOAD = "download the file and read it with norch.load or norch.load_safetensors"
-_PROFILE = "python -m cProfile and py-spy show where a program's time goes, norch coverage what its ops ran as"
 
 PLACES: dict[str, Place] = {
     "_C": Place(),
     "_C._nn": Place(("nn.functional",)),
     "autograd.grad_mode": Place(("",)),
-    "autograd.profiler": Place(names={"record_function": nullcontext}, lacks={"profile": _PROFILE}),
+    "autograd.profiler": Place(("profiler.legacy",)),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names={"disable": unchanged, "allow_in_graph": unchanged, **_NOT_COMPILING}),
     "_dynamo": Place(names={"disable": unchanged, "allow_in_graph": unchanged, "reset": lambda: None}),
@@ -110,10 +109,6 @@ PLACES: dict[str, Place] = {
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(lacks={"export": _CHECKPOINT}),
     "optim.adamw": Place(("optim",)),
-    "profiler": Place(
-        names={"record_function": nullcontext},
-        lacks=dict.fromkeys(("profile", "ProfilerActivity", "schedule", "tensorboard_trace_handler"), _PROFILE),
-    ),
     "types": Place(names={"Number": int | float | bool, "Device": Any}),
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
@@ -192,7 +187,7 @@ def find_spec(fullname: str) -> ModuleSpec | None:
     path = fullname.partition(".")[2]
     if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
         return ModuleSpec(fullname, _Made(), is_package=True)
-    device = path.removesuffix(".amp")
+    device = path.removesuffix(".amp").removesuffix(".nvtx")
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
     return None

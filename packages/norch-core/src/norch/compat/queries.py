@@ -48,7 +48,7 @@ def get_device(input: Tensor) -> int:
 
 
 def typename(obj: object) -> str:
-    """The full name of an object's type; of a tensor, what `Tensor.type()` gives."""
+    """The full name of the type of `obj`; of a tensor, what `Tensor.type()` gives."""
     from ..tensor import Tensor
 
     if isinstance(obj, Tensor):
@@ -59,7 +59,7 @@ def typename(obj: object) -> str:
 
 
 def detach(input: Tensor) -> Tensor:
-    """A tensor on the same memory that is no part of the graph."""
+    """A tensor of the same shape on the same memory that is no part of the graph."""
     return input.detach()
 
 
@@ -69,7 +69,7 @@ def is_inference(input: Tensor) -> bool:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False, for "not supported", as in PyTorch: norch never flushes small numbers to 0."""
+    """False, for "not supported", as in PyTorch: whatever `mode`, norch never flushes small numbers to 0."""
     return False
 
 

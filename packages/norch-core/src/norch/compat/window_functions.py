@@ -32,7 +32,10 @@ def _window(
 
 
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0.5 - 0.5 cos(2 pi n / N); `periodic` windows leave out their last point, for Fourier transforms."""
+    """0.5 - 0.5 cos(2 pi n / N), a vector; `periodic` windows leave out their last point, for Fourier transforms.
+
+    window_length: how many numbers, N or, symmetric, N + 1. Raises DTypeError unless the dtype is floating.
+    """
     return _window("hann_window", window_length, periodic, dtype, device, lambda x: 0.5 - 0.5 * cos(x))
 
 
@@ -45,12 +48,15 @@ def hamming_window(
     dtype: Any = None,
     device: Any = None,
 ) -> Tensor:
-    """alpha - beta cos(2 pi n / N)."""
+    """alpha - beta cos(2 pi n / N). window_length, periodic: as of `hann_window`, as which it raises."""
     return _window("hamming_window", window_length, periodic, dtype, device, lambda x: alpha - beta * cos(x))
 
 
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+
+    window_length, periodic: as of `hann_window`, as which it raises.
+    """
 
     def weight(x: Tensor) -> Tensor:
         return 0.42 - 0.5 * cos(x) + 0.08 * cos(x * 2)
@@ -59,14 +65,21 @@ def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 
 
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A triangle: 1 in the middle, 0 at the ends."""
+    """A triangle: 1 in the middle, 0 at the ends.
+
+    `window_length` numbers n = 0, 1, ... of a `periodic` window or a symmetric one: a vector. Raises as hann_window
+    does.
+    """
     return _window("bartlett_window", window_length, periodic, dtype, device, lambda x: 1 - (x / math.pi - 1).abs())
 
 
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1 (Kaiser and Schafer, 1980)."""
+    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1 (Kaiser and Schafer, 1980).
+
+    window_length, periodic: as of `hann_window`, as which it raises.
+    """
 
     def weight(x: Tensor) -> Tensor:
         at = np.sqrt(np.maximum(1 - (x.cpu().numpy() / math.pi - 1) ** 2, 0))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import graph
 from ..autograd.graph import is_recording, next_sequence_number, record, set_recording
 from ..errors import DTypeError, NorchError
+from ..observing import DECOMPOSED, observable
 from ..spec import Spec
 from ..tensor_base import TakenOver, TensorBase, make_tensor
 from .arguments import describe, foreign, is_plain, plain
@@ -18,9 +19,6 @@ from .plan import SCALARS, Plan, compile_copy
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-watcher: Callable[..., Any] | None = None
-"""`watcher(decompose, op, device, plan, args)` calls `decompose(plan, args)`: see norch.coverage."""
 
 
 def run(op: Op, *args: Any) -> Any:
@@ -121,10 +119,7 @@ def execute(plan: Plan, args: tuple[Any, ...]) -> Any:
     op = plan.op
     # A composite without a rule of its own is differentiated through its parts.
     if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
-        if watcher is None:
-            outputs = _decompose(plan, args)
-        else:
-            outputs = watcher(_decompose, op.name, plan.out.device, plan, args)
+        outputs = _decompose(plan, args)
     else:
         outputs = tuple([make_tensor(s, _allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
@@ -178,6 +173,7 @@ def _key_of(value: Any, at: int, op: Op) -> Any:
     return value
 
 
+@observable(DECOMPOSED)
 def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """Computes a composite from its parts. The composite records itself, so that its parts need not be."""
     op = plan.op

@@ -13,6 +13,7 @@ from itertools import product
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .. import observing
 from ..autograd.graph import BUILD_NODE, UNTRACKED, is_recording, next_sequence_number, resolve
 from ..autograd.lines import names_for
 from ..tensor_base import BUILD_RESULT, TakenOver, TensorBase
@@ -55,14 +56,14 @@ def call_path(
         come by name; `otherwise`, if given, takes the others.
     shown: a function whose signature `inspect.signature` gives, where that is not the prototype's.
     """
-    scope: dict[str, Any] = {"__name__": __name__}
+    scope: dict[str, Any] = {"__name__": __name__, "_op": op}
     call: Any = FunctionType(_unwritten.__code__, scope, method or op.name)
     if prototype is not None:
         call.__wrapped__ = shown or prototype
 
     def write(*args: Any, **kwargs: Any) -> Any:
         scope.update(
-            _op=op, _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
+            _plans=op.into_plans if into or method else op.plans, _saves=op.saves, _new=object.__new__,
             _Tensor=TensorBase._result_class, _UNTRACKED=UNTRACKED, _SCALARS=SCALARS, _resolve=resolve,
             _next_sequence_number=next_sequence_number, _is_recording=is_recording, _raise_failure=raise_failure,
             _otherwise=otherwise, _TakenOver=TakenOver, **general_paths, **names_for(call),
@@ -71,15 +72,33 @@ def call_path(
         source = writer.in_place(method) if method else writer.into() if into else writer.call()
         exec(compile(source, f"<norch {method or op.name}>", "exec"), scope)
         # The same function from here on, so that whoever has it calls the written code and nothing before it.
-        if prototype is not None:
-            call.__defaults__, call.__kwdefaults__ = prototype.__defaults__, prototype.__kwdefaults__
-        if takes_out is not None:
-            call.__defaults__ = (None,) * (2 + len(takes_out))
-        call.__code__ = scope["_call"].__code__
-        return call(*args, **kwargs)
+        path = observing.unobserved(call)
+        for function in (call, path):
+            if prototype is not None:
+                function.__defaults__, function.__kwdefaults__ = prototype.__defaults__, prototype.__kwdefaults__
+            if takes_out is not None:
+                function.__defaults__ = (None,) * (2 + len(takes_out))
+        path.__code__ = scope["_call"].__code__
+        return path(*args, **kwargs)
 
     scope["_write"] = write
+    observing.add(call, _described_into if into else _described_in_place if method else _described)
     return call  # type: ignore[no-any-return]
+
+
+def _described(call: Any) -> observing.Observed:
+    op = call.__globals__["_op"]
+    return observing.Observed(observing.OP, op.name, op)
+
+
+def _described_in_place(call: Any) -> observing.Observed:
+    op = call.__globals__["_op"]
+    return observing.Observed(observing.OP, f"{op.name}_", op)
+
+
+def _described_into(call: Any) -> observing.Observed:
+    op = call.__globals__["_op"]
+    return observing.Observed(observing.INTO, op.name, op)
 
 
 def _unwritten(*args: Any, **kwargs: Any) -> Any:

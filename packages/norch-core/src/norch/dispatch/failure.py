@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from ..device import Device
     from .plan import Plan
 
-who_holds: Callable[[Device], str] = lambda device: ""
+
+def _nobody(device: Device) -> str:
+    return ""
+
+
+who_holds: Callable[[Device], str] = _nobody
 """`who_holds(device)` tells, in lines to end an error with, whose the memory of a device is: see norch.memory."""
 
 
@@ -34,9 +39,10 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
-        device = plan.out.device
+        spec = plan.out
+        wanted = f"{spec.dtype.name}{list(spec.shape)}, {spec.nbytes:,} bytes"
         raise OutOfMemoryError(
-            f"{plan.op.name}(): device {device} has no room for {plan.out}: {error}{who_holds(device)}"
+            f"{plan.op.name}(): device {spec.device} has no room for {wanted}: {error}{who_holds(spec.device)}"
         ) from error
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
 
@@ -46,4 +52,6 @@ def allocate_on(device: Device, nbytes: int) -> Any:
     try:
         return device.backend.allocate(nbytes, device.index)
     except MemoryError as error:
-        raise OutOfMemoryError(f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}") from error
+        raise OutOfMemoryError(
+            f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}"
+        ) from error

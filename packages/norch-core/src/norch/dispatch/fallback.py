@@ -34,13 +34,16 @@ counts: dict[tuple[str, str], FallbackCount] = {}
 
 
 def set_cpu_fallback(allowed: bool) -> None:
-    """Whether ops that a device lacks may run on the CPU. Off by default; `NORCH_CPU_FALLBACK=1` sets it too."""
+    """Sets whether ops that a device lacks may run on the CPU (`allowed`). Off by default; `NORCH_CPU_FALLBACK=1` sets
+    it too.
+    """
     global _allowed
     _allowed = bool(allowed)
     settings.changed()
 
 
 def is_cpu_fallback_allowed() -> bool:
+    """Whether ops that a device lacks may run on the CPU: what `set_cpu_fallback` set, else NORCH_CPU_FALLBACK."""
     return os.environ.get("NORCH_CPU_FALLBACK", "") == "1" if _allowed is None else _allowed
 
 

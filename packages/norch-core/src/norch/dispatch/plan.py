@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from .. import settings
 from ..backend.contract import CHANNELS_LAST, IN_PLACE, IndexOutOfBounds, Kernel, Operand
-from ..device import CPU
+from ..device import CPU, Device, has_stand_in
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
@@ -17,7 +17,6 @@ from .failure import provider
 from .fallback import cpu_fallback
 
 if TYPE_CHECKING:
-    from ..device import Device
     from .op import Op
 
 PLAN_LIMIT = 8192
@@ -26,12 +25,14 @@ PLAN_LIMIT = 8192
 SCALARS = frozenset({bool, int, float})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
-watcher: Callable[..., Kernel | None] | None = None
-"""`watcher(op, device, operands, kernel, fell_back)` gives the kernel to use instead: see norch.coverage."""
+Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
 
-noting: Callable[[str, Device, tuple[Operand, ...], Any, Kernel], Kernel] | None = None
-"""`noting(op, device, operands, attrs, kernel)` gives what to use instead of a kernel that is not the backend's own,
-while norch.capture records."""
+watchers: tuple[Watcher, ...] = ()
+"""`watcher(op, device, operands, attrs, kernel, whose)` gives what to use instead of a kernel: see norch.coverage, and
+norch.capture while it records. whose: OWN (the backend's), OF_PLUGIN (of the op's own package) or ON_CPU (the
+fallback)."""
+
+OWN, OF_PLUGIN, ON_CPU = "own", "of plug-in", "on the CPU"
 
 
 class Part(NamedTuple):
@@ -117,14 +118,14 @@ class Plans(dict[Any, Plan]):
         return id(self)
 
     def __missing__(self, key: Any) -> Plan:
-        noted = noting
+        watched = watchers
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
-        if noting is not noted:
+        if watchers is not watched:
             return plan  # another thread has begun or ended a recording, whose plans note their calls
         Plans.young += 1
         if Plans.young > PLAN_LIMIT:
@@ -159,11 +160,13 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     plan.inputs = values
     plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
     if op.kind != "step":
-        _check_devices(op, plan.operands)
+        if not _check_devices(op, plan.operands):
+            values = _on_stand_ins(values)
         if op.decompose is not None:
             attributes = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
             check_attributes(op.name, op.decompose.__annotations__, attributes)
     inferred: Inferred | None = op.infer(*values)
+    values = plan.inputs
     plan.make = plan.kernel = None  # type: ignore[assignment]
     if inferred is None:  # a step whose tensors do not suit one kernel
         return plan
@@ -201,10 +204,26 @@ def _view_plan(plan: Plan, op: Op, values: tuple[Any, ...]) -> Plan:
     return plan
 
 
-def _check_devices(op: Op, operands: tuple[Any, ...]) -> None:
+def _check_devices(op: Op, operands: tuple[Any, ...]) -> bool:
+    """Whether the operands are on one device, or on a device and on what stands for it, which is False."""
     devices = {s.device for s in operands if type(s) is Spec and not (s.ndim == 0 and s.device.type == "cpu")}
     if len(devices) > 1:
+        if has_stand_in() and len(set(map(Device, devices))) == 1:
+            return False
         raise DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
+    return True
+
+
+def _on_stand_ins(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The parts of a key with specs of stand-ins in place of those of the devices that they stand for."""
+    return tuple(
+        [
+            v.like(v.shape, v.strides, device=Device(v.device)) if type(v) is Spec
+            else _on_stand_ins(v) if type(v) is tuple
+            else v
+            for v in values
+        ]
+    )  # fmt: skip
 
 
 def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: Inferred) -> Any:
@@ -390,15 +409,15 @@ def compile_kernel(
         raise
     except Exception as error:
         raise BackendError(f"{provider(device)} failed to compile {name}: {error!r}") from error
-    is_own = kernel is not None
+    whose = OWN
     if kernel is None and op is not None and device.type in op.kernels:
-        kernel = _kernel_of_plugin(op, device, operands, attrs)
-    fell_back = kernel is None and required
-    if fell_back:
-        kernel = cpu_fallback(name, device, operands, attrs)
-    if noting is not None and not is_own and kernel is not None:
-        kernel = noting(name, device, operands, attrs, kernel)
-    return kernel if watcher is None else watcher(name, device, operands, kernel, fell_back)
+        kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
+    if kernel is None and required:
+        kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
+    if kernel is not None:
+        for watcher in watchers:
+            kernel = watcher(name, device, operands, attrs, kernel, whose)
+    return kernel
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:

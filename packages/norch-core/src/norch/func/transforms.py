@@ -178,7 +178,10 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
 
 def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of `func`; with `has_aux` (gradient, aux). Arguments as of grad_and_value."""
+    """A function that gives the gradient of `func`; with `has_aux` (gradient, aux). Arguments as of grad_and_value.
+
+    argnums: the argument, or several.
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     @wraps(func)
@@ -232,7 +235,7 @@ class _Pushed:
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """(output, the change of it for a change `tangents` of the primals): the Jacobian times a vector.
+    """(output of `func`, the change of it for a change `tangents` of the primals): the Jacobian times a vector.
 
     By two backward passes, the second through the first. With `has_aux` (output, change, aux). strict: AutogradError
     where an output does not depend on the primals.
@@ -276,7 +279,7 @@ def jacrev(
     """A function that gives the Jacobian of `func`, (*output, *argument), by one backward pass for all outputs.
 
     Trees of outputs or arguments give trees, those of the arguments within those of the outputs. chunk_size: how many
-    rows at a time, for less memory. With `has_aux` (Jacobian, aux).
+    rows at a time, for less memory. With `has_aux` (Jacobian, aux). argnums: the argument, or several.
     """
 
     @wraps(func)
@@ -305,7 +308,8 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """A function that gives what `jacrev` gives, an argument's element at a time: for more outputs than arguments.
 
-    norch has no forward mode: it differentiates the backward pass by its seeds.
+    norch has no forward mode: it differentiates the backward pass by its seeds. argnums: the argument, or several.
+    randomness: as of `vmap`.
     """
 
     @wraps(func)
@@ -335,5 +339,8 @@ def jacfwd(
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that gives the second derivatives of `func`: (*output, *argument, *argument), trees for trees."""
+    """A function that gives the second derivatives of `func`: (*output, *argument, *argument), trees for trees.
+
+    argnums: the argument, or several.
+    """
     return jacrev(jacrev(func, argnums), argnums)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import graph as autograd
 from ..autograd.graph import resolve
+from ..autograd.lines import record_lines
 from ..autograd.mode import no_grad
 from ..dtype import float32, float64
 from ..errors import AutogradError
@@ -20,7 +19,6 @@ from ..tensor_base import TensorBase
 from .graph_folding import folded
 from .graph_names import (
     Calls,
-    forget_variables,
     guess_modules,
     modules_of_caller,
     modules_of_leaves,
@@ -50,18 +48,13 @@ def graph(output: Any, params: Any = None) -> AutogradGraph:
     calls = Calls()
     if callable(output) and not isinstance(output, TensorBase):
         modules = [("", params)] if hasattr(params, "named_modules") else modules_of_caller(frame)
-        with calls.watching(modules), recording_lines():
+        with calls.watching(modules), record_lines():
             output = output()
     outputs = _outputs(output)
     names = of_caller(frame)
-    forget_variables(frame)
     if params is not None:
         names.update(of_parameters(params))
     return AutogradGraph(outputs, names, calls)
-
-
-recording_lines: Any = getattr(autograd, "record_lines", nullcontext)
-"""Has nodes note their source lines, within a context."""
 
 
 def _outputs(output: Any) -> list[Tensor]:
@@ -136,7 +129,9 @@ class AutogradGraph:
         elif not freed:
             parts.append("nothing kept for the backward pass")
         if freed:
-            parts.append(f"freed: a backward pass has let go of what {counted(freed, 'op')} kept")
+            lines = list(dict.fromkeys([str(node.freed_by) for node in self.nodes if node.freed_by is not None]))
+            where = f" at {', '.join(lines[:3])}" if lines else ""
+            parts.append(f"freed: a backward pass{where} has let go of what {counted(freed, 'op')} kept")
         return "; ".join(parts)
 
     def __repr__(self) -> str:
@@ -197,16 +192,17 @@ class AutogradGraph:
 
 def fill_norms(gradients: list[tuple[GraphNode, Tensor]]) -> None:
     """Computes the norms, a transfer a device."""
-    by_device: dict[Any, list[tuple[GraphNode, Tensor]]] = {}
+    by_device: dict[Any, list[tuple[GraphNode, Tensor, Tensor]]] = {}
     with no_grad():
         for node, grad in gradients:
-            values: Any = grad.coalesce().values() if getattr(grad, "is_sparse", False) else grad  # type: ignore[attr-defined]
-            if values.spec.device.type == "meta":
-                node.grad_note = "on the meta device, which has no values"
+            if grad.spec.device.type == "meta":
+                node.grad_note = "no values on the meta device"
                 continue
-            norm = vector_norm(values.detach().to(float64 if values.spec.dtype is float64 else float32))
-            by_device.setdefault((norm.spec.device, norm.spec.dtype), []).append((node, norm))
+            values = grad.detach().to(float64 if grad.spec.dtype is float64 else float32)
+            norm = values.reshape(()) if grad.spec.numel == 1 else vector_norm(values)
+            by_device.setdefault((norm.spec.device, norm.spec.dtype), []).append((node, grad, norm))
         for pairs in by_device.values():
-            norms = stack([norm for _, norm in pairs]).tolist()
-            for (node, _), norm in zip(pairs, norms, strict=True):
-                node.grad_norm = norm
+            norms = stack([norm for *_, norm in pairs]).tolist()
+            for (node, grad, _), norm in zip(pairs, norms, strict=True):
+                node.grad_norm = abs(norm)
+                node.grad_value = norm if grad.spec.numel == 1 else None

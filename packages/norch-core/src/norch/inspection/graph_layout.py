@@ -145,6 +145,16 @@ def _order(rows: list[list[Box]], up: Mapping[int, list[Box]], down: Mapping[int
             row.sort(key=lambda box: middle[box.key])
             for i, box in enumerate(row):
                 box.x = i
+    for row in rows * 2:
+        for i in range(len(row) - 1):
+            if len(row) < 60 and _crossings(row[i], row[i + 1], up, down) > _crossings(row[i + 1], row[i], up, down):
+                row[i], row[i + 1] = row[i + 1], row[i]
+                row[i].x, row[i + 1].x = i, i + 1
+
+
+def _crossings(left: Box, right: Box, up: Mapping[int, list[Box]], down: Mapping[int, list[Box]]) -> int:
+    """How many edges of two neighbours cross, with one left of the other."""
+    return sum([a.x > b.x for near in (up, down) for a in near[left.key] for b in near[right.key]])
 
 
 def _move(rows: list[list[Box]], up: Mapping[int, list[Box]], down: Mapping[int, list[Box]]) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType
 from typing import Any
 
 from ..autograd.graph import Leaf, Output, next_sequence_number
 from ..tensor_base import TensorBase
-
-MOST = 1000
-"""Elements of a list or dict of the caller's in which tensors are looked for."""
+from .naming import named_in
 
 
 def of_parameters(params: Any) -> dict[int, list[str]]:
@@ -38,31 +34,12 @@ def of_parameters(params: Any) -> dict[int, list[str]]:
 
 
 def of_caller(frame: FrameType | None) -> dict[int, list[str]]:
-    """The same by the names of the variables that a frame has: modules first, then tensors, then lists of them."""
+    """The same by the names that the program at `frame` has for its tensors. A parameter's is the longest: that in the
+    whole model, and not a loop's variable."""
     names: dict[int, list[str]] = {}
-    variables = _variables(frame)
-    for prefix, module in modules_of_caller(frame):
-        for name, tensor in module.named_parameters():
-            _add(names, prefix + name, tensor, again=False)
-    for name, value in variables:
-        if isinstance(value, TensorBase):
-            _add(names, name, value, again=type(value.node) is not Leaf)
-    for name, value in variables:
-        elements: Iterable[Any] = ()
-        if type(value) in (list, tuple) and len(value) <= MOST:
-            elements = enumerate(value)
-        elif type(value) is dict and len(value) <= MOST:
-            elements = value.items()
-        for key, element in elements:
-            if isinstance(element, TensorBase):
-                _add(names, f"{name}[{key!r}]", element, again=False)
+    for name, tensor in sorted(named_in(frame), key=lambda pair: -pair[0].count(".")):
+        _add(names, name, tensor, again=type(tensor.node) is not Leaf and "[" not in name)
     return names
-
-
-def forget_variables(frame: FrameType | None) -> None:
-    """Before Python 3.13 a frame whose variables were looked at holds them from then on."""
-    if frame is not None and sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
-        frame.f_locals.clear()
 
 
 def modules_of_caller(frame: FrameType | None) -> list[tuple[str, Any]]:
@@ -117,7 +94,7 @@ class Calls:
                 if prefix + name and id(inner) not in known:
                     known.add(id(inner))
                     handles.append(inner.register_forward_pre_hook(before((prefix + name).rstrip("."))))
-                    handles.append(inner.register_forward_hook(after))
+                    handles.append(inner.register_forward_hook(after, always_call=True))
         try:
             yield
         finally:

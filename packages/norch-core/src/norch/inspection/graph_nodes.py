@@ -24,8 +24,8 @@ class Saved:
 
     role: what it is to the op: a parameter's name, "result", or "saved_tensors[0]" of a custom function. storage: the
     number of the memory that it lies in, `storage_bytes` the size of all of that, which stays alive with it.
-    source: the name or number of what it is, where that is known. changed_by: what changed it in place since, so that a
-    backward pass will raise.
+    source: the name or number of what it is, where that is known. changed_by: what changed it in place since and where,
+    so that a backward pass will raise.
     """
 
     role: str
@@ -48,8 +48,10 @@ class GraphNode:
     "folded" (several, that are shown as one) or "other". names: of the tensors that it made, where they are known.
     outputs: what it made. operands: for each operand its name, and the number of the node that made it and which of its
     results it is; None where no gradient is wanted.
-    attributes: the op's other arguments. saved: what it keeps; freed: whether a backward pass has let go of that.
-    grad_norm: the 2-norm of the gradient, None where it is not there: `grad_note` says why.
+    attributes: the op's other arguments. saved: what it keeps; freed: whether a backward pass has let go of that, and
+        freed_by: where in the program it was called.
+    grad_norm: the 2-norm of the gradient, None where it is not there: `grad_note` says why. grad_value: of one element,
+        the gradient itself.
     line: where in the program it was made. module: the name of the module that it belongs to.
     """
 
@@ -62,8 +64,10 @@ class GraphNode:
     attributes: dict[str, Any] = field(default_factory=dict)
     saved: list[Saved] = field(default_factory=list)
     freed: bool = False
+    freed_by: Line | None = None
     names: list[str] = field(default_factory=list)
     grad_norm: float | None = None
+    grad_value: float | None = None
     grad_note: str = ""
     hooks: int = 0
     line: Line | None = None
@@ -95,6 +99,13 @@ class GraphNode:
     @property
     def shape(self) -> str:
         return " ".join([str(tuple(spec.shape)) for spec in self.outputs])
+
+    @property
+    def grad(self) -> str:
+        """The gradient, as far as it is told: "" where it is not there."""
+        if self.grad_value is not None:
+            return f"grad {self.grad_value:.4g}"
+        return "" if self.grad_norm is None else f"|grad| {self.grad_norm:.4g}"
 
     @property
     def saved_bytes(self) -> int:
@@ -133,11 +144,11 @@ class Walk:
                 seen[id(of_op)] = of_op
                 stack += [edge for edge in of_op.edges if edge is not None]
         # Leaves come right before the first op that uses them.
-        first = {id(n): n.sequence_number for n in seen.values()}
+        first: dict[int, float] = {id(n): n.sequence_number for n in seen.values()}
         for node in sorted(seen.values(), key=lambda n: -n.sequence_number):
             for edge in node.edges:
                 if edge is not None and type(edge) is Leaf:
-                    first[id(edge)] = node.sequence_number - 1
+                    first[id(edge)] = node.sequence_number - 0.5
         return sorted(seen.values(), key=lambda n: (first[id(n)], type(n) is not Leaf, n.sequence_number))
 
     # --- One node -----------------------------------------------------------------------------------------------------
@@ -146,7 +157,7 @@ class Walk:
         if type(node) is Leaf:
             return self._leaf(node, number)
         made = GraphNode(number, "op", node.name().removesuffix("_backward"), ())
-        made.line = getattr(node, "line", None)
+        made.line = node.line
         made.module = self.module_of(node.sequence_number)
         made.names = self.names.get(id(node), [])
         every = [hooks for hooks in (node.hooks, *self.hooks.get(id(node), ())) if hooks]
@@ -188,6 +199,8 @@ class Walk:
         made.operand_specs = [s if type(s) is Spec else None for s in plan.operands]
         made.rules = lambda: rules_of(op)
         made.freed = node.saved_inputs is None and op.saves_tensors
+        if made.freed and node.saved_outputs:
+            made.freed_by = node.saved_outputs[0][1]
         arguments = node.saved_inputs or plan.inputs
         for i, value in enumerate(arguments):
             if (i not in op.tensors and i < len(op.params)) or type(value) in (int, float, bool):
@@ -202,7 +215,8 @@ class Walk:
 
     def _function(self, node: FunctionNode, made: GraphNode) -> None:
         function, context = node.function, node.context
-        made.kind, made.outputs, made.freed = "function", node.specs, context._freed
+        made.kind, made.outputs = "function", node.specs
+        made.freed, made.freed_by = context._freed, context._freed_by
         made.operands = self._operands(node, [f"argument {i}" for i in range(len(node.edges))])
         made.operand_specs = list(node.inputs)
         made.rules = lambda: rules_of_function(function)
@@ -220,15 +234,16 @@ class Walk:
             made.kind, made.note = "other", f"a node of {type(node).__module__}: what it computes is not known here"
             return
         made.kind = "captured"
-        inside = getattr(node, "graph", None)
-        made.note = "a captured step: its ops are kernels of a program, and no graph of them can be seen here"
+        inside, memory = getattr(node, "graph", None), getattr(node, "memory", None)
+        buffers = [part.buffer for part in memory or () if part.buffer is not None]
+        made.note = "a captured step that was replayed: its ops are kernels of a program, and have no graph"
         if inside is not None:
-            made.note = f"a captured step that has run as it is: {len(inside.inside)} nodes are inside"
-            for buffer in {id(b): b for b in inside.saved}.values():
-                self._keep(made, None, "inside", _bytes_spec(buffer), buffer, "")
-        for buffer in getattr(node, "memory", None) or ():
-            if hasattr(buffer, "nbytes"):
-                self._keep(made, None, "of the program", _bytes_spec(buffer), buffer, "")
+            buffers = inside.saved
+            made.note = f"a captured step that was recorded: {counted(len(inside.inside), 'node')} inside, not shown"
+        for buffer in {id(buffer): buffer for buffer in buffers}.values():
+            self._keep(made, None, "memory", _bytes_spec(buffer), buffer, "")
+        made.freed_by = getattr(node, "freed_by", None)
+        made.freed = not buffers and (inside is not None or memory is None)
 
     def _operands(self, node: Node, names: Sequence[str]) -> list[tuple[str, int | None, int]]:
         found: list[tuple[str, int | None, int]] = []
@@ -251,7 +266,9 @@ class Walk:
 
     def _keep(self, made: GraphNode, since: int | None, role: str, spec: Any, buffer: Any, source: str) -> None:
         modified = getattr(buffer, "modified", None)
-        changed = modified[1] if since is not None and modified is not None and modified[0] > since else ""
+        changed = ""
+        if since is not None and modified is not None and modified[0] > since:
+            changed = modified[1] + (f" at {modified[2]}" if modified[2] is not None else "")
         nbytes = getattr(buffer, "nbytes", spec.nbytes)
         made.saved.append(Saved(role, spec, self._storage(buffer), nbytes, source, changed))
 

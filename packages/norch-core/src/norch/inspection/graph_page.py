@@ -30,7 +30,9 @@ def page(graph: AutogradGraph, shown: Shown, layout: str | None = None) -> str:
         "summary": graph.summary,
         "note": shown.note,
         "style": STYLE,
-        "picture": picture(graph, shown, layout, in_page=True).svg(style=False),
+        "picture": picture(graph, shown, layout, in_page=True)
+        .svg(style=False)
+        .replace('role="img"', 'role="group"', 1),
         "articles": "\n".join([articles.of(node) for node in reversed(shown.nodes)]),
         "rules": "\n".join(articles.rules),
         "first": f"n{shown.outputs[0]}",
@@ -102,6 +104,8 @@ class Articles:
             if value is not None:
                 facts.append((escape(name), f"<code>{escape(repr(value)[:200])}</code>"))
         gradient = escape(node.grad_note) if node.grad_norm is None else f"2-norm {node.grad_norm:.6g}"
+        if node.grad_value is not None:
+            gradient = f"{node.grad_value:.6g}"
         if gradient and node.kind != "folded":
             facts.append(("gradient", gradient))
         if node.hooks:
@@ -126,7 +130,8 @@ class Articles:
 
     def _kept(self, node: GraphNode) -> str:
         if node.freed and not node.saved:
-            return "<h3>Keeps alive</h3><p>Nothing any more: a backward pass has let go of it.</p>"
+            where = f" at {escape(node.freed_by)}" if node.freed_by is not None else ""
+            return f"<h3>Keeps alive</h3><p>Nothing any more: a backward pass{where} has let go of it.</p>"
         if not node.saved or node.kind == "folded":
             nothing = "Nothing: its derivative needs no values."
             if node.kind == "folded":

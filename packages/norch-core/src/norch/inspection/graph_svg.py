@@ -33,8 +33,8 @@ def lines_of(node: GraphNode) -> list[str]:
         facts.append(f"keeps {as_bytes(node.saved_bytes)}")
     elif node.freed:
         facts.append("freed")
-    if node.grad_norm is not None:
-        facts.append(f"|grad| {node.grad_norm:.3g}")
+    if node.grad:
+        facts.append(node.grad)
     if node.line is not None:
         facts.append(str(node.line))
     if facts:

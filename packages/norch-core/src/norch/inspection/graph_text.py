@@ -76,7 +76,8 @@ def _table(rows: list[tuple[str, GraphNode | None, str]]) -> list[str]:
 
 
 def _shape(node: GraphNode) -> str:
-    return " ".join([f"{tuple(s.shape)} {s.dtype}".replace("norch.", "") for s in node.outputs])
+    more = f" and {len(node.outputs) - 1} more" if len(node.outputs) > 1 else ""
+    return "".join([f"{tuple(s.shape)} {s.dtype}".replace("norch.", "") for s in node.outputs[:1]]) + more
 
 
 def _keeps(node: GraphNode) -> str:
@@ -86,12 +87,11 @@ def _keeps(node: GraphNode) -> str:
         return ""
     if node.kind == "folded":
         return f"keeps {as_bytes(node.saved_bytes)}"
-    roles = ", ".join(dict.fromkeys([s.role for s in node.saved]))
+    names = list(dict.fromkeys([s.role for s in node.saved]))
+    roles = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     spoiled = "".join([f" (changed by {s.changed_by})" for s in node.saved if s.changed_by][:1])
     return f"keeps {roles}: {as_bytes(node.saved_bytes)}{spoiled}"
 
 
 def _grad(node: GraphNode) -> str:
-    if node.grad_norm is not None:
-        return f"|grad| {node.grad_norm:.4g}"
-    return "no gradient yet" if node.kind == "leaf" and node.outputs else ""
+    return node.grad or (node.grad_note if node.kind == "leaf" and node.outputs else "")

@@ -53,9 +53,9 @@ def escape(text: object) -> str:
     return _escape(_NO_XML.sub("?", str(text)))
 
 
-def text_width(text: str, size: float = SIZE) -> float:
-    """About how wide `text` is in a fixed-width font; in the proportional one it is narrower."""
-    return sum([2 if east_asian_width(c) in "WF" else 1 for c in text]) * size * 0.602
+def text_width(text: str, size: float = SIZE, mono: bool = True) -> float:
+    """About how wide `text` is, in the fixed-width font or in the proportional one."""
+    return sum([2 if east_asian_width(c) in "WF" else 1 for c in text]) * size * (0.602 if mono else 0.55)
 
 
 class Drawing:
@@ -92,7 +92,7 @@ class Drawing:
             [f' text-anchor="{anchor}"' if anchor != "start" else "", f' font-size="{size:g}"' if size != SIZE else ""]
         )
         shown = escape(text)
-        width = text_width(str(text), size)
+        width = text_width(str(text), size, mono)
         self.add(
             f'<text {kind} x="{x:g}" y="{y:g}"{look} xml:space="preserve">{_tip(tip)}{shown}</text>',
             x - {"start": 0, "middle": width / 2, "end": width}[anchor], y - size, width, size * 1.25,
@@ -157,6 +157,28 @@ class Drawing:
     def save(self, path: object) -> None:
         """Writes the picture to a file."""
         Path(str(path)).write_text(self.svg(standalone=True), encoding="utf-8")
+
+
+class Drawn:
+    """What is shown as text, in notebooks as a picture, and saved as one."""
+
+    def drawing(self) -> Drawing:
+        """The picture, to add to or to put into a larger one."""
+        raise NotImplementedError
+
+    def svg(self) -> str:
+        """The picture as the text of an SVG file."""
+        return self.drawing().svg(standalone=True)
+
+    def save(self, path: object) -> None:
+        """Writes the picture as an SVG file."""
+        self.drawing().save(path)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.drawing().svg()
 
 
 def _classes(kind: str, color: str = "", **more: bool) -> str:

@@ -8,6 +8,10 @@ others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, t
 Shapes are (..., rows, columns). They raise ShapeError for what is not a matrix (a square one where
 it must be), DTypeError unless float32 or float64, BackendError on a device that has neither them nor the
 fallback, and LinAlgError where a matrix has no answer.
+
+Arguments that mean the same in every function:
+
+    A, B: such matrices. ord: which norm. UPLO: "L" or "U", the triangle of a symmetric matrix that is read.
 """
 
 from __future__ import annotations

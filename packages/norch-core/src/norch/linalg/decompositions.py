@@ -113,7 +113,9 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending."""
+    """The eigenvalues (..., n) of symmetric matrices (..., n, n), ascending, as `eigh` gives them, of whose triangle
+    `UPLO` ("L" or "U") is read. Raises as that does.
+    """
     check_matrices("eigvalsh", A)
     if UPLO not in _EIGH or (A.requires_grad and is_grad_enabled()):
         return eigh(A, UPLO)[0]
@@ -172,7 +174,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> SVD:
 
 
 def svdvals(A: Tensor) -> Tensor:
-    """The singular values, descending."""
+    """The singular values (..., min(m, n)) of matrices (..., m, n), descending. Raises as `svd` does."""
     check_matrices("svdvals", A, square=False)
     if A.requires_grad and is_grad_enabled():
         return svd(A, full_matrices=False)[1]

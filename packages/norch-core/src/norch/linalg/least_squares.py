@@ -52,9 +52,11 @@ def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = Fal
 
 
 def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
-    """How many singular values are not 0, which those below atol, or rtol times the largest, count as. int64.
+    """How many singular values of each matrix are not 0, which those below atol, or rtol times the largest, count as.
+    int64.
 
-    hermitian: A is symmetric, and only its lower triangle read."""
+    hermitian: A is symmetric, and only its lower triangle read.
+    """
     s = svdvals(_lower(A.detach()) if hermitian else A.detach())
     return (s > _cutoff(s, A.shape, atol, rtol)).sum(-1)
 
@@ -71,9 +73,9 @@ class LeastSquares(NamedTuple):
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The X of least |A @ X - B|, the smallest of several, by the pseudoinverse; and A's rank and singular values.
 
-    residuals: the squared distances, where A has more rows than columns and full rank; else empty. driver: a name of
-    PyTorch's, without effect. Raises ShapeError where the rows of A and B differ in number, ValueError for another
-    driver.
+    rcond: singular values below it, times the largest, count as 0. residuals: the squared distances, where A has more
+    rows than columns and full rank; else empty. driver: a name of PyTorch's, without effect. Raises ShapeError where
+    the rows of A and B differ in number, ValueError for another driver.
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise ValueError(f"linalg.lstsq(): driver must be gels, gelsy, gelsd or gelss, got {driver!r}")

@@ -25,7 +25,9 @@ def _converted(x: Tensor, dtype: Any, op: str) -> Tensor:
 
 @accepts_axis
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The `ord`-norm of the elements over `dim` (None for all): any number, inf or -inf. DTypeError unless floating."""
+    """The `ord`-norm of the elements of x over `dim` (None for all): any number, inf or -inf. DTypeError unless
+    floating.
+    """
     x = _converted(x, dtype, "vector_norm")
     return _norm(x, ord, tuple(dim) if isinstance(dim, list) else dim, keepdim)
 
@@ -86,7 +88,11 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition number of matrices: by default the largest singular value over the smallest; else by `p`-norms."""
+    """The condition numbers (...) of matrices A (..., m, n): by default the largest singular value over the smallest;
+    else by `p`-norms.
+
+    Raises what the two raise.
+    """
     if p in (None, 2):
         return matrix_norm(A, 2) / matrix_norm(A, -2)
     if p == -2:

@@ -21,11 +21,13 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """`norch.diagonal`, of the last two dims by default. Raises as that does."""
+    """`norch.diagonal` of A, `offset` above the main one, of `dim1` and `dim2`: the last two dims by default. Raises as
+    that does.
+    """
     return ops.diagonal(A, offset, dim1, dim2)
 
 
 @accepts_axis
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """The inner products of vectors along `dim`; the two broadcast."""
+    """The inner products of the vectors x and y along `dim`; the two broadcast."""
     return (x * y).sum(dim, dtype=(x * y).dtype)

@@ -79,7 +79,8 @@ _TRIANGULAR = {(upper, unit): _differentiable_triangular(upper, unit) for upper 
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """`solve` for a triangular A, of which only one triangle is read; with `unitriangular`, as if 1 on its diagonal.
+    """`solve` for a triangular A, of which only one triangle is read, that above the diagonal with `upper`; with
+    `unitriangular`, as if 1 on its diagonal.
 
     On a device that has a routine for it, a singular A raises nothing: the result is then not finite.
     """
@@ -111,7 +112,9 @@ _det = differentiable("det", routines.linalg_det, _det_gradient)
 
 
 def det(A: Tensor) -> Tensor:
-    """The determinants (...) of square matrices (..., n, n). Of a singular one only the first derivative can be had."""
+    """The determinants (...) of square matrices A (..., n, n). Of a singular one only the first derivative can be had.
+    Raises ShapeError unless they are square, DTypeError unless floating.
+    """
     check_matrices("det", A)
     if A.spec.shape[-1] == 1:  # linear, and exact
         return A.flatten(-2).sum(-1)
@@ -135,12 +138,16 @@ _slogdet = differentiable(
 
 
 def slogdet(A: Tensor) -> SLogDet:
-    """(sign, logarithm of the absolute value) of the determinants of square matrices; (0, -inf) for a singular one."""
+    """(sign, logarithm of the absolute value) of the determinants of square matrices A (..., n, n); (0, -inf) for a
+    singular one.
+
+    Raises as `det` does.
+    """
     check_matrices("slogdet", A)
     return SLogDet(*_slogdet(A))
 
 
 def logdet(A: Tensor) -> Tensor:
-    """The logarithm of the determinants of square matrices: NaN for a negative one, -inf for 0."""
+    """The logarithm of the determinants of square matrices A (..., n, n): NaN for a negative one, -inf for 0."""
     sign, size = slogdet(A)
     return where(sign < 0, log(sign), size)

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from threading import Lock, get_ident
 from typing import Any
 
-from .. import device as devices
 from .. import settings
 from ..backend.contract import PRIMITIVES, Backend, Buffer, Kernel, Operand
-from ..device import Device
+from ..device import Device, set_stand_in
 from ..errors import MetaError
 from ..ops import creation
 from ..ops.generator import default_generator
@@ -129,11 +128,11 @@ def counting() -> Iterator[None]:
 
     with _one_at_a_time:
         drawn = default_generator._state()
-        devices.stand_in = stand_in
+        set_stand_in(stand_in)
         creation._specs.clear()
         try:
             yield
         finally:
-            devices.stand_in = None
+            set_stand_in(None)
             if default_generator._state() != drawn:
                 default_generator.set_state(drawn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
 from ..autograd.graph import Node
@@ -14,14 +15,14 @@ from ..source_lines import Line, own_files
 from ..tensor_base import TensorBase
 from .counting import CountingBackend, counting, stand_in_for
 from .holders import saved_by
-from .out_of_memory import size_text
 from .room import free_memory
+from .texts import size_text
 from .twins import Twins
 
 STEPS = 2
 """Of each dry run: the second has the optimiser's state beside its activations."""
 
-RUNS = 12
+RUNS = 16
 """The most dry runs that the search for the largest batch makes."""
 
 
@@ -102,9 +103,9 @@ def fits(
     """Whether a training step fits into a device's memory, and what of it goes where, without running it.
 
     The step runs on a copy of the model that has shapes and no bytes: forward, loss, backward, the optimiser's step,
-    twice, with a device that counts what would be allocated. Nothing is changed: no parameter, gradient, state, buffer
-    or random number; nor is memory of the model's size needed, so that a model too large to be there can be made
-    within `with norch.device("meta")`.
+    twice, in a loop that names the output and the loss, on a device that counts what would be allocated. Nothing is
+    changed: no parameter, gradient, state, buffer or random number; nor is memory of the model's size needed, so that a
+    model too large to be there can be made within `with norch.device("meta")`.
 
     example: what the model is called with: a tensor, a tuple of arguments, or a dict of named ones. optimizer: one of
     the model, or a function of its parameters that makes one (`norch.optim.Adam`); None for no step. loss: a function
@@ -114,8 +115,9 @@ def fits(
     model, optimiser and example have already. largest_batch: whether to search for the most elements in `dim` of the
     example, and of what has as many there, that fit: a few more such runs.
 
-    Kernels' own scratch memory is not counted. Raises FitsError, naming the line, where the model's Python asks for a
-    value (`item()`, `if x.sum() > 0`), since that computes none; TypeError for a model without parameters().
+    What kernels take while they run is counted where the backend tells it. Raises FitsError, naming the line, where the
+    model's Python asks for a value (`item()`, `if x.sum() > 0`), since that computes none; TypeError for a model
+    without parameters().
     """
     if not callable(getattr(model, "parameters", None)):
         raise TypeError(f"fits(): the model must be a Module, got {type(model).__name__}")
@@ -144,36 +146,39 @@ def fits(
 
 
 def _search(given: _Step, found: Fit, room: int) -> None:
-    """The largest batch, between one that fits and one that does not, by the line through the last two."""
+    """The largest batch, between one that fits and one that does not, by lines through what is known of both."""
     assert found.batch is not None
-    batch, peak = found.batch, found.peak
-    known = {batch: peak}
+    known: dict[int, float] = {0: 0.0, found.batch: found.peak}
 
-    def peak_of(size: int) -> int:
-        if size not in known:
+    def probe(size: int) -> None:
+        try:
             known[size] = given.run(size).peak
-        return known[size]
+        except (NorchError, ValueError) as error:
+            if len(known) == 2:
+                raise FitsError(str(error).splitlines()[0]) from error
+            known[size] = inf  # more elements than anything can hold
 
     try:
-        other = batch * 2
-        peak_of(other)
-        low, high = 0, 2**40
-        for _ in range(RUNS):
-            low = max([b for b, p in known.items() if p <= room], default=0)
-            high = min([b for b, p in known.items() if p > room], default=2**40)
-            if high - low <= max(1, low >> 10):
-                break
-            (a, at_a), (b, at_b) = sorted(known.items(), key=lambda item: abs(item[1] - room))[:2]
-            slope = (at_b - at_a) / (b - a)
-            if slope <= 0:
-                found.why_no_batch = "more elements do not need more memory"
-                return
-            guess = int(a + (room - at_a) / slope)
-            peak_of(min(max(guess, low + 1), high - 1))
-    except (NorchError, MemoryError, ValueError, TypeError, RuntimeError, IndexError) as error:
-        found.why_no_batch = f"another batch raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        probe(found.batch * 2)
+    except FitsError as error:
+        found.why_no_batch = f"another batch raises {error}"
         return
-    found.largest_batch = low
+    for run in range(RUNS):
+        low = max([size for size, peak in known.items() if peak <= room])
+        above = [size for size, peak in known.items() if peak > room]
+        high = min(above) if above else 0
+        if high and high - low <= max(1, low >> 10):
+            break
+        below = sorted(size for size in known if size <= low)[-2:] if not high else [low, high]
+        slope = (known[below[-1]] - known[below[0]]) / (below[-1] - below[0]) if len(below) > 1 else 0.0
+        guess = int(low + (room - known[low]) / slope) if 0 < slope < inf else low * 64
+        if not high:
+            probe(min(max(guess, low + 1), low * 1024))
+        elif run % 3 == 2 or not low < guess < high:  # so that a curve costs a few runs more and no more than that
+            probe((low + high) // 2)
+        else:
+            probe(guess)
+    found.largest_batch = max([size for size, peak in known.items() if peak <= room])
 
 
 class _Step:
@@ -225,7 +230,7 @@ class _Step:
         args = tuple(args) if isinstance(args, tuple | list) else (args,)
         fit.inputs = counter.used - base
         self.there = twins.real
-        known = {id(t.buffer) for t in (*params, *model.buffers(), *_tensors((example, targets)))}
+        known = {id(t.buffer) for t in twins.values() if isinstance(t, TensorBase)}
         peaks: dict[str, int] = {}
 
         def phase(name: str) -> None:
@@ -233,7 +238,7 @@ class _Step:
             counter.peak = counter.used
 
         counter.peak = counter.used
-        for _ in range(STEPS):
+        for step in range(STEPS):
             for param in params:
                 param.grad = None
             before = counter.used
@@ -242,8 +247,9 @@ class _Step:
             if value.spec.numel != 1:
                 raise FitsError(f"fits(): the loss must have one element, it has shape {tuple(value.shape)}")
             phase("forward pass")
-            fit.activations = counter.used - before
-            fit.saved = _saved_bytes(counter, value, known)
+            if not step:  # later ones begin with the last one's output
+                fit.activations = counter.used - before
+                fit.saved = _saved_bytes(counter, value, known)
             value.backward()
             phase("backward pass")
             fit.gradients = _bytes(counter, [p.grad for p in params if p.grad is not None])

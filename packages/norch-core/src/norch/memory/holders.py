@@ -7,7 +7,7 @@ given back holds none of them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..autograd.graph import Leaf, Node
@@ -23,6 +23,10 @@ OWNERS = PARAMETERS, GRADIENTS, OPTIMISER, SAVED, OTHER = (
     "parameters", "gradients", "optimiser state", "saved for backward", "other",
 )  # fmt: skip
 """Of several that hold the same memory the first counts. Other: inputs, results, buffers of modules, all the rest."""
+
+
+seen: Callable[[Any], tuple[str, str]] | None = None
+"""While norch.memory records: the op and the line that made a buffer, "" where they are not known."""
 
 
 class Holding(NamedTuple):
@@ -51,10 +55,10 @@ class Held:
     """The same while it is being found out: `spec` and `node` of a tensor on it, `of` the parameter that a gradient or
     a state is of (its buffer's id), `key` what that state is called."""
 
-    __slots__ = ("buffer", "key", "nbytes", "node", "of", "rank", "spec")
+    __slots__ = ("key", "memory", "nbytes", "node", "of", "rank", "spec")
 
     def __init__(self, buffer: Any, spec: Spec, node: Any, rank: int = len(OWNERS) - 1) -> None:
-        self.buffer, self.spec, self.node, self.rank = id(buffer), spec, node, rank
+        self.memory, self.spec, self.node, self.rank = buffer, spec, node, rank
         self.nbytes: int = buffer.nbytes
         self.of: int | None = None
         self.key = ""
@@ -74,7 +78,7 @@ def find(device: Device | None = None) -> tuple[dict[int, Held], dict[int, str]]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     for tensor in tensors:
         spec = tensor.spec
-        if type(spec) is not Spec or (spec.device.type == "meta" if device is None else spec.device is not device):
+        if type(spec) is not Spec or not _counts(spec, device):
             continue
         held = found.get(id(tensor.buffer))
         if held is None:
@@ -91,27 +95,35 @@ def find(device: Device | None = None) -> tuple[dict[int, Held], dict[int, str]]
             for param, key, value in _state_of(thing):
                 _claim(found, value, 2, param, key)
         elif isinstance(thing, Node):
-            for buffer, spec, node in saved_by(thing):
+            for buffer, saved, node in saved_by(thing):
                 held = found.get(id(buffer))
                 if held is not None:
                     held.claim(3)
-                elif spec is not None and (spec.device is device or (device is None and spec.device.type != "meta")):
-                    found[id(buffer)] = Held(buffer, spec, node, 3)
+                elif saved is not None and _counts(saved, device):
+                    found[id(buffer)] = Held(buffer, saved, node, 3)
     return found, {} if module is None else _names([thing for thing in things if isinstance(thing, module)])
 
 
 def describe(found: Iterable[Held], names: Mapping[int, str]) -> list[Holding]:
-    """Plain data of what `find` found."""
+    """Plain data of what `find` found, in its order."""
     holdings = []
     for held in found:
-        spec, name = held.spec, names.get(held.buffer if held.of is None else held.of, "")
+        spec, name = held.spec, names.get(id(held.memory) if held.of is None else held.of, "")
         if held.of is not None:
             of = f" of {name}" if name else ""
             name = f"gradient{of}" if held.rank == 1 else f"{held.key or 'state'}{of}"
         op, line = made_by(held.node)
+        if seen is not None:
+            known = seen(held.memory)
+            op, line = known[0] or op, known[1] or line
         shape, dtype = tuple(spec.shape), spec.dtype.name
         holdings.append(Holding(OWNERS[held.rank], held.nbytes, shape, dtype, str(spec.device), name, op, line))
     return holdings
+
+
+def largest_first(holdings: list[Holding]) -> list[Holding]:
+    """Those of one size in the order of their owners and names."""
+    return sorted(holdings, key=lambda h: (-h.nbytes, OWNERS.index(h.owner), h.name, h.shape))
 
 
 def made_by(node: Any) -> tuple[str, str]:
@@ -142,10 +154,14 @@ def saved_by(node: Node) -> Iterator[tuple[Any, Spec | None, Node]]:
         if isinstance(value, TensorBase):
             yield value.buffer, value.spec, value.node
     outputs = getattr(node, "saved_outputs", None)
-    if outputs is not None and node.plan.op.kind != "view":
+    if outputs is not None:
         for kept, spec in zip(outputs, node.plan.outputs, strict=False):
-            if kept is not None:
+            if kept is not None and kept[0] is not None:  # neither that of a view, nor one that was freed
                 yield kept[0], spec, node
+
+
+def _counts(spec: Spec, device: Device | None) -> bool:
+    return not spec.device.is_meta if device is None else spec.device is device
 
 
 def _claim(found: dict[int, Held], value: Any, rank: int, of: Any, key: str = "") -> None:
@@ -178,7 +194,7 @@ def _state_of(optimiser: Any) -> Iterator[tuple[Any, str, Any]]:
 
 def _names(modules: list[Any]) -> dict[int, str]:
     """By the id of its buffer, what a parameter or a buffer of a module is called in the outermost one."""
-    inside = set()
+    inside: set[int] = set()
     for module in modules:
         inside.update(map(id, module.children()))
     names: dict[int, str] = {}

@@ -48,7 +48,7 @@ class Twins(dict[int, Any]):
         return out.requires_grad_() if tensor.requires_grad else out
 
     def copies(self, value: Any) -> Any:
-        """A model and an optimiser, as `copy.deepcopy` copies them; a function that a module has uses the copies too."""
+        """A model and an optimiser, as `copy.deepcopy` copies them; functions that modules have use the copies."""
         found = copy.deepcopy(value, self)
         for module in found[0].modules():
             for name, part in tuple(vars(module).items()):
@@ -115,4 +115,3 @@ class Twins(dict[int, Any]):
         self[id(tensor)] = out
         self.alive.append(tensor)
         return out.requires_grad_() if tensor.requires_grad else out
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..autograd.graph import UNTRACKED
 from ..spec import Spec, is_channels_last
 from .creation import COPY
 from .registry import method, public
@@ -49,6 +50,14 @@ def contiguous(input: Tensor, memory_format: object = None) -> Tensor:
 def row_major_copy(input: Tensor) -> Tensor:
     """A copy whose elements lie in row-major order without gaps, so that every `reshape` of it is a view."""
     return COPY.call(input, None, True)
+
+
+def owned(view: Tensor) -> Tensor:
+    """A view of a copy that nothing else knows, as a tensor of its own: `base` None, as of PyTorch's result."""
+    view.base = None
+    if view.node is UNTRACKED:
+        view.node = None
+    return view
 
 
 def like_images(out: Tensor, input: Tensor) -> Tensor:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
 from .. import settings
 from ..autograd.accumulate import shared_ops
-from ..device import Device, get_default_device, on_default_change
+from ..device import Device, get_default_device, has_stand_in, on_default_change
 from ..dispatch.arguments import INTO, fits, into, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
@@ -85,7 +84,7 @@ def spec_for(size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
         chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
         shape = as_shape(size, op)
         spec = Spec(shape, None, chosen, get_default_device() if device is None else Device(device))
-        if isinstance(dtype, DType | None) and isinstance(device, Device | None) and devices.stand_in is None:
+        if isinstance(dtype, DType | None) and isinstance(device, Device | None) and not has_stand_in():
             if len(_specs) > PLAN_LIMIT:
                 _specs.clear()
             _specs[shape, dtype, device] = spec
@@ -211,7 +210,10 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """An uninitialised tensor of input's shape, and its dtype and device unless given."""
+    """An uninitialised tensor of input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = empty_spec(_like(input, None, dtype, device, "empty_like"))
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -220,7 +222,7 @@ def empty_like(
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Zeros of input's shape, and its dtype and device unless given."""
+    """Zeros of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
     return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -229,7 +231,7 @@ def zeros_like(
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
-    """Ones of input's shape, and its dtype and device unless given."""
+    """Ones of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
     out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
     return with_options("ones_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -244,7 +246,10 @@ def full_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` in input's shape, and its dtype and device unless given."""
+    """`fill_value` in input's shape, and its dtype and device unless given.
+
+    Raises DTypeError unless input is a Tensor.
+    """
     out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 

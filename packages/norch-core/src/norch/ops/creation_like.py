@@ -74,7 +74,10 @@ def new_empty_strided(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """An uninitialised tensor of this shape and these strides, with this tensor's dtype and device unless given."""
+    """An uninitialised tensor of shape `size` with strides `stride`, of this tensor's dtype and device unless given.
+
+    Raises as `empty_strided`.
+    """
     return empty_strided(
         size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
     )
@@ -84,7 +87,9 @@ def new_empty_strided(
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """An uninitialised tensor with these strides, counted in elements. Raises ShapeError for negative ones."""
+    """An uninitialised tensor of shape `size` with strides `stride`, counted in elements. Raises ShapeError for
+    negative ones.
+    """
     shape, strides = as_shape(size, "empty_strided"), as_shape(stride, "empty_strided")
     if len(shape) != len(strides):
         raise ShapeError(f"empty_strided(): shape {shape} and strides {strides} differ in length")
@@ -100,7 +105,7 @@ def empty_strided(
 
 @public(method=False)
 def scalar_tensor(s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
-    """A number as a 0-d tensor, of the default dtype unless given."""
+    """A number `s` as a 0-d tensor, of the default dtype unless given."""
     return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..device import CPU, Device, get_default_device
 from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
+from ..observing import TRANSFER, observable
 from ..spec import Spec
 from ..tensor_base import TensorBase, make_tensor
 from .creation import FILL, DeviceLike, finish, spec_for
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
-    """A new tensor holding a copy of `data`: a number, nested lists, a NumPy array or a tensor.
+    """A new tensor holding a copy of `data`: a number (0-d), nested lists (a dim for each level), a NumPy array or a
+    tensor.
 
-    dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold.
-    Raises ShapeError for ragged lists, DTypeError for data that are no numbers, and for Python's numbers that the dtype
-    cannot hold; a negative one wraps in uint8, one too large for a floating dtype is inf.
+    dtype: by default that of the array, or bool, int64 or the default dtype by what the lists hold. Raises ShapeError
+    for ragged lists, DTypeError for data that are no numbers, and for Python's numbers that the dtype cannot hold; a
+    negative one wraps in uint8, one too large for a floating dtype is inf.
     """
     out = as_tensor(data, dtype=dtype, device=device, copy=True)
     return finish(out.pin_memory() if pin_memory else out, requires_grad)
@@ -36,7 +38,10 @@ def tensor(
 
 @public("asarray", method=False)
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
-    """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted."""
+    """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted.
+
+    Raises as `tensor` does.
+    """
     target = get_default_device() if device is None else Device(device)
     chosen = None if dtype is None else as_dtype(dtype, "tensor")
     if isinstance(data, TensorBase):
@@ -194,7 +199,10 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 @public(method=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only)."""
+    """A 1-D tensor on the memory of an object with the buffer protocol (bytes are copied, being read-only): `count`
+    elements (-1: all), from byte `offset` on. Raises ShapeError where there are not so many bytes, or no whole number
+    of elements.
+    """
     array = np.frombuffer(buffer, as_dtype(dtype, "frombuffer").numpy, count, offset)
     return finish(from_numpy(array if array.flags.writeable else array.copy()), requires_grad)
 
@@ -202,6 +210,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 # --- Arrays ---------------------------------------------------------------------------------------------------------
 
 
+@observable(TRANSFER, "tensor")
 def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool) -> Tensor:
     """A tensor of an array's values: on its memory where that can be, in memory of its own if `copy`."""
     own = as_dtype(array.dtype, "tensor")

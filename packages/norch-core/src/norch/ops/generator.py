@@ -76,11 +76,11 @@ class Generator:
         return self._draws[0]
 
     def get_state(self) -> Tensor:
-        """All that decides what comes next: seed and offset as the 16 bytes of a uint8 tensor on the CPU."""
+        """All that decides what comes next: seed and offset as the 16 bytes of a uint8 vector on the CPU."""
         return frombuffer(bytearray(struct.pack("<2Q", *self._state())), dtype=uint8)
 
     def set_state(self, state: Tensor | tuple[int, int]) -> Generator:
-        """Goes back to where `get_state` was called. Also takes the pair (seed, offset).
+        """Goes back to where `get_state` gave `state`. Also takes the pair (seed, offset).
 
         Raises DTypeError for anything else.
         """
@@ -106,7 +106,7 @@ class Generator:
         return seed, next(offsets) & _MASK
 
     def draw(self, spec: Spec, kind: str) -> Tensor:
-        """The next draw of the primitive `random`."""
+        """The next draw of the primitive `random` of this `kind`, a tensor of `spec`: its shape, dtype and device."""
         seed, offsets = self._draws
         return draw_keyed(spec, kind, seed, next(offsets) & _MASK)
 
@@ -168,13 +168,13 @@ def initial_seed() -> int:
 
 @public(method=False)
 def get_rng_state() -> Tensor:
-    """The default generator's state, a uint8 tensor. It serves all devices: there is no other to keep."""
+    """The default generator's state, a uint8 vector. It serves all devices: there is no other to keep."""
     return current_generator().get_state()
 
 
 @public(method=False)
 def set_rng_state(new_state: Tensor | tuple[int, int]) -> None:
-    """Puts the default generator back to a state that `get_rng_state` gave."""
+    """Puts the default generator back to `new_state`, a uint8 vector that `get_rng_state` gave."""
     current_generator().set_state(new_state)
 
 

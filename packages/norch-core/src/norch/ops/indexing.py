@@ -186,7 +186,8 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
-    """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number.
+    """A copy of input with out[index[i][j]][j] = src[i][j] for dim 0, and so on; `src` may be a number, or `value`, by
+    name.
 
     Where an index comes twice, one of its values is kept; with `reduce` "add" or "multiply" all of them are added to
     what was there, or multiplied with it. Raises IndexError for an index out of range, ShapeError for shapes that do
@@ -335,9 +336,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @public()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or one 1-D tensor for each dim.
+    """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or, with `as_tuple`, one 1-D tensor
+    for each dim.
 
-    The number of results depends on the values, so this waits for them.
+    The number of results depends on the values, so this waits for them. Raises MetaError for a tensor on "meta".
     """
     mask = input if input.spec.dtype is bool_ else input != 0
     if mask.spec.device.type == "cpu" and mask.spec.ndim:

@@ -191,7 +191,7 @@ def normal(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Normal with the given mean and standard deviation: numbers, with `size`; or tensors that broadcast.
+    """Normal with the given `mean` and standard deviation `std`: numbers, with `size`; or tensors that broadcast.
 
     Raises ShapeError for a negative standard deviation, or for two numbers without a size.
     """
@@ -244,7 +244,7 @@ def uniform_(
 
 @method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with normal numbers of this mean and standard deviation. Raises as normal does."""
+    """Fills the tensor with normal numbers of this `mean` and standard deviation `std`. Raises as normal does."""
     if self.is_meta:
         return self
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
@@ -252,7 +252,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
 
 @method()
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
+    """Fills the tensor, of any shape, with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
     if hasattr(p, "spec"):
         return self.copy_(bernoulli(p.expand(tuple(self.shape)), generator=generator))
     return self.copy_(bernoulli(self, p, generator=generator))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """Indices (int64) drawn by the weights in a vector, or in each row of a matrix: (n) or (rows, n), n samples.
+    """Indices (int64) drawn by the weights in a vector, or in each row of a matrix: (n) or (rows, n), `num_samples` of
+    them: (num_samples) or (rows, num_samples).
 
     Without replacement by keys: the largest of weight / exponential (Efraimidis and Spirakis, 2006). Raises DTypeError
     unless floating, ShapeError for other dims or too many samples. On the CPU, ValueError for weights that are
@@ -69,7 +70,9 @@ def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
 
 @method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless floating."""
+    """Fills the tensor, of any shape, with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless
+    floating.
+    """
     if lambd <= 0:
         raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
     drawn = _exponential(_draw_spec(self, "exponential_"), generator)
@@ -78,7 +81,9 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
 
 @method()
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with geometric draws: trials up to the first success. ValueError unless 0 < p < 1."""
+    """Fills the tensor, of any shape, with geometric draws: trials up to the first success. ValueError unless 0 < p <
+    1.
+    """
     if not 0 < p < 1:
         raise ValueError(f"geometric_(): p must be between 0 and 1, got {p}")
     spec = self.spec.like(dtype=float64 if self.spec.dtype is float64 else float32)
@@ -88,7 +93,9 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 @method()
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with Cauchy draws. ValueError unless sigma > 0, DTypeError unless floating."""
+    """Fills the tensor, of any shape, with Cauchy draws around `median`. ValueError unless sigma > 0, DTypeError unless
+    floating.
+    """
     if sigma <= 0:
         raise ValueError(f"cauchy_(): sigma must be positive, got {sigma}")
     drawn = draw(_draw_spec(self, "cauchy_"), "uniform", generator)
@@ -97,7 +104,9 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
 
 @method()
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor with draws whose logarithm is normal. ValueError unless std > 0, DTypeError unless floating."""
+    """Fills the tensor, of any shape, with draws whose logarithm is normal, of this `mean` and `std`. ValueError unless
+    std > 0, DTypeError unless floating.
+    """
     if std <= 0:
         raise ValueError(f"log_normal_(): std must be positive, got {std}")
     drawn = draw(_draw_spec(self, "log_normal_"), "normal", generator)

@@ -80,7 +80,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 @public(inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of input with `source` at the row-major elements `index`, or added to them. Raises as scatter does."""
+    """A copy of input with `source` at the row-major elements `index`, or added to them with `accumulate`. Raises as
+    scatter does.
+    """
     flat, at = reshape(input, -1), reshape(index, -1)
     write: Any = scatter_add if accumulate else scatter
     return reshape(write(flat, 0, at, reshape(source, -1)), tuple(input.spec.shape))

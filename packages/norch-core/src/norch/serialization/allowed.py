@@ -54,7 +54,7 @@ def clear_safe_globals() -> None:
 
 
 class safe_globals:
-    """`add_safe_globals` for a `with` block."""
+    """`add_safe_globals` for a `with` block. Raises as that does."""
 
     def __init__(self, safe_globals: list[Named]) -> None:
         self._entries = _entries(safe_globals, "safe_globals")

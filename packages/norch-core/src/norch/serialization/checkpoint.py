@@ -49,7 +49,7 @@ def save(
     *,
     format: str = "safetensors",
 ) -> None:
-    """Writes a tensor, a nested state or any other object to `f`, a path or a binary file.
+    """Writes `obj`, a tensor, a nested state or any other object to `f`, a path or a binary file.
 
     A state is dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices, None.
     It becomes a safetensors file, or with `format="pytorch"` a zip archive that `torch.load(f, weights_only=True)`

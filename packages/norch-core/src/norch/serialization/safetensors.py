@@ -24,7 +24,7 @@ from .writing import write_file
 def load_safetensors(
     path: str | os.PathLike[str], device: Device | str | None = None, dtype: Any = None, *, mmap: bool = True
 ) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name.
+    """The tensors of a safetensors file, `path`, by name.
 
     device: the CPU unless given. dtype: what floating tensors are converted to. mmap: tensors on the CPU stay in the
     file until they are used, and are copied page by page where they are written to; the file must not be cut off
@@ -58,7 +58,8 @@ def save_safetensors(
     """Writes named tensors as a safetensors file for any program, in one step as `norch.save` does.
 
     Each is stored on its own: tensors that share memory do not share it after loading (with `norch.save` they do).
-    Raises DTypeError unless `tensors` is a dict of tensors and `metadata` one of strings.
+    Raises DTypeError unless `tensors` is a dict of tensors and `metadata` one of strings. MetaError for tensors on
+    "meta".
     """
     if not isinstance(tensors, Mapping):
         raise DTypeError(f"save_safetensors(): expected a dict of tensors, got {type(tensors).__name__}")
@@ -93,7 +94,8 @@ def _check_name(name: str) -> None:
 
 
 class safe_open:  # a function in the ancestor of the format
-    """A safetensors file whose tensors are read one by one: `with norch.safe_open(path) as f: f.get_tensor(name)`.
+    """A safetensors file, `filename`, whose tensors are read one by one: `with norch.safe_open(path) as f:
+    f.get_tensor(name)`.
 
     framework: ignored, it is norch. device: where the tensors go.
     """

@@ -48,7 +48,7 @@ def _reduced(sparse: Tensor, dense: Tensor, reduce: str) -> Tensor:
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * mat + alpha * (mat1 @ mat2), where mat1 is sparse. Raises as `norch.addmm`."""
+    """beta * mat + alpha * (mat1 @ mat2), where mat1 (m, k) is sparse. Raises as `norch.addmm`."""
     return dense_products.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
 
 

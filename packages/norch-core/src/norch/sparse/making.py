@@ -52,8 +52,9 @@ def sparse_coo_tensor(
     """A COO tensor with values[k] at the place indices[:, k]; a place that comes twice holds the sum.
 
     indices: integers, (sparse dims, n). values: (n, *dense dims). size: by default as large as the indices need; alone
-    it gives a tensor without elements. Indices are always checked. Gradients flow to `values`. Raises ShapeError where
-    the three do not fit, IndexError for an index out of range, DTypeError unless indices are integers.
+    it gives a tensor without elements. Indices are always checked, whatever `check_invariants`. is_coalesced: that no
+    place comes twice, and they are in order. Gradients flow to `values`. Raises ShapeError where the three do not fit,
+    IndexError for an index out of range, DTypeError unless indices are integers.
     """
     op = "sparse_coo_tensor"
     if values is None:
@@ -104,8 +105,9 @@ def sparse_csr_tensor(
 ) -> SparseTensor:
     """A CSR matrix: row i holds the elements crow_indices[i] to crow_indices[i + 1] of col_indices and values.
 
-    The indices become int64 and are always checked: they begin at 0, end at the number of elements and do not fall, and
-    columns rise within a row. Raises as `sparse_coo_tensor`, and ShapeError for batches, which norch does not have.
+    The indices become int64 and are always checked, whatever `check_invariants`: they begin at 0, end at the number of
+    elements and do not fall, and columns rise within a row. Raises as `sparse_coo_tensor`, and ShapeError for batches,
+    which norch does not have.
     """
     op = "sparse_csr_tensor"
     entries = _entries(values, op, dtype, device)

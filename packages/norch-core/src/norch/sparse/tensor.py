@@ -77,10 +77,12 @@ class SparseTensor(Tensor):
 
     @property
     def buffer(self) -> Any:
+        """The memory of the stored elements."""
         return self.entries.buffer
 
     @property
     def node(self) -> Any:
+        """None: the stored elements have the node. Raises AutogradError where one is set."""
         return None
 
     @node.setter
@@ -90,6 +92,7 @@ class SparseTensor(Tensor):
 
     @property
     def apply_function(self) -> Any:
+        """What refuses a Function of a sparse tensor that requires grad; None where it does not."""
         return _refuse_function if self.requires_grad and is_recording() else None
 
     @property
@@ -160,11 +163,11 @@ class SparseTensor(Tensor):
         return self.crow is not None
 
     def is_contiguous(self, memory_format: object = None) -> bool:
-        """False."""
+        """False, of any `memory_format`: its elements lie apart from their places."""
         return False
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """This tensor in another dtype; without one, the name of its type."""
+        """This tensor in another dtype; without one, the name of its type. non_blocking changes nothing."""
         if dtype is not None:
             return METHODS["type"](self, dtype)
         name = next(n for n, d in TENSOR_TYPES.items() if d is self.spec.dtype)
@@ -238,7 +241,7 @@ class SparseTensor(Tensor):
     # --- Conversions ------------------------------------------------------------------------------------------------
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-        """All elements, stored or 0, in a dense tensor. Gradients are those of the stored ones."""
+        """All elements in a dense tensor. `masked_grad` or not, gradients are those of the stored ones."""
         sizes, shape = self.spec.shape[: self.sparse_dim()], tuple(self.spec.shape)
         if sizes:
             rows = 1
@@ -260,7 +263,10 @@ class SparseTensor(Tensor):
     to_sparse_coo = to_sparse
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> SparseTensor:
-        """This matrix as CSR. Raises ShapeError unless it has 2 sparse dims and no dense ones."""
+        """This matrix as CSR. Raises ShapeError unless it has 2 sparse dims and no dense ones.
+
+        dense_dim: 0 or None.
+        """
         if self.crow is not None:
             return self
         if self.sparse_dim() != 2 or self.spec.ndim != 2:
@@ -290,7 +296,7 @@ class SparseTensor(Tensor):
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False, **more: Any) -> SparseTensor:
-        """This tensor on a CUDA device."""
+        """This tensor on a CUDA device. non_blocking: as of `Tensor.to`."""
         return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
 
     def clone(self, *, memory_format: object = None) -> SparseTensor:

@@ -36,7 +36,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         return finish(out, requires_grad)
 
     def as_subclass(self, cls: type[Any]) -> Any:
-        """The same tensor as an object of a subclass of Tensor."""
+        """The same tensor as an object of `cls`, a subclass of Tensor."""
         return make_tensor(self.spec, self.buffer, self.offset, self.node, self.base, cls)
 
     @staticmethod

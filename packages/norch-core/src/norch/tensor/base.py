@@ -57,7 +57,7 @@ class GraphMethods(TensorBase):
         return self.spec.numel * self.spec.dtype.itemsize
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of dim `dim`."""
+        """The shape, or the size of dim `dim`. Raises IndexError for a dim out of range."""
         return self.spec.shape if dim is None else self.spec.shape[_wrapped(dim, self.spec.ndim, "size")]
 
     def dim(self) -> int:
@@ -81,7 +81,10 @@ class GraphMethods(TensorBase):
         return self.spec.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
-        """For each dim (or for `dim`) how many elements of the buffer lie between neighbours."""
+        """For each dim (or for `dim`) how many elements of the buffer lie between neighbours.
+
+        Raises IndexError for a dim out of range.
+        """
         return self.spec.strides if dim is None else self.spec.strides[_wrapped(dim, self.spec.ndim, "stride")]
 
     def storage_offset(self) -> int:
@@ -142,7 +145,9 @@ class GraphMethods(TensorBase):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Marks a leaf as wanting a gradient, or not. DTypeError unless floating, AutogradError for results of ops."""
+        """Marks a leaf itself as wanting a gradient, or not. DTypeError unless floating, AutogradError for results of
+        ops.
+        """
         this: Tensor = self  # type: ignore[assignment]
         node = resolve(this)
         if requires_grad:
@@ -218,7 +223,7 @@ class GraphMethods(TensorBase):
         return make_tensor(self.spec, self.buffer, self.offset)
 
     def detach_(self) -> Tensor:
-        """Takes this tensor out of the graph. Raises AutogradError for a view of a tensor in it."""
+        """Takes this tensor itself out of the graph. Raises AutogradError for a view of a tensor in it."""
         if self.base is not None and self.base.requires_grad:
             raise AutogradError("detach_(): a view cannot be taken out of the graph of its base; use detach()")
         self.node = None

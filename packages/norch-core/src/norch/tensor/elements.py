@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 @method()
 def apply_(self: Tensor, function: Callable[[Any], Any]) -> Tensor:
-    """Replaces every element by `function` of it, a Python function: slow, and on the CPU only."""
+    """Replaces every element by `function` of it, a Python function: slow, and on the CPU only.
+
+    Raises DeviceError elsewhere, AutogradError for a tensor that requires grad.
+    """
     return _mapped(self, function, (), "apply_")
 
 
 @method()
 def map_(self: Tensor, tensor: Tensor, function: Callable[[Any, Any], Any]) -> Tensor:
-    """Replaces every element by `function` of it and of the other tensor's; slow, and on the CPU only."""
+    """Replaces every element by `function` of it and of the other tensor's; slow, and on the CPU only.
+
+    The other broadcasts. Raises DeviceError elsewhere, DTypeError for another dtype, AutogradError for a tensor that
+    requires grad.
+    """
     return _mapped(self, function, (tensor,), "map_")
 
 

@@ -394,7 +394,8 @@ def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate:
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice.
 
-    Raises IndexError for no indices and for one out of range.
+    Raises IndexError for no indices and for one out of range. indices: a tensor for each of the first dims, which
+    broadcast; `values` broadcasts to the elements that they name.
     """
     view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
     if not indices:

@@ -28,6 +28,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, bool_, can_cast, float64, int64
 from ..errors import AutogradError, DTypeError, ShapeError
+from ..observing import IN_PLACE, observable
 from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
@@ -96,6 +97,7 @@ def _may_write_over(op: Op) -> bool:
     return op.name == "relu" or (op.kind == "primitive" and op.rules is not None and not op.saves_tensors)
 
 
+@observable(IN_PLACE)
 def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -> bool:
     """Runs an op over its first operand, and records it; False where that cannot be."""
     if len(op.params) != 1 + len(others) or not all(isinstance(x, TensorBase) for x in others):

@@ -12,8 +12,10 @@ from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_on
+from ..dispatch.late_errors import copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
+from ..observing import TRANSFER, observable
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
 from ..spec import Spec
@@ -52,6 +54,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     return np.ndarray(spec.shape, dtype, memory, self.offset * size, tuple([s * size for s in spec.strides]))
 
 
+@observable(TRANSFER, "to_host")
 def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
     """The values as an array, copied where the host cannot address them."""
     spec = self.spec
@@ -59,7 +62,7 @@ def _on_host(self: Tensor) -> np.ndarray[Any, Any]:
         return numpy(self.detach().cpu())
     source = self if spec.is_contiguous else self.detach().contiguous()
     values = np.empty(spec.shape, spec.dtype.numpy)
-    spec.device.backend.copy_out(source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
+    copy_out(spec.device, source.buffer, source.offset * spec.dtype.itemsize, bytes_of(values))
     return values
 
 
@@ -72,8 +75,12 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 
 @method(check=False)
+@observable(TRANSFER)
 def item(self: Tensor) -> Any:
-    """The only element as a Python number. Raises ShapeError where there is not exactly one."""
+    """The only element as a Python number. Raises ShapeError where there is not exactly one.
+
+    MetaError for a tensor on "meta".
+    """
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
     spec = self.spec
@@ -87,7 +94,7 @@ def item(self: Tensor) -> Any:
     if code is not None and type(spec) is Spec:
         size = spec.dtype.itemsize
         data = bytearray(size)
-        spec.device.backend.copy_out(self.buffer, self.offset * size, memoryview(data))
+        copy_out(spec.device, self.buffer, self.offset * size, memoryview(data))
         return unpack_from(code, data)[0]
     return _on_host(self).item()
 
@@ -101,7 +108,10 @@ _STRUCT_CODES = {
 
 @method()
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers; of a 0-d tensor, the number."""
+    """The elements as nested lists of Python numbers; of a 0-d tensor, the number.
+
+    Raises MetaError for a tensor on "meta".
+    """
     if self.is_meta:
         raise MetaError("tolist")
     return _on_host(self).tolist()
@@ -252,7 +262,8 @@ class _Exported:
 
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` on the CPU (NumPy, PyTorch, JAX, …); else DeviceError.
+    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU (NumPy, PyTorch,
+    JAX, …); else DeviceError.
 
     A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
     """

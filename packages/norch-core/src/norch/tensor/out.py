@@ -29,7 +29,7 @@ def write_out(function: Callable[..., Any], name: str, out: Any, args: Any, kwar
     another device, ShapeError where `out` and an operand overlap without being the same.
     """
     targets = tuple(out) if isinstance(out, tuple | list) else (out,)
-    operands = [*_tensors(args), *_tensors(tuple(kwargs.values()))]
+    operands = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]
     for target in targets:
         if not isinstance(target, TensorBase):
             raise DTypeError(f"{name}(): out must be a Tensor, got {describe(target)}")
@@ -50,12 +50,13 @@ def write_out(function: Callable[..., Any], name: str, out: Any, args: Any, kwar
     return type(found)(*targets) if hasattr(found, "_fields") else targets
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors of a value: itself, or those of nested tuples and lists."""
     if isinstance(value, TensorBase):
         yield value
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _tensors(part)
+            yield from tensors_in(part)
 
 
 def _check(name: str, target: Any, operands: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """The text of a tensor: what `repr(t)` gives, character for character what PyTorch prints.
 
-Three steps: `_pick` chooses the elements to show, `_texts` writes each of them at one common width, `_nest` puts the
-brackets, the line breaks and the dots around them.
+Three steps: `_pick` chooses the elements to show, `element_texts` writes each of them at one common width, `_nest` puts
+the brackets, the line breaks and the dots around them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def format_array(values: Array, indent: int) -> str:
             if _options.edgeitems == 0:
                 return "[...]"
             values = _pick(values, cut)
-    texts, width = _texts(values)
+    texts, width = element_texts(values)
     return _nest(iter(texts), values.shape, cut, indent, width)
 
 
@@ -116,7 +116,7 @@ def _pick(values: Array, cut: list[bool]) -> Array:
     return picked
 
 
-def _texts(values: Array) -> tuple[list[str], int]:
+def element_texts(values: Array) -> tuple[list[str], int]:
     """Each element as text, in order, padded to a common width; and that width."""
     if values.dtype.kind in "biu":
         texts = [str(x) for x in values.ravel().tolist()]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.arguments import checked
 from ..errors import ShapeError
 from ..ops.shape.views import permute, transpose
-from ..submodules import late_function
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -53,14 +53,30 @@ class Properties:
         return out
 
     def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-        """The tensor itself, in `dtype` if given: it is dense."""
+        """The tensor itself, in `dtype` if given: it is dense. masked_grad: changes nothing."""
         out: Tensor = self if dtype is None else self.to(dtype)
         return out
 
-    to_sparse = late_function(_MAKING, "to_sparse", "A COO tensor of the elements that are not 0.")
+    def to_sparse(self: Any, sparse_dim: int | None = None, *, layout: Any = None, **more: Any) -> Any:
+        """A COO tensor, or in `layout`, of the elements that are not 0; of fewer `sparse_dim` than dims, those slices.
+
+        Waits for the values. Raises ShapeError and DTypeError for what norch's sparse tensors cannot be.
+        """
+        return import_module(_MAKING).to_sparse(self, sparse_dim, layout=layout, **more)
+
     to_sparse_coo = to_sparse
-    to_sparse_csr = late_function(_MAKING, "to_sparse_csr", "A CSR tensor of a matrix's elements that are not 0.")
-    sparse_mask = late_function(_MAKING, "sparse_mask", "The elements at the places of a sparse tensor, sparse.")
+
+    def to_sparse_csr(self: Any, dense_dim: int | None = None) -> Any:
+        """A CSR tensor of a matrix's elements that are not 0. Raises ShapeError for others, and for a `dense_dim`."""
+        return import_module(_MAKING).to_sparse_csr(self, dense_dim)
+
+    def sparse_mask(self: Any, mask: Any) -> Any:
+        """The elements at the places of `mask`, sparse as it is. Raises ShapeError unless that has this shape."""
+        return import_module(_MAKING).sparse_mask(self, mask)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return str(import_module("norch.inspection.notebook").tensor_html(self))
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
@@ -106,7 +122,7 @@ class Properties:
 
     @checked
     def is_set_to(self: Any, tensor: Tensor) -> bool:
-        """Whether both show the same memory in the same way."""
+        """Whether both show the same memory in the same way. tensor: of any shape."""
         return bool(self.buffer is tensor.buffer and self.offset == tensor.offset and self.spec is tensor.spec)
 
     def is_shared(self) -> bool:

@@ -67,7 +67,8 @@ set_ = _refuse("set_", "assign another tensor, or copy_ its values; `x.data = y`
 
 @method()
 def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    """Sets the main diagonal to a number; with `wrap`, of a tall matrix also those below it, every n + 1 rows.
+    """Sets the main diagonal to a number, `fill_value`; with `wrap`, of a tall matrix also those below it, every n + 1
+    rows.
 
     Raises ShapeError below 2 dims, or for more dims of different sizes.
     """

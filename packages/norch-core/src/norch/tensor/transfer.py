@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd.graph import record
 from ..device import CPU, Device
 from ..dispatch.failure import allocate_on
+from ..dispatch.late_errors import copy_out
 from ..dispatch.op import Op
 from ..dtype import (
     FLOATING,
@@ -27,6 +28,7 @@ from ..dtype import (
     uint8,
 )
 from ..errors import DTypeError, MetaError
+from ..observing import TRANSFER, observable
 from ..ops.creation import COPY
 from ..ops.registry import method
 from ..spec import elementwise_layout, is_channels_last
@@ -93,6 +95,7 @@ def _transfer(tensor: Tensor, device: Device) -> Tensor:
     return out
 
 
+@observable(TRANSFER, "to")
 def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     """A contiguous copy on another device, through the host unless one backend has both.
 
@@ -114,12 +117,12 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     elif spec.nbytes:
         memory = backend.host_view(out.buffer) if device is CPU else None
         if memory is not None:
-            old.copy_out(source.buffer, start, memory[: spec.nbytes])
+            copy_out(source.spec.device, source.buffer, start, memory[: spec.nbytes])
             return out
         view = old.host_view(source.buffer)
         if view is None:
             view = memoryview(bytearray(spec.nbytes))
-            old.copy_out(source.buffer, start, view)
+            copy_out(source.spec.device, source.buffer, start, view)
             start = 0
         backend.copy_in(out.buffer, 0, view[start : start + spec.nbytes])
     return out

@@ -26,9 +26,9 @@ def gradcheck(
 ) -> bool:
     """Whether the gradients of `func` agree with central differences of step `eps`.
 
-    inputs: the arguments; those that are tensors and require grad must be float64, and are checked. `func` returns a
-    tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed random combination of
-    the results' elements and every element of every input.
+    inputs: the arguments; those that are tensors and require grad must be float64 (else DTypeError), and are checked.
+    `func` returns a tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed
+    random combination of the results' elements and every element of every input.
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """

@@ -6,6 +6,20 @@ import norch.distributed as dist
 dist.init_process_group()
 dist.all_reduce(tensor)
 dist.destroy_process_group()
+
+Arguments that mean the same in every collective:
+
+    group: the ProcessGroup whose members take part; None is all processes. Others return at once.
+    op: a ReduceOp. Raises DTypeError for one that the dtype has not.
+    async_op: whether a Work is returned at once, which is waited for, rather than None when all is done.
+    src, dst: whose tensor, or to whom: a rank among all. group_src, group_dst: the same among the group's members.
+        Raises ValueError for both, and for who is no member.
+    obj, object_list: numbers, strings, bytes, None, tensors and containers of these. Raises DTypeError for others.
+    output_split_sizes, input_split_sizes: how many rows come from and go to each member; equal parts unless given.
+    tag: tells apart what goes from one process to the same other. timeout: a timedelta; by default the group's.
+    tensor, tensors, input, output: of any shape, contiguous or not, on the group's device, and of one shape and dtype
+        in all members. Raises DistributedError where another member calls something else, has another shape or dtype,
+        does not come in time, or dies.
 """
 
 from __future__ import annotations

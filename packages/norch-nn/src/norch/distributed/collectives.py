@@ -175,7 +175,7 @@ def broadcast(
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`output_tensor` becomes the tensors of all members, one after the other: joined along dim 0, or stacked."""
+    """`output_tensor` becomes the `input_tensor` of all members, one after another: joined along dim 0, or stacked."""
     found = group_of(group)
     if found is None:
         return None
@@ -219,7 +219,10 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Member j receives `input_tensor_list[j]` of each member i as its `output_tensor_list[i]`."""
+    """Member j receives `input_tensor_list[j]` of each member i as its `output_tensor_list[i]`.
+
+    Tensors may be of any shapes, those of a pair of the same.
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -274,7 +277,10 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """`gather_list[member]` of the process `dst` becomes the tensor of each member."""
+    """`gather_list[member]` of the process `dst` becomes the tensor of each member.
+
+    Raises ValueError for a list in another process than `dst`.
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -301,7 +307,10 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """`tensor` of each member becomes `scatter_list[member]` of the process `src`."""
+    """`tensor` of each member becomes `scatter_list[member]` of the process `src`.
+
+    Raises ValueError for a list in another process than `src`.
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -321,7 +330,7 @@ def scatter(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Waits until all members have come to it."""
+    """Waits until all members have come to it. device_ids: ignored."""
     found = group_of(group)
     if found is None:
         return None
@@ -329,7 +338,10 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """`barrier` with a timeout (a timedelta) of its own; the error names the ranks that did not come, as all do."""
+    """`barrier` with a timeout (a timedelta) of its own; the error names the ranks that did not come, as all do.
+
+    wait_all_ranks: they are all named in any case.
+    """
     work = barrier(group, async_op=True)
     if work is not None:
         work.wait(timeout)

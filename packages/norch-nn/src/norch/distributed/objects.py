@@ -62,7 +62,10 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    """`object_gather_list[member]` of the process `dst` becomes the object of each member."""
+    """`object_gather_list[member]` of the process `dst` becomes the object of each member.
+
+    Raises ValueError where `dst` has no list.
+    """
     found = resolve(group)
     if found is None:
         return
@@ -103,7 +106,10 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    """The first of `scatter_object_output_list` becomes `scatter_object_input_list[member]` of the process `src`."""
+    """The first of `scatter_object_output_list` becomes `scatter_object_input_list[member]` of the process `src`.
+
+    Raises ValueError where `src` has not one object for each member.
+    """
     found = resolve(group)
     if found is None:
         return

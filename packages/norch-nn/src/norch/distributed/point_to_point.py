@@ -69,7 +69,10 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
 
 
 class P2POp:
-    """One send or receipt of `batch_isend_irecv`: `op` is `isend` or `irecv`."""
+    """One send or receipt of `batch_isend_irecv`: `op` is `isend` or `irecv`.
+
+    peer, or group_peer of the group's: the other's rank. Raises ValueError for another op.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,9 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Starts sends and receipts together, so that none waits for the order of another. All are of one group."""
+    """Starts sends and receipts, a list of P2POp (`p2p_op_list`), together, so that none waits for the order of
+    another. All are of one group.
+    """
     if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("batch_isend_irecv(): expected a list of P2POp that is not empty")
     found = group_of(p2p_op_list[0].group)

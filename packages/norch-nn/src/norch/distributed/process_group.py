@@ -48,7 +48,11 @@ def caller() -> str:
 
 
 class Work:
-    """A collective under way. `wait()` before its tensors are used."""
+    """A collective under way. `wait()` before its tensors are used.
+
+    call: what it is, in words; request: its engine's; finish: what is done at its end; kept: what must live till then;
+    alone: whether only some of `group` take part.
+    """
 
     __slots__ = ("call", "deadline", "finish", "group", "kept", "request", "seq")
 
@@ -101,10 +105,11 @@ class Work:
         return self.kept is None
 
     def is_success(self) -> bool:
+        """Whether it ended without an error."""
         return self.is_completed()
 
     def source_rank(self) -> int:
-        """Of a receipt from anyone, once it is done: the rank of the sender."""
+        """Of a receipt from anyone, once it is done: the rank of the sender. Raises ValueError before."""
         source = self.request.source
         if source is None:
             raise ValueError("source_rank(): only a receipt that is done has a source")
@@ -127,7 +132,8 @@ class Work:
 
 
 class ProcessGroup:
-    """Some of the processes of the job. `ranks` are theirs in the job, ascending; members count from 0.
+    """Some of the processes of the job. `ranks` are theirs in the job, ascending; members count from 0: this is member
+    `rank`. `name` is its own in `store`, by which members meet.
 
     timeout: seconds that a collective may take. engines: by device type.
     """
@@ -148,12 +154,15 @@ class ProcessGroup:
     # --- What PyTorch's have ----------------------------------------------------------------------------------------
 
     def rank(self) -> int:
+        """Which member this process is, from 0."""
         return self.member
 
     def size(self) -> int:
+        """How many members there are."""
         return len(self.ranks)
 
     def name(self) -> str:
+        """What its engines are called, as "mpi" or "mpi,nccl"."""
         return ",".join(sorted({engine.name for engine in self.engines.values()}))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
@@ -165,12 +174,15 @@ class ProcessGroup:
     # --- Engines ----------------------------------------------------------------------------------------------------
 
     def comm(self, kind: str) -> Communicator:
-        """The communicator for a device type, made when it is first asked for: by all members."""
+        """The communicator for a device type (`kind`), made when it is first asked for: by all members."""
         found = self.comms.get(kind)
         return self.connect(kind) if found is None else found
 
     def connect(self, kind: str) -> Communicator:
-        """Connects the members for tensors on a device type, and shows them to each other."""
+        """Connects the members for tensors on a device type (`kind`), and shows them to each other.
+
+        Raises DistributedError where they do not come in time.
+        """
         self.alive()
         engine = self.engines.get(kind)
         if engine is None:
@@ -194,7 +206,8 @@ class ProcessGroup:
     # --- Calls ------------------------------------------------------------------------------------------------------
 
     def begin(self, call: str) -> None:
-        """Counts and notes a collective. Raises DistributedError where another member calls something else as it.
+        """Counts and notes a collective, `call` in words. Raises DistributedError where another member calls something
+        else as it.
 
         Members on one host see what each other calls; those of several ask by a small reduction before each collective
         on the CPU, and where there is none when they have waited for ASK seconds.
@@ -218,11 +231,12 @@ class ProcessGroup:
         return int(keys[0]) == key == -int(keys[1])
 
     def begin_alone(self, call: str) -> None:
-        """Notes what only some members take part in."""
+        """Notes what only some members take part in, `call` in words."""
         self.alive()
         self.members.ledger.note_alone(call, caller())  # type: ignore[union-attr]
 
     def alive(self) -> None:
+        """Raises DistributedError where the group was destroyed, or a member has failed."""
         if self.failed is not None:
             raise DistributedError(f"this group has failed before: {self.failed}")
         if self.closed:
@@ -237,7 +251,11 @@ class ProcessGroup:
         async_op: bool,
         alone: bool = False,
     ) -> Work | None:
-        """Waits for what was begun, or returns the Work that will. alone: not all members take part."""
+        """Waits for what was begun, or returns the Work that will. alone: not all members take part.
+
+        call: what was begun, in words, and its engine's `request`; finish: what is then to be done; kept: what must
+        live till then.
+        """
         if async_op:
             return Work(self, request, call, finish, kept, alone)
         if request.chain():
@@ -261,7 +279,9 @@ class ProcessGroup:
         return None
 
     def wait_for(self, request: Request, seq: int, call: str, deadline: float | None) -> None:
-        """Returns when `request` is done; raises as soon as it is known that it cannot be."""
+        """Returns when `request` is done, of collective number `seq`, `call` in words, at the `deadline` at the latest;
+        raises as soon as it is known that it cannot be.
+        """
         test = request.test
         for _ in range(SPINS):
             if test():
@@ -286,12 +306,14 @@ class ProcessGroup:
                 _yield()
 
     def watch(self, request: Request, seq: int, call: str) -> None:
-        """Leaves it to a thread to see that `request` ends, which the device waits for and the host does not."""
+        """Leaves it to a thread to see that `request` ends (of collective number `seq`, `call` in words), which the
+        device waits for and the host does not.
+        """
         if self.watchdog is not None:
             self.watchdog.latest = (request, seq, call, time.monotonic())
 
     def late(self, seq: int, call: str) -> str:
-        """That a collective took too long, and who has not come to it."""
+        """That a collective, number `seq`, `call` in words, took too long, and who has not come to it."""
         if self.members is None:
             return f"{call} took over {self.timeout:g} s"
         return self.members.late(seq, call, self.timeout)

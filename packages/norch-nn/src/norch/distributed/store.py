@@ -36,7 +36,9 @@ class Store(ABC):
 
     @abstractmethod
     def add(self, key: str, amount: int) -> int:
-        """Adds to a count, 0 at first, and returns it, as one step that no other process can come into."""
+        """Adds `amount` to the count of `key`, 0 at first, and returns it, as one step that no other process can come
+        into.
+        """
 
     def get(self, key: str, timeout: float | None = None) -> bytes:
         """The value of `key`, waited for. Raises DistributedError where it does not come within `timeout` seconds."""
@@ -65,6 +67,7 @@ class Store(ABC):
         return socket.getfqdn()
 
     def close(self) -> None:
+        """Lets go of what it holds."""
         return None
 
 
@@ -140,10 +143,11 @@ def client(address: str, timeout: float = 60.0) -> ServerProxy:
 
 
 class TCPStore(Store):
-    """A store that one process, the master, keeps for all, at a host and a port.
+    """A store that one process, the master, keeps for all, at `host_name` and a port: is_master says whether it is this
+    one. world_size: PyTorch's, ignored.
 
-    port: 0 lets the master take a free one, which `port` then says. wait_for_workers is PyTorch's, and ignored.
-    Raises DistributedError where the master cannot be reached within `timeout` (seconds, or a timedelta).
+    port: 0 lets the master take a free one, which `port` then says. wait_for_workers is PyTorch's, and ignored. Raises
+    DistributedError where the master cannot be reached within `timeout` (seconds, or a timedelta).
     """
 
     def __init__(
@@ -222,6 +226,7 @@ class TCPStore(Store):
             return str(probe.getsockname()[0])
 
     def close(self) -> None:
+        """Closes the connection, and of the master the port."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -229,7 +234,11 @@ class TCPStore(Store):
 
 
 class FileStore(Store):
-    """A store in a file that all processes can open and lock. The file must not be left from an earlier job."""
+    """A store in a file, `file_name`, that all processes can open and lock. The file must not be left from an earlier
+    job.
+
+    world_size: ignored, as in PyTorch.
+    """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = str(file_name)

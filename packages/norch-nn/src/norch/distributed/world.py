@@ -143,7 +143,7 @@ def init_process_group(
     device_id: connects this device's engine now, not at its first collective.
 
     Raises ValueError where it was called before, DistributedError where an engine cannot be used or a process does not
-    come within the timeout.
+    come within the timeout. group_name, pg_options: ignored.
     """
     global _place, _store
     if type(backend) is int:  # the ancestor's init_process_group(rank, world_size, backend="nccl")
@@ -197,7 +197,8 @@ def new_group(
 ) -> Any:
     """A group of some of the processes (all by default). All processes call it, in the same order, members or not.
 
-    Returns GroupMember.NON_GROUP_MEMBER in the others. Raises ValueError for ranks that there are not.
+    Returns GroupMember.NON_GROUP_MEMBER in the others. Raises ValueError for ranks that there are not. backend: as of
+    init_process_group. pg_options, use_local_synchronization, group_desc, device_id: ignored.
     """
     global _count
     parent = world()
@@ -226,7 +227,10 @@ def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
 
 
 def new_subgroups(group_size: int | None = None, group: Any = None, timeout: Any = None, **kwargs: Any) -> Any:
-    """Groups of `group_size` neighbours (those of a host by default): this process's group, and all."""
+    """Groups of `group_size` neighbours (those of a host by default): this process's group, and all.
+
+    Raises ValueError for a size that does not divide the number of processes.
+    """
     size = group_size or _place.local_world_size
     total = get_world_size()
     if total % size:
@@ -238,7 +242,10 @@ def new_subgroups(group_size: int | None = None, group: Any = None, timeout: Any
 def split_group(
     parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None, timeout: Any = None, **kwargs: Any
 ) -> Any:
-    """This process's group of those that `split_ranks` lists; None where it is in none."""
+    """This process's group of those that `split_ranks` lists; None where it is in none.
+
+    parent_pg: all processes. Raises as new_group does.
+    """
     mine = None
     for ranks in split_ranks or ():
         made = new_group(ranks, timeout=timeout)
@@ -329,23 +336,27 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
+    """Whether torchrun started this process, as TORCHELASTIC_RUN_ID says."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def is_mpi_available() -> bool:
+    """Whether the engine "mpi" can be used: mpi4py is there, and finds an MPI."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:
+    """Whether the engine "nccl" can be used."""
     return is_backend_available("nccl")
 
 
 def is_gloo_available() -> bool:
+    """Whether an engine named "gloo" can be used."""
     return is_backend_available("gloo")
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether an engine of that name can be used."""
+    """Whether an engine of the name `backend` can be used."""
     try:
         engines.find(backend.lower())
     except DistributedError:
@@ -371,11 +382,15 @@ def get_local_rank() -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """Which process of this host this one is, as the launcher says in LOCAL_RANK; else `fallback_rank`."""
     return get_local_rank()
 
 
 def get_backend(group: Any = None) -> str:
-    """The names of the group's engines, as "mpi" or "mpi,nccl"."""
+    """The names of the group's engines, as "mpi" or "mpi,nccl".
+
+    Raises ValueError for a group that this process is not in.
+    """
     found = resolve(group)
     if found is None:
         raise ValueError("get_backend(): this process is no member of that group")
@@ -389,12 +404,12 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The rank in the job of a member."""
+    """The rank in the job of member `group_rank`. Raises ValueError where there is none."""
     return group.ranks[group_rank]
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """Which member the process of that rank is. Raises ValueError where it is none."""
+    """Which member the process of rank `global_rank` is. Raises ValueError where it is none."""
     if global_rank not in group.ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group!r}")
     return group.ranks.index(global_rank)

@@ -1,4 +1,25 @@
-"""norch.nn: modules, losses and initialisation, under PyTorch's names and on the public API of norch."""
+"""norch.nn: modules, losses and initialisation, under PyTorch's names and on the public API of norch.
+
+Arguments that mean the same in every module:
+
+    device, dtype: of its parameters and buffers; by default the default ones.
+    bias: whether it has a bias, which is learned and begins as the weight does, unless said otherwise.
+    inplace: whether the result is written into the memory of the input, which must then not be needed otherwise.
+    affine, elementwise_affine: whether a normalisation has a weight, at first 1, and a bias, at first 0.
+    eps: what is added to a variance or a norm, so that nothing is divided by 0.
+    reduction: "mean" over the losses, their "sum", or "none": each. Raises ValueError for another.
+    size_average, reduce: deprecated, as in PyTorch: False for either is "sum" or "none". They warn.
+    num_features, num_channels: how many channels the input has, c.
+    momentum, track_running_stats: how far running statistics move in training to the batch's; whether there are any.
+    kernel_size, stride, padding, dilation: of windows, each an int or one for every dim: the size, the step from one to
+        the next (1, or of pooling the size), what is added at each border, and the steps within a window.
+    ceil_mode, return_indices: whether a last window may hang over the border; whether the places of what is chosen are
+        given too, int64.
+    distance_function, margin, swap: of triplets (N, D): a function of two tensors, (N, D) each, to (N); by how much the
+        negative is to be farther; whether the positive takes the anchor's place where it is nearer to the negative.
+    hook, prepend: a function that is called at that moment; whether before those that are there.
+    batch_first: whether the batch is the first dim of sequences, the second being time, rather than the reverse.
+"""
 
 import norch
 

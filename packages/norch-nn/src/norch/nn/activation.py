@@ -51,7 +51,7 @@ class SELU(_InPlace):
 
 
 class SiLU(_InPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x). After Elfwing et al. (2017)."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         return F.silu(input, True) if self.inplace else norch.silu(input)
@@ -84,7 +84,7 @@ class LeakyReLU(Module):
 
 @layer(F.elu)
 class ELU(Module):
-    """x where x > 0, else alpha * (exp(x) - 1)."""
+    """x where x > 0, else alpha * (exp(x) - 1). After Clevert et al. (2015)."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -97,7 +97,9 @@ class CELU(ELU):
 
 @layer()
 class PReLU(Module):
-    """x where x > 0, else weight * x: one learned slope, or one for each of the channels, which are dim 1."""
+    """x where x > 0, else weight * x: one learned slope, or one for each of the `num_parameters` channels, which are
+    dim 1; `init` at first (He et al., 2015).
+    """
 
     num_parameters: int = 1
     init: float = 0.25

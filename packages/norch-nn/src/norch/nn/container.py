@@ -82,7 +82,10 @@ class _ModuleSequence(ListOfAttributes):
         return self
 
     def insert(self, index: int, module: Module) -> Any:
-        """Adds a module before the one at `index`. The modules are numbered afresh."""
+        """Adds a module before the one at `index`. The modules are numbered afresh.
+
+        Raises TypeError unless it is a Module.
+        """
         if not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         modules = list(self)

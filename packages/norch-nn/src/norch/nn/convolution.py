@@ -136,8 +136,9 @@ class _Conv(_Convolution):
 class Conv1d(_Conv):
     """1-D cross-correlation: (n, in_channels, w) or (in_channels, w) -> (n, out_channels, x).
 
-    padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate" or "circular". weight has shape
-    (out_channels, in_channels / groups, kernel_size). Raises ValueError for groups that do not divide the channels.
+    stride, dilation: as of conv1d. padding: an int, or "same" or "valid"; padding_mode: "zeros", "reflect", "replicate"
+    or "circular". weight has shape (out_channels, in_channels / groups, kernel_size). Raises ValueError for groups that
+    do not divide the channels.
     """
 
     dims = 1
@@ -218,7 +219,7 @@ class _Transposed(_Convolution):
 class ConvTranspose1d(_Transposed):
     """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
 
-    Called with `output_size`, it chooses the output_padding that gives it.
+    Called with `output_size`, it chooses the output_padding that gives it. padding_mode: "zeros".
     """
 
     dims = 1
@@ -237,7 +238,9 @@ class ConvTranspose2d(_Transposed):
 
 
 class ConvTranspose3d(_Transposed):
-    """The transpose of Conv3d: (n, in_channels, z, y, x) -> (n, out_channels, d, h, w). See ConvTranspose2d."""
+    """The transpose of Conv3d: (n, in_channels, z, y, x) -> (n, out_channels, d, h, w). See ConvTranspose2d;
+    padding_mode: "zeros".
+    """
 
     dims = 3
     _function = staticmethod(F.conv_transpose3d)

@@ -21,7 +21,7 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Each element 0 with probability `p`, the others divided by 1 - p. Shape kept."""
+    """Each element 0 with probability `p`, the others divided by 1 - p. Shape kept. After Srivastava et al. (2014)."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         if self.inplace:
@@ -36,12 +36,17 @@ class Dropout1d(_Dropout):
 
 @layer(F.dropout2d)
 class Dropout2d(_Dropout):
-    """Each channel of (n, c, h, w) 0 with probability `p`, the others divided by 1 - p."""
+    """Each channel of (n, c, h, w) 0 with probability `p`, the others divided by 1 - p.
+
+    After Tompson et al. (2015).
+    """
 
 
 @layer(F.dropout3d)
 class Dropout3d(_Dropout):
-    """Each channel of (n, c, d, h, w) or (c, d, h, w) 0 with probability `p`, the others divided by 1 - p."""
+    """As `Dropout2d`: each channel of (n, c, d, h, w) or (c, d, h, w) 0 with probability `p`, the others divided by 1 -
+    p.
+    """
 
 
 @layer(F.alpha_dropout)
@@ -51,4 +56,4 @@ class AlphaDropout(_Dropout):
 
 @layer(F.feature_alpha_dropout)
 class FeatureAlphaDropout(_Dropout):
-    """AlphaDropout of whole channels of (n, c, ...)."""
+    """AlphaDropout of whole channels of (n, c, ...), each with probability `p` (Klambauer et al., 2017)."""

@@ -94,7 +94,9 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
+        """A layer with the table `embeddings`, (rows, features), on its memory; not trained if `freeze`. Else
+        ShapeError.
+        """
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape
@@ -107,7 +109,8 @@ class Embedding(_Table):
 
 @layer()
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of rows of a table: (bags, n), or (n) with offsets, -> (bags, embedding_dim).
+    """Sums, means or maxima of rows of a table, (num_embeddings, embedding_dim): (bags, n), or (n) with offsets, ->
+    (bags, embedding_dim).
 
     See `functional.embedding_bag` for the arguments. Raises ValueError for another `mode`.
     """
@@ -156,7 +159,9 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """A layer with this table, (rows, features), on its memory; not trained if `freeze`. Else ShapeError."""
+        """A layer with the table `embeddings`, (rows, features), on its memory; not trained if `freeze`. Else
+        ShapeError.
+        """
         if embeddings.ndim != 2:
             raise norch.ShapeError(f"from_pretrained(): expected (rows, features), got {tuple(embeddings.shape)}")
         rows, features = embeddings.shape

@@ -1,4 +1,12 @@
-"""Ways to fill a tensor before training. Each changes the tensor in place, unrecorded, and returns it."""
+"""Ways to fill a tensor before training. Each changes the tensor in place, unrecorded, and returns it.
+
+Arguments that mean the same in every function:
+
+    tensor: of any shape unless said otherwise, floating; it keeps its shape and dtype. mean, std: of what is drawn.
+    mode, nonlinearity: "fan_in" or "fan_out", and the activation's name, as of `calculate_gain`. Raises ValueError for
+        others, and ShapeError below 2 dims.
+    generator: what to draw from, as elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +20,8 @@ _LINEAR = ("linear", "sigmoid", *[f"conv{t}{n}d" for t in ("", "_transpose") for
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance of values through an activation. `param`: the slope of "leaky_relu".
+    """The factor that keeps the variance of values through an activation (`nonlinearity`). `param`: the slope of
+    "leaky_relu".
 
     Raises ValueError for a name that is not known.
     """
@@ -84,7 +93,10 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: norch.Generator | None = None,
 ) -> norch.Tensor:
-    """Uniform with variance gain**2 / fan. He et al. (2015). `a` is the slope of "leaky_relu"."""
+    """Uniform with variance gain**2 / fan. He et al. (2015). `a` is the slope of "leaky_relu".
+
+    Raises ShapeError below 2 dims, ValueError for another mode or nonlinearity.
+    """
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity, "kaiming_uniform_")
     return uniform_(tensor, -bound, bound, generator)
 
@@ -96,7 +108,10 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: norch.Generator | None = None,
 ) -> norch.Tensor:
-    """Normal with variance gain**2 / fan. He et al. (2015). `a` is the slope of "leaky_relu"."""
+    """Normal with variance gain**2 / fan. He et al. (2015). `a` is the slope of "leaky_relu".
+
+    Raises ShapeError below 2 dims, ValueError for another mode or nonlinearity.
+    """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity, "kaiming_normal_"), generator)
 
 
@@ -108,7 +123,10 @@ def trunc_normal_(
     b: float = 2.0,
     generator: norch.Generator | None = None,
 ) -> norch.Tensor:
-    """Normal with this mean and standard deviation, but never outside [a, b]."""
+    """Normal with this mean and standard deviation, but never outside [a, b].
+
+    By the inverse of erf, from Winitzki's approximation (2008).
+    """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2))) for end in (a, b))
 
     def fill(t: norch.Tensor) -> None:
@@ -229,7 +247,7 @@ def _without_underscore(name: str) -> Callable[..., norch.Tensor]:
         return globals()[f"{name}_"](*args, **kwargs)  # type: ignore[no-any-return]
 
     old.__name__ = old.__qualname__ = name
-    old.__doc__ = f"`{name}_` under its old name. Warns."
+    old.__doc__ = f"`{name}_` under its old name, in place too. Warns."
     return old
 
 

@@ -87,6 +87,7 @@ def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
 
 
 def _extra_repr(self: Any) -> str:
+    """What stands in parentheses when it is printed."""
     shown = getattr(self, "_shown", None)
     if shown is None:  # as PyTorch's, which say "inplace" where it is so
         shown = [name for name in self._fields if name != "inplace" or self.inplace]

@@ -81,6 +81,7 @@ class LazyLinear(_Lazy, Linear):
     """A Linear whose in_features is the last size of its first input."""
 
     def initialize_parameters(self, input: norch.Tensor) -> None:
+        """Makes weight and bias for an input of shape (*, in_features)."""
         self.in_features = input.shape[-1]
         _materialize(self.weight, (self.out_features, self.in_features))
         _materialize(self.bias, (self.out_features,))
@@ -88,6 +89,9 @@ class LazyLinear(_Lazy, Linear):
 
 class _LazyConvolution(_Lazy, _Convolution):
     def initialize_parameters(self, input: norch.Tensor) -> None:
+        """Makes weight and bias for the channels of an input (n, c, ...). Raises ShapeError for another number of dims,
+        ValueError where groups do not divide the channels.
+        """
         title, dims = type(self).__name__, self.dims
         if input.ndim not in (dims + 1, dims + 2):
             raise norch.ShapeError(f"{title}: expected {dims + 1} or {dims + 2} dims, got shape {tuple(input.shape)}")
@@ -126,6 +130,7 @@ class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
 
 class _LazyBatchNorm(_Lazy, _BatchNorm):
     def initialize_parameters(self, input: norch.Tensor) -> None:
+        """Makes weight, bias and statistics for the channels of an input (n, c, ...)."""
         self._check_dims(input)
         self.num_features = n = input.shape[1]
         _materialize(self.weight, (n,))

@@ -110,7 +110,10 @@ class CrossEntropyLoss(Loss):
 
 @layer(F.ctc_loss)
 class CTCLoss(Loss):
-    """Minus the log-probability of reading the targets from log_probs, (T, N, C) or (T, C), by any alignment."""
+    """Minus the log-probability of reading the targets from log_probs, (T, N, C) or (T, C), by any alignment.
+
+    See functional.ctc_loss.
+    """
 
     blank: int = 0
     reduction: str = "mean"
@@ -154,7 +157,9 @@ class KLDivLoss(StrictLoss):
 
 @layer(F.poisson_nll_loss)
 class PoissonNLLLoss(StrictLoss):
-    """How unlikely the counts in target are under Poisson distributions of rate exp(input); see F.poisson_nll_loss."""
+    """How unlikely the counts in target are under Poisson distributions of rate exp(input), or input unless
+    `log_input`; `full` adds Stirling's term; see F.poisson_nll_loss.
+    """
 
     log_input: bool = True
     full: bool = False

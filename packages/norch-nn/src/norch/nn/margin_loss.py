@@ -69,7 +69,9 @@ class TripletMarginLoss(_Triplet):
 
 @layer(F.triplet_margin_with_distance_loss)
 class TripletMarginWithDistanceLoss(_Triplet):
-    """TripletMarginLoss with any distance of two tensors, a function or a module; PairwiseDistance() unless given."""
+    """TripletMarginLoss (Balntas et al., 2016) with any distance of two tensors, a function or a module;
+    PairwiseDistance() unless given.
+    """
 
     _: KW_ONLY
     distance_function: Callable[[norch.Tensor, norch.Tensor], norch.Tensor] | None = None

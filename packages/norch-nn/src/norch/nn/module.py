@@ -75,7 +75,7 @@ class Module(Movable, Hookable):
             raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes. Subclasses define it; users call the module itself."""
+        """What the module computes. Subclasses define it; users call the module itself. Raises NotImplementedError."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __setstate__(self, state: Any) -> None:
@@ -237,7 +237,11 @@ class Module(Movable, Hookable):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it, parents first, with dotted names; each once if `remove_duplicate`."""
+        """This module and all below it, parents first, with dotted names behind `prefix`; each once if
+        `remove_duplicate`.
+
+        memo: the modules that were given already.
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -257,7 +261,7 @@ class Module(Movable, Hookable):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters of this module and, if `recurse`, of all below it, with dotted names.
+        """The parameters of this module and, if `recurse`, of all below it, with dotted names behind `prefix`.
 
         A parameter that has several names is given once, unless `remove_duplicate=False`.
         """
@@ -275,7 +279,7 @@ class Module(Movable, Hookable):
         return self._named("_buffer_names", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[norch.Tensor]:
-        """`named_buffers` without the names."""
+        """`named_buffers` without the names. recurse: those of modules below it too."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -290,7 +294,9 @@ class Module(Movable, Hookable):
                     yield (f"{path}.{name}" if path else name), value
 
     def get_submodule(self, target: str) -> Module:
-        """The module of that dotted name; this one for "". Raises AttributeError naming the part that is missing."""
+        """The module of the dotted name `target`; this one for "". Raises AttributeError naming the part that is
+        missing.
+        """
         module = self
         for name in target.split(".") if target else ():
             child = module.__dict__.get(name)
@@ -301,7 +307,7 @@ class Module(Movable, Hookable):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts `module` in the place of that dotted name. With `strict` there must be one already.
+        """Puts `module` in the place of the dotted name `target`. With `strict` there must be one already.
 
         Raises ValueError for an empty name and for what is no module, AttributeError where the path leads nowhere.
         """
@@ -316,12 +322,12 @@ class Module(Movable, Hookable):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter of that dotted name. Raises AttributeError where there is none."""
+        """The parameter of the dotted name `target`. Raises AttributeError where there is none."""
         found: Parameter = self._get(target, "_parameter_names", "parameter")
         return found
 
     def get_buffer(self, target: str) -> norch.Tensor:
-        """The buffer of that dotted name. Raises AttributeError where there is none."""
+        """The buffer of the dotted name `target`. Raises AttributeError where there is none."""
         found: norch.Tensor = self._get(target, "_buffer_names", "buffer")
         return found
 
@@ -337,7 +343,8 @@ class Module(Movable, Hookable):
     def state_dict(
         self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, norch.Tensor]:
-        """Every parameter and persistent buffer by its dotted name, on the module's own memory, in `destination`.
+        """Every parameter and persistent buffer by its dotted name, behind `prefix`, on the module's own memory, in
+        `destination`.
 
         They are detached unless `keep_vars`.
         """

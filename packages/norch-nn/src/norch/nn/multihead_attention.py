@@ -22,7 +22,8 @@ class MultiheadAttention(Module):
 
     `in_proj_weight` (3 * embed_dim, embed_dim) makes queries, keys and values, or `q_proj_weight`, `k_proj_weight` and
     `v_proj_weight` do where keys or values have other widths (`kdim`, `vdim`). They start as xavier_uniform_ draws
-    them, biases at 0. `dropout` is of the weights. Raises ValueError unless `num_heads` divides `embed_dim`.
+    them, biases at 0. `dropout` is of the weights. add_bias_kv: a learned key and value behind the others;
+    add_zero_attn: one of zeros. Raises ValueError unless `num_heads` divides `embed_dim`.
     """
 
     in_proj_weight: Parameter | None
@@ -98,8 +99,8 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[norch.Tensor, norch.Tensor | None]:
-        """(L, N, embed_dim), (S, N, kdim) and (S, N, vdim), batch first if `batch_first`, N optional, to the result
-        (L, N, embed_dim) and the weights (N, L, S), or None unless `need_weights`, which is slower.
+        """query (L, N, embed_dim), key (S, N, kdim) and value (S, N, vdim), batch first if `batch_first`, N optional,
+        to the result (L, N, embed_dim) and the weights (N, L, S), or None unless `need_weights`, which is slower.
 
         Masks are bool, True where a query may not look, or numbers to add: `attn_mask` (L, S) or (N * heads, L, S),
         `key_padding_mask` (N, S). Raises as functional.multi_head_attention_forward does.

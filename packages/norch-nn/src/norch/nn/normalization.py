@@ -119,7 +119,8 @@ class _BatchNorm(_Affine):
 
 
 class BatchNorm1d(_BatchNorm):
-    """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c) or (n, c, w).
+    """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c) or (n, c, w) (Ioffe
+    and Szegedy, 2015).
 
     In training with the statistics of the batch, which move the running ones by `momentum` (None: to the average of all
     batches); in evaluation with the running ones, or again those of the batch with track_running_stats=False.
@@ -161,19 +162,22 @@ class _InstanceNorm(_BatchNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each sample of (n, c, w) or (c, w) to mean 0 and variance 1; see `functional.instance_norm`."""
+    """Each channel of each sample of (n, c, w) or (c, w) to mean 0 and variance 1; see `functional.instance_norm`.
+
+    After Ulyanov et al. (2016).
+    """
 
     dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample of (n, c, h, w) or (c, h, w) to mean 0 and variance 1."""
+    """Each channel of each sample of (n, c, h, w) or (c, h, w) to mean 0 and variance 1; see `InstanceNorm1d`."""
 
     dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Each channel of each sample of (n, c, d, h, w) or (c, d, h, w) to mean 0 and variance 1."""
+    """Each channel of each sample of (n, c, d, h, w) or (c, d, h, w) to mean 0 and variance 1; see `InstanceNorm1d`."""
 
     dims = (4, 5)
 
@@ -187,7 +191,10 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
 
 @layer()
 class LayerNorm(_Affine):
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dims, whose sizes are `normalized_shape`."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dims, whose sizes are `normalized_shape`.
+
+    After Ba et al. (2016).
+    """
 
     normalized_shape: Any
     eps: float = 1e-5
@@ -215,7 +222,7 @@ class LayerNorm(_Affine):
 class RMSNorm(_Affine):
     """x / sqrt(mean(x * x) + eps) * weight over the last dims, whose sizes are `normalized_shape`.
 
-    eps: that of the dtype by default.
+    eps: that of the dtype by default. After Zhang and Sennrich (2019).
     """
 
     normalized_shape: Any
@@ -241,7 +248,7 @@ class RMSNorm(_Affine):
 class GroupNorm(_Affine):
     """Each of `num_groups` groups of channels of (n, c, ...) to mean 0 and variance 1, times weight plus bias, (c).
 
-    Raises ValueError where the groups do not divide the channels.
+    Raises ValueError where the groups do not divide the channels. After Wu and He (2018).
     """
 
     num_groups: int

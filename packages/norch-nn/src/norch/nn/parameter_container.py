@@ -26,7 +26,7 @@ def _line(key: Any, value: Any) -> str:
 
 
 class ParameterList(ListOfAttributes):
-    """A list whose tensors are parameters, named "0", "1" and so on; any other value is held as it is."""
+    """A list of `values`, whose tensors are parameters, named "0", "1" and so on; any other value is held as it is."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()

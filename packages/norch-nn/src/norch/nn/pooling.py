@@ -63,23 +63,27 @@ class _MaxUnpool(Module):
         self.padding = as_tuple(self.padding, self.dims)
 
     def forward(self, input: norch.Tensor, indices: norch.Tensor, output_size: Any = None) -> norch.Tensor:
+        """output_size: w, where several give the same x.
+
+        indices: int64, in input's shape, as MaxPool1d with return_indices gives them.
+        """
         return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """The values of MaxPool1d back at their indices, zeros elsewhere."""
+    """The values of MaxPool1d back at their indices, zeros elsewhere: (n, c, x) -> (n, c, w)."""
 
     dims, _function = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """The values of MaxPool2d back at their indices, zeros elsewhere."""
+    """The values of MaxPool2d back at their indices, zeros elsewhere: (n, c, y, x) -> (n, c, h, w)."""
 
     dims, _function = 2, staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """The values of MaxPool3d back at their indices, zeros elsewhere."""
+    """The values of MaxPool3d back at their indices, zeros elsewhere: (n, c, z, y, x) -> (n, c, d, h, w)."""
 
     dims, _function = 3, staticmethod(F.max_unpool3d)
 

@@ -24,6 +24,9 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 class RNNBase(Module):
     """What the recurrent layers share. `mode`: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM".
 
+    input_size, hidden_size: the features of the input and of the states. num_layers: one above the other, with
+    `dropout` between them in training. bidirectional: a second layer that reads backwards, whose states stand behind.
+
     The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and, with a projection,
     `weight_hr_lk`; those of the other direction end in `_reverse`. All start uniform between -1/sqrt(hidden_size) and
     1/sqrt(hidden_size).
@@ -216,8 +219,8 @@ def _check_options(
 
 
 class RNN(RNNBase):
-    """Elman's layer: h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh), "tanh" or "relu" (ValueError
-    for another). For the call see `forward`.
+    """Elman's layer (1990): h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh), "tanh" or "relu" (ValueError for
+    another). For the call see `forward`.
     """
 
     def __init__(
@@ -243,8 +246,8 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: i, f, o = sigmoid, g = tanh of W_ih x + b_ih + W_hh h + b_hh; c' = f c + i g;
-    h' = o tanh(c'), times W_hr with a proj_size. For the call see `forward`.
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997): i, f, o = sigmoid, g = tanh of W_ih x + b_ih + W_hh h
+    + b_hh; c' = f c + i g; h' = o tanh(c'), times W_hr with a proj_size. For the call see `forward`.
     """
 
     def __init__(
@@ -267,8 +270,8 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: r, z = sigmoid of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in +
-    r (W_hn h + b_hn)); h' = (1 - z) n + z h. For the call see `forward`.
+    """Gated recurrent unit (Cho et al., 2014): r, z = sigmoid of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in
+    + r (W_hn h + b_hn)); h' = (1 - z) n + z h. For the call see `forward`.
     """
 
     def __init__(

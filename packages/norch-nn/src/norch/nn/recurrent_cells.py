@@ -16,7 +16,8 @@ from .parameter import optional_parameter
 class RNNCellBase(Module):
     """What the cells share: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, with `num_chunks * hidden_size` rows.
 
-    All start uniform between -1/sqrt(hidden_size) and 1/sqrt(hidden_size).
+    All start uniform between -1/sqrt(hidden_size) and 1/sqrt(hidden_size). input_size, hidden_size: the features of the
+    input and of the states.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """tanh, or relu, of W_ih x + b_ih + W_hh h + b_hh: (N, input_size) and (N, hidden_size), N optional, to the next h.
+    """tanh, or relu, of W_ih x + b_ih + W_hh h + b_hh: (N, input_size) and hx (N, hidden_size), N optional, to the next
+    h (Elman, 1990).
 
     h is 0 where it is not given. Raises ShapeError for shapes that do not fit, ValueError for another nonlinearity.
     """
@@ -91,7 +93,8 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: (N, input_size) and states (h, c) of (N, hidden_size), N optional, to the next (h, c).
+    """One step of an LSTM (Hochreiter and Schmidhuber, 1997): (N, input_size) and hx, the states (h, c) of (N,
+    hidden_size), N optional, to the next (h, c).
 
     The states are 0 where they are not given. Raises ShapeError for shapes that do not fit.
     """
@@ -112,7 +115,8 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: (N, input_size) and h of (N, hidden_size), N optional, to the next h.
+    """One step of a GRU (Cho et al., 2014): (N, input_size) and hx, the h of (N, hidden_size), N optional, to the next
+    h.
 
     h is 0 where it is not given. Raises ShapeError for shapes that do not fit.
     """

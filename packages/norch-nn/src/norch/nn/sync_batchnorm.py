@@ -15,7 +15,7 @@ class SyncBatchNorm(_BatchNorm):
 
     process_group: among whom; all processes by default. Each forward and each backward pass in training needs one
     collective. In evaluation, and where there is one process or no group, it is BatchNorm. Unlike PyTorch's it works on
-    the CPU too.
+    the CPU too. num_features, momentum, track_running_stats: as of `BatchNorm1d`.
     """
 
     dims = tuple(range(2, 65))

@@ -21,7 +21,7 @@ class Movable:
         A dtype, which must be floating, is for the floating ones. memory_format: `norch.channels_last` is for those of
         4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the
         same objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot
-        be used.
+        be used. TypeError for another memory_format.
         """
         device, dtype = destination(args, kwargs)
         form = kwargs.get("memory_format")
@@ -39,7 +39,10 @@ class Movable:
         return self
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Gives parameters and buffers memory on `device`, of any values. Returns the module."""
+        """Gives parameters and buffers memory on `device`, of any values. Returns the module.
+
+        recurse: those of modules below it too.
+        """
         convert(cast("Module", self), lambda t: norch.empty_like(t, device=device), recurse)
         return self
 

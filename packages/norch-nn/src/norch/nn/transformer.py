@@ -73,6 +73,9 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then two linear layers with an activation ("relu", "gelu" or a callable) between; each block is
     added to its input, and normalised after it, or before with `norm_first`.
+
+    nhead: the heads of the attention, of width d_model. dim_feedforward: the width between the linear layers.
+    activation: "relu", "gelu" or a function. layer_norm_eps: `eps` of the norms. (Vaswani et al., 2017.)
     """
 
     _attentions = ("self_attn",)
@@ -84,8 +87,10 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """(L, N, d_model), or (N, L, d_model) if batch_first, N optional, to the same shape. Masks as those of
+        """src (L, N, d_model), or (N, L, d_model) if batch_first, N optional, to the same shape. Masks as those of
         MultiheadAttention; `is_causal` is a hint that `src_mask` is the causal one.
+
+        src_key_padding_mask: (N, L).
         """
         x, masks = src, (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:
@@ -98,7 +103,9 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """As an encoder layer, with attention to the encoder's result, the memory, between self-attention and linears."""
+    """As an encoder layer (see TransformerEncoderLayer), with attention to the encoder's result, the memory, between
+    self-attention and linears.
+    """
 
     _attentions = ("self_attn", "multihead_attn")
 
@@ -113,8 +120,11 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """(L, N, d_model) and the memory (S, N, d_model), batch first if batch_first, to (L, N, d_model). Masks as
+        """tgt (L, N, d_model) and the memory (S, N, d_model), batch first if batch_first, to (L, N, d_model). Masks as
         those of MultiheadAttention.
+
+        tgt_mask (L, L), memory_mask (L, S), tgt_key_padding_mask (N, L), memory_key_padding_mask (N, S). tgt_is_causal,
+        memory_is_causal: hints that a mask is the causal one.
         """
         first = tgt_mask, tgt_key_padding_mask, tgt_is_causal
         second = memory_mask, memory_key_padding_mask, memory_is_causal
@@ -153,7 +163,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """`num_layers` copies of a layer, one after another, then `norm` if there is one.
+    """`num_layers` copies of `encoder_layer` (Vaswani et al., 2017), one after another, then `norm` if there is one.
 
     enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed. Raises
     DTypeError where the layer is no Module, ValueError for more than 65,536 layers.
@@ -178,7 +188,11 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """As that of a layer. `is_causal` None is False: a mask is not compared with the causal one."""
+        """As that of a layer (TransformerEncoderLayer). `is_causal` None is False: a mask is not compared with the
+        causal one.
+
+        src, mask, src_key_padding_mask: as there.
+        """
         out = src
         for layer in self.layers:
             out = layer(out, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
@@ -186,7 +200,9 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of a layer, one after another, then `norm` if there is one. Raises as the encoder does."""
+    """`num_layers` copies of `decoder_layer` (Vaswani et al., 2017), one after another, then `norm` if there is one.
+    Raises as the encoder does.
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
@@ -202,7 +218,11 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """As that of a layer. `tgt_is_causal` None is False: a mask is not compared with the causal one."""
+        """As that of a layer (TransformerDecoderLayer). `tgt_is_causal` None is False: a mask is not compared with the
+        causal one.
+
+        tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, memory_is_causal: as there.
+        """
         out = tgt
         for layer in self.layers:
             out = layer(
@@ -219,7 +239,11 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """Encoder and decoder, each with a LayerNorm at its end. Matrices start as xavier_uniform_ draws them.
+    """Encoder and decoder (Vaswani et al., 2017), each with a LayerNorm at its end. Matrices start as xavier_uniform_
+    draws them.
+
+    num_encoder_layers, num_decoder_layers: how many of each; nhead, dim_feedforward, activation, layer_norm_eps,
+    norm_first: as of `TransformerEncoderLayer`.
 
     custom_encoder and custom_decoder take the places of those made from the other arguments.
     """
@@ -283,8 +307,12 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """(S, N, d_model) and (T, N, d_model), batch first if batch_first, N optional, to (T, N, d_model). Masks as
-        those of MultiheadAttention. Raises ShapeError for another width, or where the batches differ.
+        """src (S, N, d_model) and tgt (T, N, d_model), batch first if batch_first, N optional, to (T, N, d_model).
+        Masks as those of MultiheadAttention. Raises ShapeError for another width, or where the batches differ.
+
+        src_mask (S, S), tgt_mask (T, T), memory_mask (T, S), and src_key_padding_mask (N, S), tgt_key_padding_mask (N,
+        T), memory_key_padding_mask (N, S). src_is_causal, tgt_is_causal, memory_is_causal: hints that a mask is the
+        causal one.
         """
         shapes = f"src {tuple(src.shape)}, tgt {tuple(tgt.shape)}"
         at = 0 if self.batch_first else 1

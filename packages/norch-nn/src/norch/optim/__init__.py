@@ -1,4 +1,10 @@
-"""norch.optim: optimisers, under PyTorch's names and on the public API of norch."""
+"""norch.optim: optimisers, under PyTorch's names and on the public API of norch.
+
+Arguments that mean the same in every optimiser:
+
+    params: tensors that require grad, or dicts, groups, `{"params": tensors, option: value}`. ValueError for none.
+    param_group: such a dict. prepend: whether a hook is called before those that are there.
+"""
 
 import norch
 

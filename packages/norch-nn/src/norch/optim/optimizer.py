@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import norch
 from norch import switches
+from norch.autograd import note_step
 from norch.nn.hooks import Hook, RemovableHandle
 
 Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
@@ -129,7 +130,10 @@ class Optimizer(switches.Replayed):
     # --- Steps ------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned."""
+        """Changes the parameters by their gradients. `closure` computes the loss again, and its result is returned.
+
+        Raises NotImplementedError: subclasses have it.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
     def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
@@ -262,7 +266,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(step)
     def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # what schedulers ask for
-        norch.autograd.note_step(self.param_groups[0]["params"])
+        note_step(self.param_groups[0]["params"])
         if self._is_stepping or not self._has_step_hooks():
             return step(self, *args, **kwargs)
         self._is_stepping = True  # so that a step made of its base's runs them once

@@ -19,7 +19,8 @@ class SGD(MultiTensorOptimizer):
 
     Parameters without a gradient are left alone. `foreach` and `fused` choose among PyTorch's implementations, and are
     ignored. Raises ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with
-    dampening, NotImplementedError for `differentiable`.
+    dampening, NotImplementedError for `differentiable`. After Robbins and Monro (1951); the momentum after Sutskever et
+    al. (2013).
     """
 
     _op = staticmethod(norch.sgd_step_)

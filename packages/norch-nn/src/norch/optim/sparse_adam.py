@@ -24,7 +24,8 @@ def _step_(
 
 
 class SparseAdam(MultiTensorOptimizer):
-    """Adam for tables of which a step uses few rows: the others, and what is remembered of them, stay as they are.
+    """Adam (Kingma and Ba, 2015) for tables of which a step uses few rows: the others, and what is remembered of them,
+    stay as they are.
 
         m = beta1 * m + (1 - beta1) * g                     (zero at first)
         v = beta2 * v + (1 - beta2) * g * g                 (zero at first)

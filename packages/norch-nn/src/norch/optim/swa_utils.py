@@ -93,7 +93,8 @@ class AveragedModel(nn.Module):
 
     The first call copies; later ones call `avg_fn(averaged, weight, num_averaged)` for each weight, or
     `multi_avg_fn(averages, weights, num_averaged)` for all, by default the mean. Buffers are copied, or averaged too
-    with `use_buffers`. `device` is where the average is kept. Raises ValueError where both functions are given.
+    with `use_buffers`. `device` is where the average is kept. Raises ValueError where both functions are given. After
+    Izmailov et al. (2018).
     """
 
     n_averaged: norch.Tensor
@@ -181,7 +182,8 @@ def update_bn(loader: Iterable[Any], model: nn.Module, device: Any = None) -> No
 class SWALR(LRScheduler):
     """From the present learning rate to `swa_lr` in `anneal_epochs`, along a "cos" or "linear", and then constant.
 
-    Raises ValueError for another `anneal_strategy` and for anneal_epochs that are not an integer or negative.
+    Raises ValueError for another `anneal_strategy` and for anneal_epochs that are not an integer or negative. After
+    Izmailov et al. (2018). optimizer, last_epoch: as of `LRScheduler`.
     """
 
     def __init__(

@@ -56,7 +56,8 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, of which nothing but the arguments is kept: the backward pass computes it again.
+    """`function(*args, **kwargs)`, of which nothing but the arguments is kept: the backward pass computes it again
+    (Chen et al., 2016).
 
     It returns a tensor or a tuple. With `preserve_rng_state` both times draw the same random numbers, and both run
     under the same autocast. Tensors get gradients where they are positional arguments or leaves (parameters), these in

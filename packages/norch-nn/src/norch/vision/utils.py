@@ -23,7 +23,8 @@ def make_grid(
     A list of images of one shape is stacked; (H, W) and (C, H, W) are one image; one channel becomes three. One image
     alone gets no padding. normalize: to [0, 1], from value_range (least and greatest, beyond which values are cut off)
     or else from the least and greatest value of the batch, of each image with scale_each. Nothing is recorded for
-    gradients. Raises ShapeError for other dims, TypeError for what is neither tensor nor a sequence of them.
+    gradients. Raises ShapeError for other dims, TypeError for what is neither tensor nor a sequence of them. Raises
+    ValueError for nrow < 1 or padding < 0.
     """
     images = tensor
     if not isinstance(images, norch.Tensor):
@@ -71,7 +72,8 @@ def save_image(
     format: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Writes `make_grid(tensor, **kwargs)`, whose values are from 0 to 1, into a picture file, by Pillow.
+    """Writes `make_grid(tensor, **kwargs)`, whose values are from 0 to 1, into a picture file `fp`, a path or a file,
+    by Pillow.
 
     format: "PNG", "JPEG" and so on; by default what the file's name ends in. Raises ImportError without Pillow, OSError
     where the file cannot be written, and as make_grid does.

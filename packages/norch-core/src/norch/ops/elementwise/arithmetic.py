@@ -213,7 +213,11 @@ def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
 
 @with_out(_div, "rounding_mode", also=("divide", "true_divide"), inplace=True)
 def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode."""
+    """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode.
+
+    The two broadcast. rounding_mode: None, or one of these. Raises ZeroDivisionError for integers divided by a 0 on the
+    CPU, rounded.
+    """
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
@@ -365,13 +369,15 @@ def where(
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
     With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
-    condition is bool.
+    condition is bool, TypeError for one of the two alone.
     """
     if out is not None or _extra is not None:
         if _extra is not None:
             raise TypeError("where(): takes 3 positional arguments, and out by name")
         return into(where, out, condition, input, other)
     if input is None or other is None:
+        if input is not other:
+            raise TypeError("where(): takes condition alone, or input and other with it")
         from ..registry import FUNCTIONS
 
         return FUNCTIONS["nonzero"](condition, as_tuple=True)

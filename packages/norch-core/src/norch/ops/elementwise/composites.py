@@ -99,7 +99,8 @@ def isfinite(input: Tensor) -> Tensor:
 
 @public()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or NaN on request.
+    """True where |input - other| <= atol + rtol * |other|, or both are the same infinity, or, with `equal_nan`, both
+    NaN.
 
     A bool tensor; the two broadcast (NumPy's convention, which is not symmetric). ValueError for a negative tolerance.
     """
@@ -147,13 +148,13 @@ def square(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def deg2rad(input: Tensor) -> Tensor:
-    """Degrees as radians, input * pi / 180; integers give the default dtype."""
+    """Degrees as radians, input * pi / 180; integers give the default dtype. Shape kept."""
     return input * (math.pi / 180)
 
 
 @public(inplace=True)
 def rad2deg(input: Tensor) -> Tensor:
-    """Radians as degrees, input * 180 / pi; integers give the default dtype."""
+    """Radians as degrees, input * 180 / pi; integers give the default dtype. Shape kept."""
     return input * (180 / math.pi)
 
 
@@ -165,7 +166,7 @@ def frac(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: the dtype's limits by default. Dtype kept."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf`: by default the dtype's limits. Shape, dtype kept."""
     if not input.spec.dtype.is_floating_point:
         return input.clone()
     limits = finfo(input.spec.dtype)
@@ -180,7 +181,10 @@ def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
 
 @public("clip", check=False)
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None."""
+    """Input limited to [min, max], numbers or tensors; NaN stays, gradient 0 outside. ShapeError for both None.
+
+    Shape kept, or broadcast with the bounds. Raises DTypeError for bounds that are neither.
+    """
     if out is not None:
         return into(clamp, out, input, min, max)  # type: ignore[no-any-return]
     if type(min) in SCALARS and type(max) in SCALARS:

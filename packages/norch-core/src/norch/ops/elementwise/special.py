@@ -176,7 +176,9 @@ def exp2(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Integers give the default dtype."""
+    """log(input / (1 - input)), after a clamp to [eps, 1 - eps] if eps is given. Shape kept; integers give the default
+    dtype.
+    """
     return _logit(as_floating(input), eps)
 
 
@@ -289,7 +291,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 
 @public(inplace=True)
 def sinc(input: Tensor) -> Tensor:
-    """sin(pi * input) / (pi * input), 1 at 0. Integers and bools give the default dtype."""
+    """sin(pi * input) / (pi * input), 1 at 0. Shape kept; integers and bools give the default dtype."""
     return _sinc(as_floating(input))
 
 
@@ -355,7 +357,9 @@ def sgn(input: Tensor) -> Tensor:
 
 @public(inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """0 where input < 0, 1 where input > 0, else `values`; no gradient. Raises DTypeError unless of one dtype."""
+    """0 where input < 0, 1 where input > 0, else `values`; no gradient. The two broadcast. Raises DTypeError unless of
+    one dtype.
+    """
     if input.spec.dtype is not values.spec.dtype:
         raise DTypeError(f"heaviside(): input is {input.spec.dtype} and values {values.spec.dtype}; convert one")
     x = input.detach()
@@ -376,7 +380,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 @public()
 def isreal(input: Tensor) -> Tensor:
-    """True everywhere: norch has no complex dtypes."""
+    """True everywhere, in input's shape: norch has no complex dtypes."""
     return fill_spec(input.spec.like(dtype=bool_), True)
 
 

@@ -9,7 +9,7 @@ from ...dispatch.call import run_mixed
 from ...dispatch.codegen import call_path
 from ...dispatch.plan import Inferred
 from ...dtype import bool_
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError, drawn
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
@@ -39,7 +39,7 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
     if a_shape[-1] != b_shape[-2]:
         raise ShapeError(
             f"matmul(): shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: {a_shape[-1]} columns, "
-            f"{b_shape[-2]} rows"
+            f"{b_shape[-2]} rows" + drawn(("input", a.shape, (-1,)), ("other", b.shape, (-1 if columns else -2,)))
         )
     batch = broadcast_shapes(tuple(a_shape[:-2]), tuple(b_shape[:-2]), op="matmul")
     full = (*batch, a_shape[-2], b_shape[-1])
@@ -112,26 +112,34 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
     require_dims(op, (a, a_ndim), (b, b_ndim))
     first, second = a.spec.shape, b.spec.shape
     if first[:-2] != second[:-2]:
-        raise ShapeError(f"{op}(): batches of {tuple(first)} and {tuple(second)} differ in size")
+        raise ShapeError(
+            f"{op}(): batches of {tuple(first)} and {tuple(second)} differ in size"
+            + drawn(("input", first, (0,)), ("mat2", second, (0,)))
+        )
     if first[-1] != second[-2 if b_ndim > 1 else 0]:
-        raise ShapeError(f"{op}(): shapes {tuple(first)} and {tuple(second)} do not match")
+        raise ShapeError(
+            f"{op}(): shapes {tuple(first)} and {tuple(second)} do not match"
+            + drawn(("input", first, (-1,)), ("mat2" if b_ndim > 1 else "vec", second, (-2 if b_ndim > 1 else 0,)))
+        )
 
 
 @public()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices: (m, k) @ (k, n), without broadcasting. Raises as matmul does."""
+    """The product of two matrices: input (m, k) @ mat2 (k, n), without broadcasting. Raises as matmul does."""
     return _product("mm", input, 2, mat2, 2)
 
 
 @public()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: (b, m, k) @ (b, k, n), without broadcasting. Raises as matmul does."""
+    """The products of two batches of matrices: input (b, m, k) @ mat2 (b, k, n), without broadcasting. Raises as matmul
+    does.
+    """
     return _product("bmm", input, 3, mat2, 3)
 
 
 @public()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector: (m, k) @ (k) -> (m). Raises as matmul does."""
+    """A matrix times a vector: (m, k) @ vec (k) -> (m). Raises as matmul does."""
     return _product("mv", input, 2, vec, 1)
 
 
@@ -143,7 +151,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 @public("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """The outer product: (n), (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
+    """The outer product: input (n), vec2 (m) -> (n, m). Dtypes promote. Raises ShapeError unless both are vectors."""
     require_dims("outer", (input, 1), (vec2, 1))
     return input.unsqueeze(1) * vec2
 

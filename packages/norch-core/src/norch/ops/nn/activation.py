@@ -78,7 +78,9 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
 @public(method=False, inplace=True)
 @composite(_elementwise("leaky_relu"), leaky_relu_grad)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`input` where positive, else `negative_slope * input` (Maas et al., 2013). DTypeError unless floating."""
+    """`input` where positive, else `negative_slope * input` (Maas et al., 2013). Elementwise. DTypeError unless
+    floating.
+    """
     return where(gt(input, 0), input, input * negative_slope)
 
 
@@ -135,7 +137,8 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
 @public(method=False)
 @composite(_infer_hardtanh, hardtanh_grad, native="floating")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays. Raises DTypeError for bool.
+    """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays, shape and dtype kept. Raises
+    DTypeError for bool.
 
     Of integers the bounds are cut off to integers.
     """
@@ -176,7 +179,7 @@ def hardswish(input: Tensor) -> Tensor:
 
 @public(method=False)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, else `value`; NaN stays. Dtype kept; raises DTypeError for bool.
+    """`input` where it is above `threshold`, else `value`; NaN stays. Shape and dtype kept; raises DTypeError for bool.
 
     Of integers the two are cut off to integers.
     """
@@ -187,7 +190,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 @public()
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """0 where |input| <= lambd, else `input`; NaN stays. Dtype kept; raises DTypeError unless floating."""
+    """0 where |input| <= lambd, else `input`; NaN stays. Shape and dtype kept; raises DTypeError unless floating."""
     floating("hardshrink", input.spec)
     return where(le(absolute(input), lambd), 0.0, input)
 
@@ -297,7 +300,9 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
 @public(method=False)
 @composite(_elementwise("softplus"), softplus_grad)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * input)) / beta; `input` where beta * input > `threshold`. DTypeError unless floating."""
+    """log(1 + exp(beta * input)) / beta; `input` where beta * input > `threshold`. Elementwise. DTypeError unless
+    floating.
+    """
     scaled = input * beta
     return where(gt(scaled, threshold), input, _log1p_exp(scaled) / beta)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording
 from ...dtype import bool_
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError, drawn
 from ...spec import Spec, broadcast_shapes, contiguous_strides, packed_strides
 from ..creation import arange
 from ..elementwise.arithmetic import eq, exp, le, where
@@ -57,7 +57,13 @@ def _infer_attention(
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError(f"{_OP}(): query, key and value need at least 2 dims, got shapes {shapes}")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise ShapeError(f"{_OP}(): shapes {shapes} do not fit: expected (..., l, e) and (..., s, e) and (..., s, v)")
+        rows = (("query", query, -1), ("key", key, -1))
+        if query.shape[-1] == key.shape[-1]:
+            rows = (("key", key, -2), ("value", value, -2))
+        raise ShapeError(
+            f"{_OP}(): shapes {shapes} do not fit: expected (..., l, e) and (..., s, e) and (..., s, v)"
+            + drawn(*[(name, spec.shape, (dim,)) for name, spec, dim in rows])
+        )
     batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], op=_OP)
     if attn_mask is not None:
         if attn_mask.dtype is not bool_ and attn_mask.dtype is not query.dtype:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.spent import is_spent
 from ...dispatch.plan import Inferred
-from ...errors import IndexError, ShapeError
+from ...errors import IndexError, ShapeError, drawn
 from ...spec import Spec
 from ...tensor_base import TakenOver, make_tensor
 from ..checks import require_integers
@@ -32,10 +32,18 @@ def _check(op: str, input: Spec, target: Spec, weight: Spec | None, reduction: s
     if not input.ndim or tuple(target.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
         raise ShapeError(
             f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}: expected (n, ...) for "
-            "(n, classes, ...), or () for (classes)"
+            "(n, classes, ...), or () for (classes)" + _drawn_target(input, target, at)
         )
     _check_weight(op, input, weight)
     return input.like(target.shape if reduction == "none" else ())
+
+
+def _drawn_target(input: Spec, target: Spec, classes: int) -> str:
+    """Both, with the target's dims below those of input that they belong to, where their numbers are right."""
+    if target.ndim != input.ndim - 1:
+        return drawn(("input", input.shape, ()), ("target", target.shape, ()))
+    wrong = [i for i in range(input.ndim) if i != classes and input.shape[i] != target.shape[i - (i > classes)]]
+    return drawn(("input", input.shape, wrong), ("target", target.shape, [i - (i > classes) for i in wrong]))
 
 
 def _check_weight(op: str, input: Spec, weight: Spec | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ShapeError
+from ...errors import ShapeError, drawn
 from ...spec import Spec, as_int, image_layout, is_channels_last
 from ..copying import contiguous
 from ..creation import fill_spec
@@ -204,10 +204,18 @@ def check_conv(op: str, input: Spec, weight: Spec, bias: Spec | None, groups: in
         raise ShapeError(
             f"{op}(): {given} channels of input {tuple(input.shape)} do not fit weight {tuple(weight.shape)}, which is "
             f"({channels}, *kernel), with groups {groups}"
+            + drawn(
+                ("input", input.shape, (-dims - 1,)),
+                ("weight", weight.shape, (0 if transposed else 1,)),
+                why=f"({channels})",
+            )
         )
     out = second * groups if transposed else first
     if bias is not None and tuple(bias.shape) != (out,):
-        raise ShapeError(f"{op}(): bias {tuple(bias.shape)} does not fit {out} channels")
+        raise ShapeError(
+            f"{op}(): bias {tuple(bias.shape)} does not fit {out} channels"
+            + drawn(("weight", weight.shape, (1 if transposed else 0,)), ("bias", bias.shape, (0,)))
+        )
     return out
 
 
@@ -223,9 +231,9 @@ def conv2d(
 ) -> Tensor:
     """2-D cross-correlation: (n, in, h, w) or (in, h, w), with weight (out, in / groups, i, j), gives (n, out, y, x).
 
-    stride, padding, dilation: an int or two. padding may be "valid" (none) or "same" (as large as the input; stride 1).
-    By one matrix product with all windows (Chellapilla et al., 2006). Raises ShapeError for shapes that do not fit and
-    windows larger than the input, DTypeError unless all have one dtype.
+    bias: (out), or None. stride, padding, dilation: an int or two. padding may be "valid" (none) or "same" (as large as
+    the input; stride 1). By one matrix product with all windows (Chellapilla et al., 2006). Raises ShapeError for
+    shapes that do not fit and windows larger than the input, DTypeError unless all have one dtype.
     """
     return _conv(input, weight, bias, (stride, padding, dilation), groups, "conv2d", 2)
 
@@ -289,8 +297,9 @@ def conv_transpose2d(
 ) -> Tensor:
     """The transpose of conv2d, its gradient: (n, in, y, x), with weight (in, out / groups, i, j), gives (n, out, h, w).
 
-    h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises ShapeError for shapes that do
-    not fit, or an output_padding not below stride or dilation; DTypeError unless all have one dtype.
+    bias: (out), or None. h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises
+    ShapeError for shapes that do not fit, or an output_padding not below stride or dilation; DTypeError unless all have
+    one dtype.
     """
     return _conv_transpose(
         input, weight, bias, (stride, padding, output_padding, dilation), groups, "conv_transpose2d", 2

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording
-from ...errors import ShapeError
+from ...errors import ShapeError, drawn
 from ...spec import Spec
 from ..elementwise.arithmetic import sigmoid, sigmoid_grad, tanh, tanh_grad
 from ..families import composite, one_dtype
@@ -22,11 +22,12 @@ def _infer_linear(input: Spec, weight: Spec, bias: Spec | None) -> Spec:
     if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
         raise ShapeError(
             f"linear(): input {tuple(input.shape)} does not fit weight {tuple(weight.shape)}: expected (..., in) "
-            "and (out, in)"
+            "and (out, in)" + drawn(("input", input.shape, (-1,)), ("weight", weight.shape, (-1,)), why="(out, in)")
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise ShapeError(
             f"linear(): bias {tuple(bias.shape)} does not fit weight {tuple(weight.shape)}: expected (out)"
+            + drawn(("weight", weight.shape, (0,)), ("bias", bias.shape, (0,)))
         )
     return input.like((*input.shape[:-1], weight.shape[0]))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DTypeError, ShapeError
-from ...spec import Spec, broadcast_shapes, elementwise_layout
+from ...errors import DTypeError, ShapeError, differing, drawn
+from ...spec import Shape, Spec, broadcast_shapes, elementwise_layout
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import eq, exp, log, log1p, lt, maximum, minimum, sigmoid, sign, where
 from ..families import composite, floating
@@ -40,6 +40,15 @@ def reduce_loss(loss: Tensor, reduction: str, op: str) -> Tensor:
     return (total / float(loss.spec.numel) if reduction == "mean" else total).to(loss.dtype)
 
 
+def _drawn_pair(a: Shape, b: Shape) -> str:
+    marks = differing(a, b)
+    try:
+        why = f"broadcast, they would give {broadcast_shapes(a, b)}"
+    except ShapeError:
+        why = ""
+    return drawn(("input", a, marks), ("target", b, marks), why=why)
+
+
 def match_shapes(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The two in one shape. Raises ShapeError if `strict` and the shapes differ, DTypeError for what is no Tensor."""
     try:
@@ -52,7 +61,7 @@ def match_shapes(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[
     if strict:
         raise ShapeError(
             f"{op}(): input {tuple(a)} and target {tuple(b)} differ in shape; reshape one, or pass strict=False to let "
-            "them broadcast"
+            "them broadcast" + _drawn_pair(a, b)
         )
     shape = broadcast_shapes(a, b, op=op)
     return expand(input, shape), expand(target, shape)

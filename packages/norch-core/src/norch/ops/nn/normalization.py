@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dispatch.plan import Inferred
 from ...dtype import finfo
-from ...errors import ShapeError
+from ...errors import ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_shape, channels_last_strides, image_layout, is_channels_last, is_packed
 from ...tensor_base import TakenOver
 from ..copying import like_images
@@ -64,7 +64,7 @@ def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
         if spec is not None and tuple(spec.shape) != (input.shape[1],):
             raise ShapeError(
                 f"{op}(): {name} {tuple(spec.shape)} does not fit the {input.shape[1]} channels of input "
-                f"{tuple(input.shape)}"
+                f"{tuple(input.shape)}" + drawn(("input", input.shape, (1,)), (name, spec.shape, (0,)))
             )
 
 
@@ -74,7 +74,11 @@ def _check_channels(op: str, input: Spec, **given: Spec | None) -> None:
 def _check_last_dims(op: str, input: Spec, shape: Shape, *given: Spec | None) -> Spec:
     floating(op, input, *given)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape or len(shape) > input.ndim:
-        raise ShapeError(f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}")
+        marks = differing(input.shape[-len(shape) :], shape) if shape else ()
+        raise ShapeError(
+            f"{op}(): input {tuple(input.shape)} does not end in normalized_shape {shape}"
+            + drawn(("input", input.shape, marks), ("normalized_shape", shape, marks))
+        )
     for spec in given:
         if spec is not None and tuple(spec.shape) != shape:
             raise ShapeError(f"{op}(): weight or bias {tuple(spec.shape)} is not of normalized_shape {shape}")
@@ -362,9 +366,9 @@ def batch_norm(
     """(input - mean) / sqrt(variance + eps) * weight + bias for each channel (Ioffe and Szegedy, 2015): (n, c, ...).
 
     training: take mean and variance of this batch, and move the running ones, in place, by `momentum` towards them
-    (towards the unbiased variance). Otherwise take the running ones. All but input are (c). Shape and dtype kept.
-    Raises ShapeError for shapes that do not fit, for training on one value a channel, and without running statistics
-    where they are needed; DTypeError unless all are floating.
+    (towards the unbiased variance). Otherwise take the running ones, `running_mean` and `running_var`. All but input
+    are (c). Shape and dtype kept. Raises ShapeError for shapes that do not fit, for training on one value a channel,
+    and without running statistics where they are needed; DTypeError unless all are floating.
     """
     if input.spec.ndim == 1 and not input.spec.numel:  # as PyTorch has it, no values of no channels
         rest = running_mean, running_var, weight, bias, training, momentum, eps

@@ -22,7 +22,8 @@ def _check(op: str, input: Tensor, min_ndim: int, factor: int, what: str) -> tup
 
 @public(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r).
+    """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r), r being
+    `upscale_factor`.
 
     Raises ShapeError where r * r does not divide the channels, DTypeError for an r that is no int.
     """
@@ -39,7 +40,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Undoes pixel_shuffle: (*, c, h * r, w * r) -> (*, c * r * r, h, w). ShapeError where r is no divisor."""
+    """Undoes pixel_shuffle, r being `downscale_factor`: (*, c, h * r, w * r) -> (*, c * r * r, h, w). ShapeError where
+    r is no divisor.
+    """
     shape, r = _check("pixel_unshuffle", input, 3, downscale_factor, "downscale_factor")
     lead, (c, h, w) = shape[:-3], shape[-3:]
     if h % r or w % r:

@@ -215,10 +215,10 @@ def max_pool2d(
 ) -> Any:
     """The largest of each window: (n, c, h, w) or (c, h, w) -> the same with y * x windows. NaN wins.
 
-    stride: the kernel's size by default. padding: at most half of the kernel, never the largest. ceil_mode: a last
-    window may hang over the edge. return_indices: a (values, indices) pair, the indices (int64) into h * w.
-    Where several are largest the first gets the gradient. Raises ShapeError for windows that do not fit, DTypeError
-    for bool.
+    kernel_size: of the windows, an int or two; `dilation`: the steps between its elements. stride: the kernel's size by
+    default. padding: at most half of the kernel, never the largest. ceil_mode: a last window may hang over the edge.
+    return_indices: a (values, indices) pair, the indices (int64) into h * w. Where several are largest the first gets
+    the gradient. Raises ShapeError for windows that do not fit, DTypeError for bool.
     """
     return _max_pool(input, (kernel_size, stride, padding, dilation, ceil_mode), return_indices, 2)
 
@@ -267,10 +267,10 @@ def avg_pool2d(
 ) -> Tensor:
     """The average of each window: (n, c, h, w) or (c, h, w) -> the same with y * x windows.
 
-    stride: the kernel's size by default. padding: zeros, at most half of the kernel, which are counted unless
-    `count_include_pad` is False. ceil_mode: a last window may hang over the edge; what hangs over is never counted.
-    divisor_override: what to divide the sums by instead. Integers are cut off. Raises ShapeError for windows that
-    do not fit, DTypeError for bool.
+    kernel_size: of the windows, an int or two. stride: the kernel's size by default. padding: zeros, at most half of
+    the kernel, which are counted unless `count_include_pad` is False. ceil_mode: a last window may hang over the edge;
+    what hangs over is never counted. divisor_override: what to divide the sums by instead. Integers are cut off. Raises
+    ShapeError for windows that do not fit, DTypeError for bool.
     """
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, divisor_override, 2)
 

@@ -261,15 +261,14 @@ def recurrence(
     mode: str = "LSTM",
     reverse: bool = False,
 ) -> tuple[Tensor, ...]:
-    """A recurrent layer in one direction: from (T, N, in) and the first states (N, hidden) to the states of all steps,
-    (T, N, hidden), and the last states; from (N, in), which is one step, to the states after it.
+    """A recurrent layer in one direction: from (T, N, in) and the first states hx (N, hidden) to the states of all
+    steps, (T, N, hidden), and the last states; from (N, in), which is one step, to the states after it.
 
     mode: "RNN_TANH", "RNN_RELU", "GRU" (r, z, n) or "LSTM" (i, f, g, o), which alone has cx; the formulas are those of
-    nn.RNN, nn.GRU and nn.LSTM. weight_ih: (gates * hidden, in); weight_hh: (gates * hidden, hidden); both biases
+    nn.RNN, nn.GRU and nn.LSTM. weight_ih: (gates * hidden, in); weight_hh: (gates * hidden, hidden); bias_ih, bias_hh
     (gates * hidden) or neither. weight_hr: (proj, hidden), projects an LSTM's h. mask: bool (T, N, 1), False for the
-    steps of a sequence that leave its states as they are. reverse: from the last step to the first.
-    Raises ShapeError for shapes that do not fit, DTypeError unless all have one floating dtype, ValueError for another
-    mode.
+    steps of a sequence that leave its states as they are. reverse: from the last step to the first. Raises ShapeError
+    for shapes that do not fit, DTypeError unless all have one floating dtype, ValueError for another mode.
     """
     given = (input, hx, cx, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr)
     if (bias_ih is None) != (bias_hh is None):

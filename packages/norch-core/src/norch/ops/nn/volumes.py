@@ -61,8 +61,8 @@ def conv3d(
 ) -> Tensor:
     """3-D cross-correlation: (n, in, d, h, w) or (in, d, h, w) with weight (out, in / groups, i, j, k).
 
-    stride, padding, dilation: an int or three; padding also "valid" or "same". Raises ShapeError for shapes that do not
-    fit, DTypeError unless all have one dtype.
+    bias: (out), or None. stride, padding, dilation: an int or three; padding also "valid" or "same". Raises ShapeError
+    for shapes that do not fit, DTypeError unless all have one dtype.
     """
     op = "conv3d"
     check_conv(op, input.spec, weight.spec, None if bias is None else bias.spec, groups, 3, False)
@@ -99,7 +99,8 @@ def conv_transpose3d(
 ) -> Tensor:
     """The transpose of conv3d, its gradient: (n, in, z, y, x) with weight (in, out / groups, i, j, k).
 
-    d is (z - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises as conv_transpose2d does.
+    bias: (out), or None. d is (z - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Raises as
+    conv_transpose2d does.
     """
     op = "conv_transpose3d"
     biased = None if bias is None else bias.spec

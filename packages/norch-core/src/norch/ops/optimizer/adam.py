@@ -45,7 +45,7 @@ def adam_step_(
 
     in place and unrecorded; gradients stay as they are. `decoupled` is AdamW (Loshchilov and Hutter, 2019). With
     `max_exp_avg_sqs`, the largest v so far, which stands for v in the last line, it is AMSGrad (Reddi et al., 2018).
-    Raises as sgd_step_ does.
+    Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m, `exp_avg_sqs` v.
     """
     first, second = 1.0 - beta1**step, 1.0 - beta2**step
     amsgrad = max_exp_avg_sqs is not None
@@ -89,7 +89,8 @@ def nadam_step_(
         p = p - lr * d / (sqrt(v / (1 - beta2 ** step)) + eps)
 
     in place and unrecorded: `mu` and `mu_next` are the momenta of this step and the next, `mu_product` the product of
-    all up to this. Raises as sgd_step_ does.
+    all up to this. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m, `exp_avg_sqs` v.
+    `decoupled`, `beta1`: as in adam_step_.
     """
     second = 1.0 - beta2**step
     of_grad, of_avg = (1.0 - mu) / (1.0 - mu_product), mu_next / (1.0 - mu_product * mu_next)
@@ -128,7 +129,8 @@ def radam_step_(
         p = p - lr * c * m / (1 - beta1 ** step) * sqrt(1 - beta2 ** step) / (sqrt(v) + eps) if r > 5
         p = p - lr * m / (1 - beta1 ** step)                                            otherwise
 
-    in place and unrecorded. Raises as sgd_step_ does.
+    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m,
+    `exp_avg_sqs` v. `decoupled`: as in adam_step_.
     """
     first, second = 1.0 - beta1**step, 1.0 - beta2**step
     longest = 2.0 / (1.0 - beta2) - 1.0
@@ -173,7 +175,8 @@ def adamax_step_(
         u = max(beta2 * u, abs(g) + eps)
         p = p - lr / (1 - beta1 ** step) * m / u
 
-    in place and unrecorded. Raises as sgd_step_ does.
+    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m,
+    `exp_infs` u.
     """
     first = 1.0 - beta1**step
 

@@ -33,7 +33,7 @@ def adagrad_step_(
         p = p - lr * g / (sqrt(s) + eps)
 
     in place and unrecorded; gradients stay as they are. Raises ShapeError for lists of different lengths and for shapes
-    that differ, DTypeError unless all are floating.
+    that differ, DTypeError unless all are floating. The lists are as those of sgd_step_; `state_sums` holds s.
     """
 
     def one(p: Tensor, s: Tensor, g: Tensor) -> None:
@@ -66,7 +66,8 @@ def adadelta_step_(
         u = rho * u + (1 - rho) * d * d
         p = p - lr * d
 
-    in place and unrecorded. Raises as adagrad_step_ does.
+    in place and unrecorded. Raises as adagrad_step_ does. The lists are as those of sgd_step_; `square_avgs` holds v,
+    `acc_deltas` u.
     """
 
     def one(p: Tensor, v: Tensor, u: Tensor, g: Tensor) -> None:
@@ -104,7 +105,8 @@ def rmsprop_step_(
         b = momentum * b + d
         p = p - lr * b                                      (d where there are no buffers)
 
-    in place and unrecorded. Raises as adagrad_step_ does.
+    in place and unrecorded. Raises as adagrad_step_ does. The lists are as those of sgd_step_; `square_avgs` holds v,
+    `grad_avgs` m, `momentum_buffers` b.
     """
     centered, built = grad_avgs is not None, momentum_buffers is not None
     lists = (params, square_avgs, *(x for x in (grad_avgs, momentum_buffers) if x is not None), grads)

@@ -14,5 +14,6 @@ def update_averages_(averages: Tensors, values: Tensors, *, weight: float) -> No
     """Moves each average a towards its new value v: a = a + weight * (v - a), in place and unrecorded.
 
     Raises ShapeError for lists of different lengths and for shapes that differ, DTypeError unless all are floating.
+    averages, values: lists of tensors in the same order.
     """
     run_step(_AVERAGES, (), (averages, values), (weight,), lambda a, v: a.copy_(lerp(a, v, weight)))

@@ -38,7 +38,8 @@ def sgd_step_(
         p = p - lr * d
 
     in place and unrecorded; gradients stay as they are. Raises ShapeError for lists of different lengths and for shapes
-    that differ, DTypeError unless all are floating.
+    that differ, DTypeError unless all are floating. params, grads, momentum_buffers: lists of tensors of one device and
+    floating dtype, in the same order; each tensor of a list has the shape of its parameter.
     """
     built = momentum_buffers is not None
     lists = (params, momentum_buffers, grads) if momentum_buffers is not None else (params, grads)
@@ -72,7 +73,7 @@ def asgd_step_(
         p = (1 - lambd * eta) * p - eta * g
         a = a + mu * (p - a)                                (p where mu is 1)
 
-    in place and unrecorded. Raises as sgd_step_ does.
+    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `axs` holds a.
     """
 
     def one(p: Tensor, a: Tensor, g: Tensor) -> None:
@@ -106,7 +107,8 @@ def rprop_step_(
         q = 0 where g * q < 0, else g
         p = p - sign(q) * s
 
-    in place and unrecorded. Raises as sgd_step_ does.
+    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `prevs` holds q,
+    `step_sizes` s.
     """
 
     def one(p: Tensor, q: Tensor, s: Tensor, g: Tensor) -> None:
@@ -141,7 +143,7 @@ def lion_step_(
         p = p - lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p)
         m = beta2 * m + (1 - beta2) * g
 
-    in place and unrecorded. Raises as sgd_step_ does.
+    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m.
     """
 
     def one(p: Tensor, m: Tensor, g: Tensor) -> None:

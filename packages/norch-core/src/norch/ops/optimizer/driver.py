@@ -14,6 +14,7 @@ from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
 from ...dtype import float64
 from ...errors import DTypeError, ShapeError
+from ...observing import STEP, observable
 from ...spec import Spec, span
 from ...tensor_base import make_tensor
 from ..copying import write
@@ -27,6 +28,7 @@ watchers: dict[int, Callable[..., None]] = {}
 """By thread, what gets the steps that it makes in place of `make_step`: see norch.capturing.python."""
 
 
+@observable(STEP)
 def run_step(
     op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
 ) -> None:

@@ -30,7 +30,8 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
     """The `p`-norm of the elements over `dim` (None for all): p a number, inf, -inf, "fro" (which is 2) or "nuc".
 
     "nuc", the sum of the singular values, is of matrices: over two dims, or of a 2-D input. It is computed in `dtype`,
-    if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range.
+    if given. The gradient at 0 is 0, as PyTorch's. Raises IndexError for a dim out of range, ShapeError for a negative
+    p of no elements.
     """
     if dtype is not None:
         input = input.to(dtype)

@@ -286,7 +286,8 @@ def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, biased 0).
+    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, or 0 where not
+    `unbiased`).
 
     In two passes, in float32 for 16-bit floats. Raises as mean does.
     """
@@ -305,7 +306,9 @@ def var(
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> Tensor:
-    """The standard deviation over `dim` (None for all): the square root of `var`. Raises as mean does."""
+    """The standard deviation over `dim` (None for all): the square root of `var`, `unbiased` as there. Raises as mean
+    does.
+    """
     return _root(var(input, dim, unbiased, keepdim, correction=correction))
 
 
@@ -316,7 +319,7 @@ def std(
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`var` and `mean` together, a tuple. Raises as mean does."""
+    """`var` and `mean` together, a tuple; `unbiased`, `correction` as there. Raises as mean does."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 

@@ -98,7 +98,8 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements, in order, 1-D; on request where each input element is among them, and how often.
+    """The different elements, in order, 1-D, always `sorted`; with `return_inverse` also where each input element is
+    among them, with `return_counts` how often.
 
     With `dim`, the different slices along it, in the order of their elements. The number of results depends on the
     values, so this waits for them. Raises ShapeError for a `dim` of a tensor without elements in other dims.
@@ -118,8 +119,8 @@ def unique_consecutive(
 ) -> Any:
     """The first of every run of equal elements, 1-D (of equal slices along `dim`).
 
-    On request the run that each element is in, and how long every run is, int64. Waits for the values. Raises
-    IndexError for a dim out of range.
+    With `return_inverse` also the run that each element is in, with `return_counts` how long every run is, int64. Waits
+    for the values. Raises IndexError for a dim out of range.
     """
     if dim is None:
         flat = reshape(input.detach(), -1)
@@ -172,7 +173,8 @@ def _requested(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: 
 
 @public(method=False)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """True where an element is one of `test_elements` (with `invert`, where it is none); either may be a number.
+    """True where an element of `elements` is one of `test_elements` (with `invert`, where it is none); either may be a
+    number.
 
     NaN is never found. `assume_unique` is only a hint in PyTorch, and takes no part here. Raises DTypeError unless one
     is a Tensor.
@@ -202,10 +204,11 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where values go (int64) in a sequence in order along its last dim: before their equals, or after (`right`).
+    """Where values go (int64, or int32 with `out_int32`) in `sorted_sequence`, in order along its last dim: before
+    their equals, or after (`right`, or `side` "right").
 
-    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the argsort
-    of a sequence that is not sorted. By binary search. Raises ShapeError for a 0-d sequence or shapes that do not fit.
+    A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the argsort of
+    a sequence that is not sorted. By binary search. Raises ShapeError for a 0-d sequence or shapes that do not fit.
     """
     right = side == "right" if side is not None else right
     if out_int32:
@@ -239,5 +242,5 @@ def searchsorted(
 
 @public(method=False)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does."""
+    """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does. out_int32: int32 indices."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -48,7 +48,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`std` and `mean` together, a tuple. Raises as mean does."""
+    """`std` and `mean` together, a tuple; `unbiased`, `correction` as of `var`. Raises as mean does."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 

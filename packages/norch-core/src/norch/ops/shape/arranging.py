@@ -64,7 +64,8 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 
 @public()
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of so many parts along `dim`, the first of them larger by 1 if need be; or of the parts between indices.
+    """indices_or_sections: views of so many parts along `dim`, the first of them larger by 1 if need be; or of the
+    parts between indices.
 
     Raises ShapeError for a 0-d tensor or no parts, IndexError for a dim out of range.
     """
@@ -100,7 +101,7 @@ def _cut_evenly(input: Tensor, cuts: Any, dim: int, op: str, ndim: int) -> tuple
 
 @public()
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 1; of a vector along dim 0.
+    """Views of equal parts, or of those between indices (`indices_or_sections`), along dim 1; of a vector along dim 0.
 
     Raises ShapeError for a 0-d tensor, or where the size is no multiple of the number of parts.
     """
@@ -109,13 +110,13 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 @public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 0. ShapeError below 2 dims, and as hsplit."""
+    """Views of equal parts, or of those between indices, along dim 0. ShapeError below 2 dims, else as `hsplit`."""
     return _cut_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
 @public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Views of equal parts, or of those between indices, along dim 2. ShapeError below 3 dims, and as hsplit."""
+    """Views of equal parts, or of those between indices, along dim 2. ShapeError below 3 dims, else as `hsplit`."""
     return _cut_evenly(input, indices_or_sections, 2, "dsplit", 3)
 
 
@@ -126,7 +127,8 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dim as a diagonal of square matrices in new dims `dim1` and `dim2`, zeros elsewhere.
 
-    Raises ShapeError for a 0-d tensor or equal dims, IndexError for a dim out of range.
+    Raises ShapeError for a 0-d tensor or equal dims, IndexError for a dim out of range. offset: how far above the main
+    diagonal.
     """
     ndim = input.spec.ndim + 1
     first, second = wrap_dim(dim1, ndim, "diag_embed"), wrap_dim(dim2, ndim, "diag_embed")
@@ -140,7 +142,10 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 @public()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """All elements, in row-major order, as the diagonal of a square matrix: (*) -> (n, n)."""
+    """All elements, in row-major order, as the diagonal of a square matrix: (*) -> (n, n).
+
+    `offset`: how far above the main one. Raises as diag_embed does.
+    """
     return diag_embed(reshape(input, -1), offset)
 
 
@@ -153,13 +158,17 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
 
 @public(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """Where the lower triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
+    """Where the lower triangle of a row x col matrix is, up to `offset` above the diagonal: (2, count), row and column
+    indices, int64 unless `dtype`.
+    """
     return _triangle_indices(row, col, offset, dtype, device, True)
 
 
 @public(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
-    """Where the upper triangle of a row x col matrix is: (2, count), row and column indices, int64 unless `dtype`."""
+    """Where the upper triangle of a row x col matrix is, from `offset` above the diagonal on: (2, count), row and
+    column indices, int64 unless `dtype`.
+    """
     return _triangle_indices(row, col, offset, dtype, device, False)
 
 
@@ -198,7 +207,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 @public(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """The combinations of `r` elements of a vector, a row each. Raises ShapeError for other dims and r < 0."""
+    """The combinations of `r` elements of a vector, a row each; `with_replacement`, also of one with itself. Raises
+    ShapeError for other dims and r < 0.
+    """
     if input.spec.ndim != 1 or r < 0:
         raise ShapeError(f"combinations(): expected a vector and r >= 0, got shape {tuple(input.spec.shape)} and {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
@@ -212,7 +223,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @public(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The Vandermonde matrix: the powers of each element of a vector, a row each, descending by default.
+    """The Vandermonde matrix: the powers of each element of a vector x, a row each, descending unless `increasing`.
 
     N: how many powers, as many as elements by default. Integers and bools give int64. Raises ShapeError for what is no
     vector.

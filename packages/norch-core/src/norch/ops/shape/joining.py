@@ -10,9 +10,9 @@ from ...dispatch.arguments import explain, into, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
-from ..copying import fresh, like_images, row_major_copy
+from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
 from ..indexing import INDEX, gather
 from ..registry import FUNCTIONS, method, public
@@ -33,6 +33,15 @@ def common_spec(specs: Sequence[Spec], op: str) -> Spec:
     return specs[0] if specs[0].dtype is dtype else specs[0].like(dtype=dtype)
 
 
+def _drawn_parts(tensors: tuple[Spec, ...], one: Spec, other: Spec, joined: int | None = None) -> str:
+    """The two that do not fit, by their places, with the dims marked that may not differ."""
+    marks: list[int] = []
+    if one.ndim == other.ndim:
+        marks = [i for i in differing(one.shape, other.shape) if i % one.ndim != joined]
+    rows = [(f"tensors[{tensors.index(s)}]", s.shape, marks) for s in (one, other)]
+    return drawn(*rows, why="" if marks else "they have different numbers of dims")
+
+
 def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     spec = common_spec(tensors, "cat")
     # A 1-D tensor without elements joins any others, as in PyTorch.
@@ -43,7 +52,10 @@ def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
         raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
     for _, other in real:
         if (*other.shape[:at], *other.shape[at + 1 :]) != (*first.shape[:at], *first.shape[at + 1 :]):
-            raise ShapeError(f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}")
+            raise ShapeError(
+                f"cat(): shapes {tuple(first.shape)} and {tuple(other.shape)} differ outside dim {dim}"
+                + _drawn_parts(tensors, first, other, at)
+            )
     size = sum(s.shape[at] for _, s in real)
     shape = (*first.shape[:at], size, *first.shape[at + 1 :])
     layout = image_layout(shape, first) if all(is_channels_last(s) for _, s in real) else None
@@ -96,7 +108,9 @@ def _infer_stack(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     shape = tuple(spec.shape)
     for other in tensors:
         if other.shape != shape:
-            raise ShapeError(f"stack(): shapes {shape} and {tuple(other.shape)} differ")
+            raise ShapeError(
+                f"stack(): shapes {shape} and {tuple(other.shape)} differ" + _drawn_parts(tensors, tensors[0], other)
+            )
     at = wrap_dim(dim, len(shape) + 1, "stack")
     out = spec.like((*shape[:at], len(tensors), *shape[at:]))
     strides = out.strides
@@ -127,14 +141,14 @@ shared_ops["stack"] = stack
 
 @public(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dim 1; vectors along dim 0."""
+    """The `tensors`, joined along dim 1; vectors along dim 0."""
     joined = [x.reshape(-1) if not x.spec.ndim else x for x in tensors]
     return cat(joined, 0 if joined and joined[0].spec.ndim == 1 else 1)
 
 
 @public("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dim 0; vectors become rows."""
+    """The `tensors`, joined along dim 0; vectors become rows."""
     return cat([reshape(x, 1, -1) if x.spec.ndim < 2 else x for x in tensors], 0)
 
 
@@ -146,7 +160,8 @@ MAX_EMPTY = 1 << 20
 def split(
     input: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of parts of a size (the last may be smaller), or of the sizes in a list, along `dim`.
+    """split_size_or_sections: views of parts of a size (the last may be smaller), or of the sizes in a list, along
+    `dim`.
 
     split_size: the same, as PyTorch's method has it. Raises TypeError unless one of the two is given, ShapeError for a
     0-d tensor, sizes below 0, and a list that does not add up.
@@ -208,14 +223,17 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front."""
+    """A copy of the tensor laid side by side sizes[i] times in dim i; more sizes than dims add dims in front.
+
+    repeats: the sizes by name. Raises ShapeError for fewer sizes than dims.
+    """
     times = as_shape(sizes if repeats is None else repeats, "repeat")
     if len(times) < input.spec.ndim:
         raise ShapeError(f"repeat(): {len(times)} sizes for a tensor of {input.spec.ndim} dims")
     shape = (1,) * (len(times) - input.spec.ndim) + tuple(input.spec.shape)
     spaced = reshape(input, [m for n in shape for m in (1, n)])
     expanded = broadcast_to(spaced, [m for t, n in zip(times, shape, strict=True) for m in (t, n)])
-    return reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)])
+    return owned(reshape(row_major_copy(expanded), [t * n for t, n in zip(times, shape, strict=True)]))
 
 
 @public()
@@ -231,8 +249,9 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element `repeats` times in a row, along `dim` or in the flattened tensor.
 
-    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices
-    0, 1, ... are repeated. `output_size` is the length of the result, which else is waited for.
+    repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices 0,
+    1, ... are repeated. `output_size` is the length of the result, which else is waited for. Raises ShapeError for
+    another number of repeats, DTypeError unless they are integers.
     """
     if repeats is None:
         return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
@@ -412,7 +431,9 @@ def pad_end(input: Tensor, shape: Shape) -> Tensor:
 
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; "xy" exchanges the first two dims. ValueError for others."""
+    """Views of vectors as the coordinates of a grid; `indexing` "ij", or "xy", which exchanges the first two dims.
+    ValueError for others.
+    """
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")

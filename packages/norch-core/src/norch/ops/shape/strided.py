@@ -93,7 +93,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 @method()
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """A view of all windows of `size` along a dim, `step` apart; the window's elements become the last dim."""
+    """A view of all windows of `size` along `dimension`, `step` apart; the window's elements become the last dim."""
     if not input.spec.ndim:
         wrap_dim(dimension, 0, "unfold")
         return unfold(input.unsqueeze(0), 0, size, step).reshape(size)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...dtype import as_dtype
-from ...errors import IndexError, ShapeError
+from ...errors import IndexError, ShapeError, differing, drawn
 from ...spec import (
     Shape,
     Spec,
@@ -82,7 +83,11 @@ def _infer_expand(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int]:
     size = tuple(spec.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
     fits = lead >= 0 and all(m in (1, n) for m, n in zip(spec.shape, size[max(lead, 0) :], strict=False))
     if not fits or min(size, default=0) < 0:
-        raise ShapeError(f"expand(): shape {tuple(spec.shape)} does not expand to {tuple(shape)}")
+        wrong = [i for i in differing(spec.shape, size) if -spec.ndim <= i and spec.shape[i] != 1]
+        raise ShapeError(
+            f"expand(): shape {tuple(spec.shape)} does not expand to {tuple(shape)}"
+            + drawn(("input", spec.shape, wrong), ("size", shape, wrong))
+        )
     return spec.like(size, expand_strides(spec.shape, spec.strides, size)), 0
 
 
@@ -225,7 +230,7 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     if out is None:
         raise ShapeError(
             f"view(): shape {tuple(input.spec.shape)} with strides {input.spec.strides} cannot be viewed as {sizes}; "
-            "use reshape, which copies"
+            "use reshape, which copies" + _drawn_strides(input.spec)
         )
     return out
 
@@ -240,6 +245,14 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of `other`. Raises as reshape does."""
     return reshape(input, other.spec.shape)
+
+
+def _drawn_strides(spec: Spec) -> str:
+    """Shape and strides, with the neighbours marked that do not follow each other in memory."""
+    real = [i for i, n in enumerate(spec.shape) if n != 1]
+    apart = [(i, j) for i, j in pairwise(real) if spec.strides[i] != spec.strides[j] * spec.shape[j]]
+    marks = sorted({i for pair in apart for i in pair})
+    return drawn(("shape", spec.shape, ()), ("strides", spec.strides, marks), why="do not follow each other in memory")
 
 
 @public(check="function")

@@ -27,13 +27,15 @@ def load(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Brings the values of a checkpoint into a state that is made as the saved one was, on any number of ranks.
+    """Brings the values of a checkpoint, the folder `checkpoint_id`, into `state_dict`, a state that is made as the
+    saved one was, on any number of ranks.
 
     Tensors are filled in place, of those that are shared out the elements that this rank has; other values are put into
     the dicts. States that optimisers do not have yet are added. What the checkpoint has besides is left there.
 
     Raises CheckpointError naming the file for one that is missing or damaged, and for a name that the checkpoint does
-    not have; ShapeError for a tensor of another shape. Where one rank fails all of them raise.
+    not have; ShapeError for a tensor of another shape. Where one rank fails all of them raise. process_group: who calls
+    it; no_dist: this process alone does.
     """
     path = os.path.abspath(os.fsdecode(checkpoint_id))
     group = group_of(process_group, no_dist)

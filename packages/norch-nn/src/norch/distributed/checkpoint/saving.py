@@ -28,7 +28,7 @@ def save(
     `get_optimizer_state_dict`) each writes its elements; what is the same on all ranks is written once, other values as
     rank 0 has them. It returns when the checkpoint is on the disk. no_dist: this process is alone.
 
-    Raises on all ranks where one cannot write, the checkpoint before being as it was.
+    Raises on all ranks where one cannot write, the checkpoint before being as it was. process_group: who calls it.
     """
     if not isinstance(state_dict, Mapping):
         raise norch.DTypeError(f"save(): expected a dict, got {type(state_dict).__name__}")

@@ -38,14 +38,20 @@ def get_model_state_dict(model: nn.Module, *, options: StateDictOptions | None =
 def set_model_state_dict(
     model: nn.Module, model_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
 ) -> Any:
-    """Takes over such a state, of whole tensors or of this rank's shards. Returns what `load_state_dict` does."""
+    """Takes over `model_state_dict`, such a state of `model`, of whole tensors or of this rank's shards. Returns what
+    `load_state_dict` does.
+
+    options: as of `get_model_state_dict`.
+    """
     return _bare(model).load_state_dict(model_state_dict, (options or StateDictOptions()).strict)
 
 
 def get_optimizer_state_dict(
     model: nn.Module, optimizers: Optimizers, *, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """`{"state": {name: state}, "param_groups": [options with names]}` of the optimisers of `model`'s parameters."""
+    """`{"state": {name: state}, "param_groups": [options with names]}` of the `optimizers` of `model`'s parameters.
+    Raises ValueError for a parameter that is not the model's.
+    """
     options, names = options or StateDictOptions(), _names(model)
     states: dict[str, dict[str, Any]] = {}
     groups = []
@@ -70,9 +76,11 @@ def set_optimizer_state_dict(
     *,
     options: StateDictOptions | None = None,
 ) -> None:
-    """Takes over such a state, of whole tensors or of this rank's shards.
+    """Takes over `optim_state_dict`, such a state of the `optimizers` of `model`, of whole tensors or of this rank's
+    shards.
 
-    Raises ValueError for parameters that are not in it, or that are in other groups there.
+    Raises ValueError for parameters that are not in it, or that are in other groups there. options: as of
+    `get_model_state_dict`.
     """
     names = _names(model)
     given = {tuple(group["params"]): group for group in optim_state_dict["param_groups"]}
@@ -98,7 +106,7 @@ def set_optimizer_state_dict(
 def get_state_dict(
     model: nn.Module, optimizers: Optimizers, *, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The states of the model and of its optimisers."""
+    """The states of the model and of its `optimizers`; options: as of `get_model_state_dict`."""
     return get_model_state_dict(model, options=options), get_optimizer_state_dict(model, optimizers, options=options)
 
 
@@ -110,7 +118,9 @@ def set_state_dict(
     optim_state_dict: Mapping[str, Any],
     options: StateDictOptions | None = None,
 ) -> Any:
-    """Takes over both. Returns what the model's `load_state_dict` does."""
+    """Takes over both: `model_state_dict` and `optim_state_dict`, that of `optimizers`, with `options`. Raises
+    ValueError as set_optimizer_state_dict does. Returns what the model's `load_state_dict` does.
+    """
     found = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return found

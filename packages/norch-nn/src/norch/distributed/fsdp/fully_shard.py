@@ -40,7 +40,9 @@ def fully_shard(
     and whole tensors. `nn.utils.clip_grad_norm_` and GradScaler see all ranks' elements.
 
     Raises ValueError for parameters that are shared with a module outside that was sharded before, and for a module
-    that was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward.
+    that was; NotImplementedError for a mesh of more dims and for a number as reshard_after_forward. After Rajbhandari
+    et al. (2020) and Zhao et al. (2023). Raises TypeError for what is no module, ValueError for one that was sharded
+    before.
     """
     if isinstance(module, list | tuple):
         for one in module:
@@ -140,7 +142,9 @@ def _states(module: Any, recurse: bool = True) -> list[State]:
 
 
 def register_fsdp_forward_method(module: Any, method_name: str) -> None:
-    """Has that method of a module that was sharded, which uses its parameters, gather them as `forward` does."""
+    """Has the method `method_name` of a module that was sharded, which uses its parameters, gather them as `forward`
+    does.
+    """
     if not isinstance(module, FSDPModule):
         return
     method, state, part = getattr(module, method_name), module._fsdp, cast(nn.Module, module)
@@ -175,29 +179,36 @@ class FSDPModule:
         self._fsdp.reshard()
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Whether backward passes reduce gradients. Those of passes that do not are kept whole until one does."""
+        """Whether backward passes reduce gradients. Those of passes that do not are kept whole until one does.
+
+        requires_gradient_sync: whether; recurse: of the blocks in it too.
+        """
         for state in _states(self, recurse):
             state.sync = requires_gradient_sync
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """As the argument of `fully_shard`."""
+        """As the argument of `fully_shard`. recurse: of the blocks in it too."""
         for state in _states(self, recurse):
             state.reshard_after_forward = reshard_after_forward
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
         """Whether parameters are freed after a backward pass: False saves gathering them for the next of several
-        passes between two steps, the last of which must free them."""
+        passes between two steps, the last of which must free them.
+
+        reshard_after_backward: whether; recurse: of the blocks in it too.
+        """
         for state in _states(self, recurse):
             state.reshard_after_backward = reshard_after_backward
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Does nothing: every backward pass ends with its reductions."""
+        """Does nothing with `is_last_backward`: every backward pass ends with its reductions."""
 
     def set_modules_to_forward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Whose parameters are gathered ahead of their turn, when this module's forward pass begins; by default those
-        of the block that came next the last time."""
+        """modules: whose parameters are gathered ahead of their turn, when this module's forward pass begins; by
+        default those of the block that came next the last time.
+        """
         self._fsdp.forward_prefetch = [m._fsdp for m in modules]
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """The same for the backward pass; by default those of the block before."""
+        """modules: the same for the backward pass; by default those of the block before."""
         self._fsdp.backward_prefetch = [m._fsdp for m in modules]

@@ -51,7 +51,10 @@ class CPUOffload:
 
 @dataclass
 class MixedPrecision:
-    """As MixedPrecisionPolicy. buffer_dtype: what buffers are cast to, once."""
+    """As MixedPrecisionPolicy. buffer_dtype: what buffers are cast to, once.
+
+    cast_root_forward_inputs: whether the inputs are cast. keep_low_precision_grads: ignored.
+    """
 
     param_dtype: norch.DType | None = None
     reduce_dtype: norch.DType | None = None
@@ -61,6 +64,7 @@ class MixedPrecision:
     cast_root_forward_inputs: bool = True
 
     def policy(self) -> MixedPrecisionPolicy:
+        """The same as a MixedPrecisionPolicy."""
         return MixedPrecisionPolicy(
             self.param_dtype, self.reduce_dtype, cast_forward_inputs=self.cast_root_forward_inputs
         )

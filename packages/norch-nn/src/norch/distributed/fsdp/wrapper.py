@@ -22,7 +22,9 @@ class FullyShardedDataParallel(nn.Module):
         transformer_layer_cls={Block})` or ModuleWrapPolicy({Block}): it is called as `policy(module=..., recurse=False,
         nonwrapped_numel=...)`.
     mixed_precision: MixedPrecision or MixedPrecisionPolicy. sharding_strategy: FULL_SHARD or SHARD_GRAD_OP.
-    Arguments that are about how, such as prefetching, are accepted and change nothing; `cpu_offload` is not supported.
+    Arguments that are about how, such as prefetching, are accepted and change nothing; `cpu_offload` is not
+    supported. process_group: among whom. ignored_modules: whose parameters stay whole. device_id: where `module` is
+    moved to first. backward_prefetch: changes nothing.
     """
 
     def __init__(
@@ -94,7 +96,10 @@ class FullyShardedDataParallel(nn.Module):
     def state_dict_type(
         module: nn.Module, state_dict_type: StateDictType, state_dict_config: Any = None, *_: Any
     ) -> Iterator[None]:
-        """In the block `state_dict()` gives whole tensors where FULL_STATE_DICT asks for them: all ranks call it."""
+        """In the block `state_dict()` gives whole tensors where FULL_STATE_DICT asks for them: all ranks call it.
+
+        state_dict_type: that; state_dict_config: ignored.
+        """
         parts = [part for part in module.modules() if isinstance(part, FullyShardedDataParallel)]
         before = [part._whole for part in parts]
         is_full = state_dict_type is StateDictType.FULL_STATE_DICT
@@ -108,7 +113,7 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def summon_full_params(module: nn.Module, recurse: bool = True, writeback: bool = True, **options: Any) -> Any:
-        """See `summon_full_params` of this module."""
+        """See `summon_full_params` of this module. writeback: whether changes are kept."""
         return summon_full_params(module, recurse, writeback)
 
 

@@ -220,14 +220,19 @@ def all_to_all_single(
     group: Any = None,
 ) -> Tensor:
     """Part j along dim 0 of member i becomes part i of member j. `output` is PyTorch's, and not written. Backward: the
-    same the other way."""
+    same the other way.
+
+    output_split_sizes, input_split_sizes: the sizes of the parts, equal unless given.
+    """
     return _AllToAll.apply(output_split_sizes, input_split_sizes, group, input)
 
 
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
 ) -> tuple[Tensor, ...]:
-    """Member j gets tensor j of each member. `output_tensor_list` says shapes, and is not written."""
+    """Member j gets tensor j of each member's `input_tensor_list`. `output_tensor_list` says shapes, and is not
+    written.
+    """
     sizes = [[t.numel() for t in tensors] for tensors in (output_tensor_list, input_tensor_list)]
     joined = norch.cat([t.reshape(-1) for t in input_tensor_list])
     parts = _AllToAll.apply(*sizes, group, joined).split(sizes[0])

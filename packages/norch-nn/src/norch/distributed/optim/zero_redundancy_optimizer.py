@@ -69,7 +69,8 @@ class Bucket:
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """An optimiser of class `optimizer_class` that keeps 1 / N of its state on each of N ranks.
+    """An optimiser of class `optimizer_class` that keeps 1 / N of its state on each of N ranks (Rajbhandari et al.,
+    2020).
 
     Gradients are to be the same on all ranks, as DistributedDataParallel leaves them. Each rank steps on its elements
     of every parameter, laid flat, and gets those of the others; the parameters are the same bits on all ranks then, and
@@ -116,6 +117,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.defaults = self.optim.defaults
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """param_group: such a dict."""
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:

@@ -51,6 +51,7 @@ class _Schedule(ABC):
 
         args: the whole batch, in the first stage. target: in the last, whose `losses` become those of the microbatches.
         kwargs: for this stage's submodule. Tensors among all these are cut. Returns the outputs in the last stage.
+        return_outputs: whether. Raises RuntimeError where gradients are off.
         """
         if self.loss_fn is None:
             return self.eval(*args, target=target, losses=losses, **kwargs)
@@ -59,7 +60,10 @@ class _Schedule(ABC):
         return self._run(self.order(), args, kwargs, target, losses, return_outputs)
 
     def eval(self, *args: Any, target: Tensor | None = None, losses: list[Tensor] | None = None, **kwargs: Any) -> Any:
-        """Passes a batch through the pipeline forward alone, with no gradients."""
+        """Passes a batch through the pipeline forward alone, with no gradients. target, losses: as of `step`.
+
+        Returns the outputs (n, ...) in the last stage.
+        """
         with norch.no_grad():
             return self._run([(FORWARD, m) for m in range(self.n_microbatches)], args, kwargs, target, losses, True)
 

@@ -27,7 +27,8 @@ class PipelineStage:
     dtypes are told by the stage before with the first microbatch of each step; where `input_args` or `output_args` are
     given (tensors of a microbatch), they are compared with these.
 
-    `held` has what the backward pass of each microbatch on its way needs.
+    `held` has what the backward pass of each microbatch on its way needs. Raises ValueError unless this process is that
+    member of a group of as many.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class PipelineStage:
         return [self._op(irecv, tensor, -1) for tensor in self._incoming]
 
     def send_forward(self, outputs: Sequence[Tensor], first: bool) -> list[P2POp]:
+        """Sends `outputs`, of shapes that a header tells, to the next stage. Raises ValueError for too many."""
         if self.is_last:
             return []
         if first:
@@ -85,6 +87,7 @@ class PipelineStage:
         return [self._op(irecv, tensor, 1) for tensor in self._incoming]
 
     def send_backward(self, grads: Sequence[Tensor]) -> list[P2POp]:
+        """Sends `grads`, in the shapes of what was received, to the stage before."""
         return [self._op(isend, grad, -1) for grad in grads]
 
     def _op(self, op: Any, tensor: Tensor, step: int) -> P2POp:
@@ -103,7 +106,11 @@ class PipelineStage:
     def forward(
         self, microbatch: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], keep: bool, sync: bool
     ) -> tuple[Tensor, ...]:
-        """What the submodule makes of `args` in the first stage, of what was received in others. keep: for backward."""
+        """What the submodule makes of `args` in the first stage, of what was received in others. keep: for backward.
+        sync: as of `backward`. Raises TypeError unless it returns tensors.
+
+        kwargs: given to it too.
+        """
         inputs = args if self.is_first else self._incoming
         if keep and not self.is_first:
             inputs = tuple(t.requires_grad_() if t.dtype.is_floating_point else t for t in inputs)
@@ -116,7 +123,10 @@ class PipelineStage:
         return outputs
 
     def backward(self, microbatch: int, loss: Tensor | None, sync: bool) -> list[Tensor]:
-        """The gradients of a microbatch's inputs, out of its loss in the last stage, of what was received in others."""
+        """The gradients of a microbatch's inputs, out of its loss in the last stage, of what was received in others.
+
+        sync: whether gradients are reduced after it, where the submodule is replicated.
+        """
         inputs, outputs = self.held.pop(microbatch)
         with self._synchronised(sync):
             if loss is not None:

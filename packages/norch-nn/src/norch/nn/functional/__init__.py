@@ -1,4 +1,12 @@
-"""The functions behind the modules, under PyTorch's names: norch's own ops, and those of the files beside this one."""
+"""The functions behind the modules, under PyTorch's names: norch's own ops, and those of the files beside this one.
+
+Arguments that mean the same in every function:
+
+    training: whether it computes as in training (drawing, or with the batch's statistics) or as in evaluation.
+    running_mean, running_var: the statistics that are gathered in training, (c), and changed in place.
+
+Others are those of the modules: see `norch.nn`.
+"""
 
 from __future__ import annotations
 

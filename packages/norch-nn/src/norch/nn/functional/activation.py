@@ -86,7 +86,9 @@ def threshold(input: norch.Tensor, threshold: float, value: float, inplace: bool
 
 
 def softshrink(input: norch.Tensor, lambd: float = 0.5) -> norch.Tensor:
-    """`input` moved towards 0 by `lambd`, and 0 where it is nearer. Floating only; ValueError for `lambd` < 0."""
+    """`input` moved towards 0 by `lambd`, and 0 where it is nearer. Elementwise. Floating only; ValueError for `lambd`
+    < 0.
+    """
     if lambd < 0:
         raise ValueError(f"softshrink(): lambd must be at least 0, got {lambd}")
     x = input.float() if input.itemsize < 4 else input  # 16 bits would round lambd

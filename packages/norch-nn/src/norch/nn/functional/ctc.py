@@ -25,16 +25,17 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> norch.Tensor:
-    """Minus the log-probability that a sequence of labels and blanks reads as target, once repeats and blanks go.
+    """Minus the log-probability that a sequence of labels and blanks reads as target, once repeats and blanks go
+    (Graves et al., 2006).
 
     log_probs: (T, N, C) or (T, C), logarithms of probabilities. targets: labels in [0, C) without the blank, (N, S)
-    with padding of any value, or one after another, (sum(target_lengths)). The lengths, (N) or (), are tensors, tuples
-    or lists. reduction: "mean" divides each loss by its target's length before the mean over N. A target that does not
-    fit its input has loss inf, or 0 with `zero_infinity`, and in both cases no gradient (PyTorch's is NaN without
-    zero_infinity). The gradient is that by log_probs as such; PyTorch's is that by the input of the log_softmax.
-    Raises ShapeError for shapes and lengths that do not fit, DTypeError unless log_probs are floating and targets
-    integers, IndexError for a label outside [0, C), ValueError for such a `blank`, and AutogradError for second
-    derivatives, as PyTorch does.
+    with padding of any value, or one after another, (sum(target_lengths)). The lengths, `input_lengths` and
+    `target_lengths`, (N) or (), are tensors, tuples or lists. reduction: "mean" divides each loss by its target's
+    length before the mean over N. A target that does not fit its input has loss inf, or 0 with `zero_infinity`, and in
+    both cases no gradient (PyTorch's is NaN without zero_infinity). The gradient is that by log_probs as such;
+    PyTorch's is that by the input of the log_softmax. Raises ShapeError for shapes and lengths that do not fit,
+    DTypeError unless log_probs are floating and targets integers, IndexError for a label outside [0, C), ValueError for
+    such a `blank`, and AutogradError for second derivatives, as PyTorch does.
     """
     op = "ctc_loss"
     check_reduction(op, reduction)

@@ -65,12 +65,14 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> norch.Tensor:
-    """For each bag of indices the sum, mean or maximum of the rows of `weight` that they name: (bags, features).
+    """For each bag of indices the `mode` ("sum", "mean" or "max") of the rows of `weight` that they name: (bags,
+    features).
 
     input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
-    per_sample_weights: a factor for each index, for sums. padding_idx: an index that does not count. An empty bag gives
-    zeros. The maximum with `offsets` waits for the length of the longest bag. `sparse` is ignored: gradients are dense.
-    Raises ShapeError for shapes that do not fit, ValueError for arguments that do not.
+    per_sample_weights: a factor for each index, for sums. max_norm, norm_type, scale_grad_by_freq: as of `embedding`.
+    padding_idx: an index that does not count. An empty bag gives zeros. The maximum with `offsets` waits for the length
+    of the longest bag. `sparse` is ignored: gradients are dense. Raises ShapeError for shapes that do not fit,
+    ValueError for arguments that do not.
     """
     _check(weight, "embedding_bag")
     _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq)

@@ -101,7 +101,7 @@ def fold(
 ) -> norch.Tensor:
     """The columns of `unfold` back in their places, added where they overlap: (n, c * i * j, y * x) -> (n, c, h, w).
 
-    output_size: h and w. Raises ShapeError where the shape is not that of `unfold` for them.
+    output_size: h and w; the rest as of `unfold`. Raises ShapeError where the shape is not that of `unfold` for them.
     """
     windows = _windows("fold", kernel_size, dilation, padding, stride)
     size, cells = _pair(output_size, "fold", "output_size", 1), windows[0][0] * windows[0][1]

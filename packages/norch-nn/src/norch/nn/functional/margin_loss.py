@@ -78,7 +78,8 @@ def cosine_embedding_loss(
     *,
     strict: bool = True,
 ) -> norch.Tensor:
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of the angles between rows.
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of the angles between rows of `input1` and
+    `input2`.
 
     (N, D), (N, D) and (N), or (D), (D) and (). All may hold integers. Raises ShapeError for other shapes (with
     `strict=False` sizes of 1 broadcast).
@@ -138,7 +139,10 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
     strict: bool = True,
 ) -> norch.Tensor:
-    """triplet_margin_loss with any distance of two tensors; `pairwise_distance` unless given."""
+    """`triplet_margin_loss` with any distance of two tensors; `pairwise_distance` unless given.
+
+    anchor, positive, negative: (N, D) or (D); `strict`: shapes that differ are refused.
+    """
     op = "triplet_margin_with_distance_loss"
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(op, anchor, positive, negative, distance, margin, swap, reduction, strict)

@@ -63,13 +63,17 @@ def multi_head_attention_forward(
     *,
     batch_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What MultiheadAttention computes: (L, N, E), (S, N, ·) and (S, N, ·) to (L, N, E) and the weights, (N, L, S), or
-    (N, heads, L, S) unless `average_attn_weights`; None unless `need_weights`.
+    """What MultiheadAttention computes (Vaswani et al., 2017): query (L, N, E), (S, N, ·) and (S, N, ·) to (L, N, E)
+    and the weights, (N, L, S), or (N, heads, L, S) unless `average_attn_weights`; None unless `need_weights`.
 
     N may be missing everywhere, and comes first with `batch_first`. attn_mask: (L, S) or (N * heads, L, S), bool and
     True where a query may not look, or a number to add. key_padding_mask: (N, S), the same. is_causal: a hint that
     attn_mask is the causal one. static_k and static_v: (N * heads, S, E / heads), in place of the projected ones.
     Raises ShapeError for shapes that do not fit, DTypeError for integer masks, ValueError for is_causal without mask.
+    Weights and biases are MultiheadAttention's: in_proj_weight (3E, E) with in_proj_bias (3E), or with
+    use_separate_proj_weight q_proj_weight, k_proj_weight and v_proj_weight; out_proj_weight (E, E), out_proj_bias (E);
+    bias_k and bias_v, a key and a value behind the others, add_zero_attn, one of zeros. E is embed_dim_to_check, which
+    num_heads divides. dropout_p: of the weights, in training.
     """
     _check_inputs(query, key, value, embed_dim_to_check, num_heads)
     if is_causal and attn_mask is None:

@@ -189,7 +189,10 @@ def max_unpool1d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> norch.Tensor:
-    """The values of max_pool1d back at their `indices`, zeros elsewhere: (..., x) -> (..., w)."""
+    """The values of max_pool1d back at their `indices`, zeros elsewhere: (..., x) -> (..., w).
+
+    output_size: w, where several give the same x.
+    """
     return _unpool(input, indices, kernel_size, stride, padding, output_size, 1)
 
 

@@ -25,7 +25,7 @@ def grid_sample(
     A place is (x, y) or (x, y, z), -1 and 1 being the borders of input, or with `align_corners` the centres of its
     outermost elements. mode: "bilinear" (of volumes trilinear), "nearest" or, of images, "bicubic". padding_mode: what
     is outside: "zeros", "border" or "reflection". Raises ShapeError for shapes that do not fit, DTypeError unless both
-    have one floating dtype, ValueError for another mode.
+    have one floating dtype, ValueError for another mode. After Jaderberg et al. (2015).
     """
     _check(input, grid, mode, padding_mode)
     if input.dtype.itemsize == 2:

@@ -13,7 +13,7 @@ class DataParallel(Module):
     """Calls `module`: what PyTorch's does where there is one device. State dict keys begin with "module.", as there.
 
     Raises ValueError for more than one of `device_ids`: norch does not split batches over devices; DTypeError where
-    `module` is no Module.
+    `module` is no Module. `output_device` is ignored.
     """
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:

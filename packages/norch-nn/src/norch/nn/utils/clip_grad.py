@@ -84,7 +84,10 @@ def _norms_of_parts(parameters: list[norch.Tensor], p: float) -> list[norch.Tens
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: norch.Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales the gradients in place by max_norm / total_norm, if that is below 1."""
+    """Scales the gradients in place by max_norm / total_norm, if that is below 1.
+
+    parameters: a tensor or several, of any shape. `foreach` changes nothing.
+    """
     grads = [p.grad for p in _list(parameters) if p.grad is not None]
     if not grads:
         return
@@ -105,7 +108,8 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> norch.Tensor:
-    """Scales the gradients in place so that their `norm_type`-norm, all taken as one vector, is at most `max_norm`.
+    """Scales the gradients in place (Pascanu et al., 2013) so that their `norm_type`-norm, all taken as one vector, is
+    at most `max_norm`.
 
     Returns the norm as it was, a 0-d tensor. It waits for nothing unless `error_if_nonfinite`, which raises
     RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
@@ -124,7 +128,10 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Holds every element of the gradients between -clip_value and clip_value, in place."""
+    """Holds every element of the gradients between -clip_value and clip_value, in place.
+
+    parameters: a tensor or several, of any shape. `foreach` changes nothing.
+    """
     bound = float(clip_value)
     with norch.no_grad():
         for p in _list(parameters):

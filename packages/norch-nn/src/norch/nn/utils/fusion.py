@@ -39,7 +39,12 @@ def fuse_conv_bn_weights(
     bn_b: norch.Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the convolution that does what one and a batch normalisation after it do in evaluation."""
+    """Weight and bias of the convolution that does what one and a batch normalisation after it do in evaluation.
+
+    conv_w, conv_b: of the convolution, (out, in, ...) and (out) or None; `transpose`d, (in, out, ...). bn_rm, bn_rv,
+    bn_eps, bn_w, bn_b: the normalisation's running mean and variance, eps, weight and bias, (out), the last two or
+    None.
+    """
     return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
 
 
@@ -52,7 +57,11 @@ def fuse_linear_bn_weights(
     bn_w: norch.Tensor | None,
     bn_b: norch.Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the linear layer that does what one and a batch normalisation after it do in evaluation."""
+    """Weight and bias of the linear layer that does what one and a batch normalisation after it do in evaluation.
+
+    linear_w, linear_b: of the layer, (out, in) and (out) or None. bn_rm, bn_rv, bn_eps, bn_w, bn_b: as of
+    `fuse_conv_bn_weights`.
+    """
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 
@@ -70,7 +79,8 @@ def _fused_copy(layer: M, bn: Any, op: str, dim: int) -> M:
 def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
     """A copy of `conv` that does what `conv` and `bn` after it do in evaluation. ValueError where one is in training.
 
-    Where the channels are in groups, a transposed convolution cannot be fused, and raises ValueError.
+    Where the channels are in groups, a transposed convolution cannot be fused, and raises ValueError. transpose: `conv`
+    is a transposed convolution.
     """
     if transpose and conv.groups != 1:
         raise ValueError(f"fuse_conv_bn_eval(): a transposed convolution of {conv.groups} groups cannot be fused")

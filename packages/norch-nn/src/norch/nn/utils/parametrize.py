@@ -38,7 +38,10 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of a tensor, in order, and what they start from: `original`, or `original0`, `original1`."""
+    """The parametrizations of a tensor, in order, and what they start from: `original`, or `original0`, `original1`.
+
+    unsafe: without a look at shape and dtype.
+    """
 
     def __init__(self, modules: Sequence[Module], original: norch.Tensor, unsafe: bool = False) -> None:
         super().__init__(modules)
@@ -74,7 +77,9 @@ class ParametrizationList(ModuleList):
         return out
 
     def right_inverse(self, value: norch.Tensor) -> None:
-        """Gives the originals the values of which the parametrizations make `value`. NotImplementedError without."""
+        """Gives the originals the values of which the parametrizations make `value`, of the tensor's shape.
+        NotImplementedError without.
+        """
         with norch.no_grad():
             made: Any = value
             for module in reversed(list(self)):
@@ -86,7 +91,7 @@ class ParametrizationList(ModuleList):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module has parametrizations, or one of that name."""
+    """Whether the module has parametrizations, or one of `tensor_name`."""
     found = module.__dict__.get("parametrizations")
     if not isinstance(found, ModuleDict):
         return False
@@ -183,7 +188,8 @@ def _check(made: Any, value: norch.Tensor, parametrization: Module) -> None:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Undoes it: the tensor is a parameter (or buffer) again, with the value made, or else the original's.
+    """Undoes it: the tensor `tensor_name` is a parameter (or buffer) again, with the value made, or else the
+    original's.
 
     Returns the module. Raises ValueError where there is none, and for several originals unless `leave_parametrized`.
     """

@@ -81,22 +81,25 @@ class PackedSequence(_Fields):
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the data lie on a CUDA device."""
         return bool(self.data.device.type == "cuda")
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes one; None for None."""
+    """The permutation, a vector, that undoes one; None for None."""
     return None if permutation is None else norch.argsort(permutation)
 
 
 def steps_of(sequence: PackedSequence) -> Tensor:
-    """Which steps there are: bool, (steps, sequences), on the CPU."""
+    """Which steps of the packed `sequence` there are: bool, (steps, sequences), on the CPU."""
     sizes = sequence.batch_sizes
     return norch.arange(int(sizes[0].item()), device="cpu") < sizes.unsqueeze(1)
 
 
 def unpack(sequence: PackedSequence, steps: Tensor, padding_value: float = 0.0) -> Tensor:
-    """(steps, sequences, *) of a packed sequence, in its own order. `steps`: of steps_of."""
+    """(steps, sequences, *) of a packed sequence, in its own order. `steps`: of steps_of; padding_value: where there
+    are none.
+    """
     data = sequence.data
     places = (steps.flatten().to(norch.int64).cumsum(0) - 1).to(data.device)
     padded = data.index_select(0, places).reshape(*steps.shape, *data.shape[1:])
@@ -107,7 +110,7 @@ def unpack(sequence: PackedSequence, steps: Tensor, padding_value: float = 0.0) 
 
 
 def pack(padded: Tensor, steps: Tensor) -> Tensor:
-    """The data of a packed sequence, from (steps, sequences, *)."""
+    """The data of a packed sequence, from `padded`, (steps, sequences, *)."""
     flat = padded.flatten(0, 1)
     places = steps.flatten().nonzero().flatten()
     return flat if len(places) == len(flat) else flat.index_select(0, places.to(flat.device))
@@ -156,9 +159,11 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The padded batch (T, N, *), or (N, T, *) if `batch_first`, and the lengths, int64 on the CPU.
+    """The padded batch (T, N, *) of a packed `sequence`, or (N, T, *) if `batch_first`, and the lengths, int64 on the
+    CPU.
 
-    T is the longest length, or `total_length`, than which none may be longer (ValueError).
+    T is the longest length, or `total_length`, than which none may be longer (ValueError). padding_value: what it is
+    padded with.
     """
     steps = steps_of(sequence)
     longest = len(steps)
@@ -188,7 +193,8 @@ def pad_sequence(
 ) -> Tensor:
     """Stacks sequences (L, *) to (T, N, *), or (N, T, *) if `batch_first`, with T the longest L.
 
-    padding_side: "right" or "left" (ValueError otherwise). Raises ShapeError unless all have the same other sizes.
+    padding_value: what they are padded with. padding_side: "right" or "left" (ValueError otherwise). Raises ShapeError
+    unless all have the same other sizes.
     """
     if padding_side not in ("right", "left"):
         raise ValueError(f'pad_sequence(): padding_side should be "right" or "left", got {padding_side!r}')
@@ -209,7 +215,9 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch (T, N, *), or (N, T, *) if `batch_first`, without their padding."""
+    """The sequences, of `lengths` (N), of `padded_sequences`, a batch (T, N, *), or (N, T, *) if `batch_first`, without
+    their padding.
+    """
     each = padded_sequences.unbind(0 if batch_first else 1)
     return [x[:n] for x, n in zip(each, norch.as_tensor(lengths).tolist(), strict=True)]
 
@@ -221,6 +229,6 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, in their first order."""
+    """The sequences (L, *) of `packed_sequences`, in their first order. Raises as pad_packed_sequence."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -47,11 +47,11 @@ class _SpectralNorm:
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
-    """Divides a parameter of `module` by its largest singular value, all dims but `dim` taken as one.
+    """Divides a parameter of `module` by its largest singular value (Miyato et al., 2018), all dims but `dim` as one.
 
     The value is found by `n_power_iterations` of the power method each call in training. The parameter becomes
-    `name`_orig; `name`_u and `name`_v are buffers. dim: 0, or 1 for transposed convolutions. Returns the module.
-    Raises ValueError for a parameter that is normalised already, and unless there are iterations.
+    `name`_orig; `name`_u and `name`_v are buffers. dim: 0, or 1 for transposed convolutions. Returns the module. Raises
+    ValueError for a parameter that is normalised already, and unless there are iterations.
     """
     if find_pre_hook(module, _SpectralNorm, name) is not None:
         raise ValueError(f"spectral_norm(): parameter {name!r} of {type(module).__name__} is normalised already")
@@ -74,7 +74,9 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Undoes spectral_norm: the divided weight becomes the parameter. Raises ValueError where there was none."""
+    """Undoes spectral_norm of the parameter `name` of `module`: the divided weight becomes the parameter. Raises
+    ValueError where there was none.
+    """
     hook = find_pre_hook(module, _SpectralNorm, name)
     if hook is None or hook.handle is None:
         raise ValueError(f"remove_spectral_norm(): parameter {name!r} of {type(module).__name__} is not normalised")

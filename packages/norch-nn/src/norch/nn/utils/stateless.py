@@ -29,7 +29,8 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What `module` gives with these tensors in place of its parameters and buffers, which are put back afterwards.
+    """What `module(*args, **kwargs)` gives with these tensors in place of its parameters and buffers, which are put
+    back afterwards.
 
     parameter_and_buffer_dicts: tensors by dotted name, in one dict or several; what is not named stays as it is.
     tie_weights: a tensor that has several names is replaced under all of them. What the module assigns to a name anew

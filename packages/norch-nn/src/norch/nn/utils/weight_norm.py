@@ -39,7 +39,8 @@ class _WeightNorm:
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Makes a parameter of `module` the product of two, `name`_g and `name`_v, which are trained instead of it.
+    """Makes a parameter of `module` the product of two (Salimans and Kingma, 2016), `name`_g and `name`_v, which are
+    trained instead of it.
 
     `name`_g has the norm for each index of `dim`, or for None of everything. Returns the module. Raises ValueError for
     a parameter that is normalised already.
@@ -57,7 +58,9 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Undoes weight_norm: one parameter again. Raises ValueError where there was none."""
+    """Undoes weight_norm of the parameter `name` of `module`: one parameter again. Raises ValueError where there was
+    none.
+    """
     hook = find_pre_hook(module, _WeightNorm, name)
     if hook is None or hook.handle is None:
         raise ValueError(f"remove_weight_norm(): parameter {name!r} of {type(module).__name__} is not normalised")

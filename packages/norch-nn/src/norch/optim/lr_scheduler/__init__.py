@@ -1,4 +1,10 @@
-"""norch.optim.lr_scheduler: schedules of learning rates, under PyTorch's names."""
+"""norch.optim.lr_scheduler: schedules of learning rates, under PyTorch's names.
+
+Arguments that mean the same in every scheduler:
+
+    optimizer: whose groups get the learning rates. Raises TypeError unless it is an Optimizer.
+    last_epoch: the epoch after which it goes on; -1 begins.
+"""
 
 from .base import LRScheduler as LRScheduler
 from .combined import ChainedScheduler as ChainedScheduler

@@ -13,7 +13,7 @@ class CosineAnnealingLR(LRScheduler):
 
         lr = eta_min + (initial - eta_min) * (1 + cos(pi * epoch / T_max)) / 2
 
-    from one epoch's rate to the next one's, so that it can be chained.
+    from one epoch's rate to the next one's, so that it can be chained. After Loshchilov and Hutter (2017).
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -46,7 +46,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     next one in `T_mult` times as many.
 
     `step(epoch)` takes fractions of epochs, as in `scheduler.step(epoch + i / batches)`. Raises ValueError unless T_0
-    is a positive and T_mult a positive integer, and for a negative epoch.
+    is a positive and T_mult a positive integer, and for a negative epoch. After Loshchilov and Hutter (2017).
     """
 
     def __init__(

@@ -136,7 +136,7 @@ def _stack_arrays(batch: Sequence[Any], where: str) -> norch.Tensor:
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays and scalars as tensors, also inside dicts, tuples and lists; all else as it is.
+    """NumPy arrays and scalars in `data` as tensors, also inside dicts, tuples and lists; all else as it is.
 
     What `DataLoader` does to each sample where `batch_size` and `batch_sampler` are None.
     """

@@ -45,7 +45,9 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[norch.Tensor, ...]]):
-    """Sample i is the tuple of `tensor[i]` of each tensor. Raises ShapeError unless all have as many rows."""
+    """Sample i is the tuple of `tensor[i]` of each tensor. Raises ShapeError unless all have as many rows, ValueError
+    for none.
+    """
 
     def __init__(self, *tensors: norch.Tensor) -> None:
         if not tensors:
@@ -143,7 +145,7 @@ class ConcatDataset(Dataset[Any]):
 
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> list[int]:
-        """The lengths of the datasets, each added to those before it."""
+        """The lengths of a `sequence` of datasets, each added to those before it."""
         return list(itertools.accumulate(len(d) for d in sequence))
 
     def __getitem__(self, index: int) -> Any:

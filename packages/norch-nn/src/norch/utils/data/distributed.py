@@ -14,7 +14,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class DistributedSampler(Sampler[T_co]):
-    """Every `num_replicas`-th index, from `rank` on, of 0, 1, 2, …, or with `shuffle` of a random order.
+    """Every `num_replicas`-th index, from `rank` on, of 0, 1, 2, … to the last of `dataset`, or with `shuffle` of a
+    random order.
 
     The order is keyed by `seed` and the epoch: call `set_epoch(epoch)` before each, or all have the same one. All
     processes get equally many: the first indices come again at the end, or with `drop_last` the last are left out.

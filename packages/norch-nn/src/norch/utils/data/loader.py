@@ -32,6 +32,12 @@ class _Endless(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch of `dataset`. The arguments are PyTorch's, but for the last two.
 
+    batch_size: samples a batch; None: each alone. shuffle: a RandomSampler in place of a SequentialSampler; `sampler`
+    or `batch_sampler`, which gives lists, may be given instead. drop_last: no last batch that is smaller. num_workers:
+    0 makes samples in the loop. collate_fn: makes a batch of a list of samples; `default_collate`. prefetch_factor:
+    batches that each worker is ahead; 2. in_order: batches in the sampler's order, or as they are ready.
+    pin_memory_device: for which device `pin_memory` pins, CUDA unless named.
+
     seed: with the epoch's number it decides the shuffle, and with the sample's index what `sample_rng()` and norch's
     random ops draw for a sample, so that nothing depends on the workers. Without it a number is drawn from `generator`,
     or norch's default generator, whenever an epoch starts, and the first is the seed: a loader that is not in the

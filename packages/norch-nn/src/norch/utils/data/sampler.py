@@ -19,7 +19,10 @@ _CHUNK = 1 << 16
 
 
 class Sampler(Generic[T_co]):
-    """Base of samplers: define `__iter__`, which gives indices or lists of them, and `__len__` where it is known."""
+    """Base of samplers: define `__iter__`, which gives indices or lists of them, and `__len__` where it is known.
+
+    data_source: ignored, as in PyTorch.
+    """
 
     def __init__(self, data_source: Sized | None = None) -> None:
         pass
@@ -29,7 +32,7 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, … up to the last sample."""
+    """0, 1, 2, … up to the last sample of `data_source`."""
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -42,7 +45,7 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All indices in random order; with `replacement`, `num_samples` drawn independently.
+    """All indices of `data_source` in random order; with `replacement`, `num_samples` drawn independently.
 
     Without replacement `num_samples` may also be less or more than there are samples: it cuts the order off, or more
     orders follow. Raises TypeError unless `replacement` is a bool, ValueError for a count below 1.
@@ -107,6 +110,7 @@ class WeightedRandomSampler(Sampler[int]):
 
     Without replacement by the order of exponential variables whose rates are the weights (Efraimidis and Spirakis,
     2006). Raises ValueError for weights that are not probabilities, and for more indices than there are to be drawn.
+    TypeError unless `replacement` is a bool.
     """
 
     def __init__(

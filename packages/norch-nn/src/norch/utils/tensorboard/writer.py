@@ -19,7 +19,8 @@ class SummaryWriter:
     Besides the methods below it has those of tensorboardX's: add_scalars, add_histogram, add_image(s), add_figure,
     add_video, add_audio, add_text, add_embedding, add_pr_curve, add_mesh, add_custom_scalars, flush, close. Tensors may
     stand wherever they take arrays. purge_step: what a crashed run wrote from that step on is hidden. max_queue,
-    flush_secs: when events are written. Raises ImportError without tensorboardX.
+    flush_secs: when events are written. Raises ImportError without tensorboardX. filename_suffix: what the file's name
+    ends in.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """A number, a tensor of one too, at a step of the curve `tag`.
+        """A number, a tensor of one too, `scalar_value`, at the step `global_step` of the curve `tag`, written at
+        `walltime`, by default now.
 
         new_style, double_precision: taken for PyTorch's sake; the value is written as float32, which is all that
         TensorBoard shows of it.
@@ -58,7 +60,10 @@ class SummaryWriter:
         self._writer.add_scalar(tag, plain(scalar_value), global_step, walltime)
 
     def add_tensor(self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None) -> None:
-        """The values of a tensor, as a histogram: TensorBoard shows no tensors."""
+        """The values of a tensor, as a histogram: TensorBoard shows no tensors.
+
+        tag, global_step, walltime: as of `add_scalar`.
+        """
         self._writer.add_histogram(tag, plain(tensor), global_step, walltime=walltime)
 
     def add_hparams(
@@ -69,9 +74,11 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """The options of a run and what it reached, in a run of its own below log_dir, `run_name` or the time.
+        """The options of a run, `hparam_dict`, and what it reached, `metric_dict`, in a run of its own below log_dir,
+        `run_name` or the time.
 
         hparam_domain_discrete: taken for PyTorch's sake; TensorBoard finds out itself which values there are.
+        global_step: of what it reached.
         """
         self._writer.add_hparams(plain(dict(hparam_dict)), plain(dict(metric_dict)), run_name, global_step)
 
@@ -81,7 +88,8 @@ class SummaryWriter:
         """The graph of a model: it is called with `input_to_model`, a tensor or a tuple of arguments, in this process.
 
         Shown are the ops that autograd records, each in the module that called it, with parameters, inputs and outputs.
-        verbose: prints it too. Raises ValueError without input, and where nothing was recorded.
+        verbose: prints it too. use_strict_trace: ignored. Raises ValueError without input, and where nothing was
+        recorded.
         """
         from .graph import graph_event, model_graph
 

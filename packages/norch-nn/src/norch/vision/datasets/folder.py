@@ -78,8 +78,8 @@ def make_dataset(
 class DatasetFolder(VisionDataset):
     """The files below `root`/CLASS/, read by `loader(path)`: dataset[i] is (what it gives, number of the class).
 
-    `samples` has their paths and numbers, `targets` the numbers, `classes` the names. See `make_dataset` for the rest,
-    as which it raises.
+    `samples` has their paths and numbers, `targets` the numbers, `classes` the names. extensions, is_valid_file,
+    allow_empty: as of `make_dataset`, as which it raises.
     """
 
     def __init__(
@@ -106,11 +106,14 @@ class DatasetFolder(VisionDataset):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """Subclasses may find other files."""
+        """Subclasses may find other files.
+
+        directory, class_to_idx, extensions, is_valid_file, allow_empty: as of the function `make_dataset`.
+        """
         return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-        """Subclasses may name other classes."""
+        """Subclasses may name other classes. The names of the folders in `directory`, and their numbers."""
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
@@ -127,7 +130,10 @@ class DatasetFolder(VisionDataset):
 
 
 class ImageFolder(DatasetFolder):
-    """The images below `root`/CLASS/: dataset[i] is (a PIL image of three colours, number of the class)."""
+    """The images below `root`/CLASS/: dataset[i] is (a PIL image of three colours, number of the class).
+
+    is_valid_file, allow_empty: as of `DatasetFolder`.
+    """
 
     def __init__(
         self,

@@ -106,6 +106,7 @@ class TrainTestDataset(VisionDataset):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
+        """The numbers of the classes by name."""
         return {name: i for i, name in enumerate(self.classes)}
 
     def download(self) -> None:

@@ -4,6 +4,15 @@
     model.load_state_dict(norch.load("resnet18-f37072fd.pth"))
 
 Nothing is downloaded: `weights=` and `pretrained=` read the file that PyTorch's cache has, or say where to put it.
+
+Arguments that mean the same in every model:
+
+    progress: ignored: nothing is downloaded.
+    num_classes: how many numbers the last layer gives. dropout: the probability of the last layer's dropout.
+    block: the class of the blocks.
+    norm_layer: what makes the normalisations, called with the number of channels; BatchNorm2d unless said otherwise.
+    init_weights: whether weights are drawn as the paper does.
+    x: images (n, 3, h, w), floating.
 """
 
 from typing import Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -92,10 +93,13 @@ def builder(
         return model
 
     build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"""{doc or name}. Options: those of {make.__name__}.
+    family = make if isinstance(make, type) else make.__annotations__["return"]
+    build.__doc__ = f"""{doc or name}: {sys.modules[make.__module__].__doc__}
 
-    weights: by default drawn at random; any others are read from the file that PyTorch's cache has of this model.
-    Raises NotImplementedError, which says where to put it, where it has none: nothing is downloaded.
+    Takes images (n, 3, h, w) and gives (n, num_classes). Options: those of `{getattr(family, "__name__", family)}`.
+
+    weights, pretrained: by default drawn at random; any others are read from the file that PyTorch's cache has of this
+    model. Raises NotImplementedError, which says where to put it, where it has none: nothing is downloaded.
     """
     build.__module__ = make.__module__
     BUILDERS[name] = build

@@ -58,7 +58,8 @@ class CNBlock(nn.Module):
 class ConvNeXt(nn.Module):
     """The stages of `block_setting`, between them halved sizes: (n, 3, h, w) -> (n, num_classes).
 
-    stochastic_depth_prob: that of the last block; the first has 0.
+    stochastic_depth_prob: that of the last block; the first has 0. layer_scale: the first factor of each channel.
+    Raises ValueError for an empty block_setting.
     """
 
     def __init__(

@@ -57,8 +57,9 @@ class _DenseBlock(nn.ModuleDict):
 class DenseNet(nn.Module):
     """Blocks of `block_config` layers, each of which adds `growth_rate` channels: (n, 3, h, w) -> (n, num_classes).
 
-    bn_size: how many times growth_rate the 1 x 1 convolutions make. memory_efficient: what they are given is made
-    again in the backward pass.
+    bn_size: how many times growth_rate the 1 x 1 convolutions make. memory_efficient: what they are given is made again
+    in the backward pass. num_init_features: the channels of the first convolution. drop_rate: the dropout behind each
+    layer.
     """
 
     def __init__(

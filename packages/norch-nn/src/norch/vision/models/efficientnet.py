@@ -71,7 +71,7 @@ class EfficientNet(nn.Module):
     """The stages of `inverted_residual_setting` and a linear layer: (n, 3, h, w) -> (n, num_classes).
 
     stochastic_depth_prob: that of the last block; the first has 0. last_channel: by default four times the last
-    stage's.
+    stage's. Raises ValueError for an empty setting.
     """
 
     def __init__(

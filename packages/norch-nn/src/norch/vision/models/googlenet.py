@@ -12,6 +12,10 @@ from .building import builder
 
 
 class GoogLeNetOutputs(NamedTuple):
+    """What the last classifier says (`logits`), and those in the middle (`aux_logits2`, `aux_logits1`), None in
+    evaluation: (n, num_classes) each.
+    """
+
     logits: norch.Tensor
     aux_logits2: norch.Tensor | None
     aux_logits1: norch.Tensor | None
@@ -87,7 +91,8 @@ def _trunc_normal(weight: norch.Tensor) -> None:
 class GoogLeNet(nn.Module):
     """(n, 3, h, w) -> (n, num_classes); in training with `aux_logits` a GoogLeNetOutputs of three classifiers.
 
-    transform_input: for images normalised as torchvision's others, where its weights expect -1 to 1.
+    transform_input: for images normalised as torchvision's others, where its weights expect -1 to 1. blocks: the
+    classes of convolutions, inceptions and classifiers. dropout_aux: of the classifiers in the middle.
     """
 
     def __init__(

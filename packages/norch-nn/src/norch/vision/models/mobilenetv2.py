@@ -48,7 +48,8 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """(n, 3, h, w) -> (n, num_classes). width_mult: all channels times this, to multiples of `round_nearest`.
 
-    inverted_residual_setting: (expansion, channels, blocks, stride of the first) for each stage.
+    inverted_residual_setting: (expansion, channels, blocks, stride of the first) for each stage. Raises ValueError for
+    rows that are not four numbers.
     """
 
     def __init__(

@@ -77,7 +77,10 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV3(nn.Module):
-    """Blocks as `inverted_residual_setting` says, and two linear layers: (n, 3, h, w) -> (n, num_classes)."""
+    """Blocks as `inverted_residual_setting` says, and two linear layers: (n, 3, h, w) -> (n, num_classes).
+
+    last_channel: between the two linear layers. Raises ValueError for an empty setting.
+    """
 
     def __init__(
         self,

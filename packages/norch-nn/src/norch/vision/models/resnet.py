@@ -90,7 +90,8 @@ class ResNet(nn.Module):
     """Four stages of `layers` blocks: (n, 3, h, w) -> (n, num_classes).
 
     zero_init_residual: each block adds nothing at first. replace_stride_with_dilation: for the last three stages,
-    whether they keep the size and dilate instead.
+    whether they keep the size and dilate instead. groups, width_per_group: of the bottlenecks' 3 x 3 convolutions.
+    Raises ValueError for other than three bools.
     """
 
     def __init__(

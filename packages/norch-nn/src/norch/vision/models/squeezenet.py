@@ -32,7 +32,10 @@ _VERSIONS = {"1_0": ((96, 7), (0, 3, 7)), "1_1": ((64, 3), (0, 2, 4))}
 
 
 class SqueezeNet(nn.Module):
-    """(n, 3, h, w) -> (n, num_classes). version: "1_0" or "1_1", which has fewer computations."""
+    """(n, 3, h, w) -> (n, num_classes). version: "1_0" or "1_1", which has fewer computations.
+
+    Raises ValueError for another version.
+    """
 
     def __init__(self, version: str = "1_0", num_classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()

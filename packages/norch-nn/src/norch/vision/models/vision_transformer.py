@@ -89,7 +89,12 @@ class Encoder(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Patches of an image as tokens, with one more whose end is classified: (n, 3, size, size) -> (n, num_classes)."""
+    """Patches of an image as tokens, with one more whose end is classified: (n, 3, size, size) -> (n, num_classes).
+
+    image_size, patch_size: sides in pixels, the second of which divides the first (else ValueError). num_layers,
+    num_heads, hidden_dim, mlp_dim: of the encoder. attention_dropout: of its weights. representation_size: of a tanh
+    layer before the last one. conv_stem_configs: convolutions in place of the one that makes patches.
+    """
 
     def __init__(
         self,

@@ -18,7 +18,9 @@ def make_divisible(value: float, divisor: int = 8) -> int:
 class Conv2dNormActivation(nn.Sequential):
     """A convolution, a norm and an activation, of which the last two may be None.
 
-    padding: by default what keeps the size at stride 1. bias: by default where there is no norm.
+    padding: by default what keeps the size at stride 1. bias: by default where there is no norm. in_channels,
+    out_channels, kernel_size, stride, groups, dilation: of the convolution, as of `Conv2d`. norm_layer,
+    activation_layer: what makes them; `inplace`: of the activation.
     """
 
     def __init__(
@@ -55,7 +57,11 @@ def _inplace(inplace: bool | None) -> dict[str, bool]:
 
 
 class SqueezeExcitation(nn.Module):
-    """Each channel times a number from 0 to 1 that a small network finds from all channels' means (Hu et al., 2018)."""
+    """Each channel times a number from 0 to 1 that a small network finds from all channels' means (Hu et al., 2018).
+
+    input_channels, squeeze_channels: c of the input (n, c, h, w), and how many between. activation, scale_activation:
+    what makes the two activations.
+    """
 
     def __init__(
         self,
@@ -76,7 +82,11 @@ class SqueezeExcitation(nn.Module):
 
 
 class MLP(nn.Sequential):
-    """Linear layers of `hidden_channels` sizes, with norm, activation and dropout between, and dropout at the end."""
+    """Linear layers of `hidden_channels` sizes, with norm, activation and dropout between, and dropout at the end.
+
+    in_channels: of the input, (..., in_channels). norm_layer, activation_layer: what makes them; bias: of the linear
+    layers; `inplace`: of activations and dropouts.
+    """
 
     def __init__(
         self,
@@ -103,7 +113,7 @@ class MLP(nn.Sequential):
 
 
 class Permute(nn.Module):
-    """The input with its dims in the order `dims`."""
+    """The input x with its dims in the order `dims`."""
 
     def __init__(self, dims: Sequence[int]) -> None:
         super().__init__()
@@ -114,7 +124,10 @@ class Permute(nn.Module):
 
 
 class FrozenBatchNorm2d(nn.Module):
-    """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers."""
+    """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers.
+
+    num_features, eps: as of `BatchNorm2d`.
+    """
 
     def __init__(self, num_features: int, eps: float = 1e-5) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from norch import nn
 def stochastic_depth(input: norch.Tensor, p: float, mode: str, training: bool = True) -> norch.Tensor:
     """In training 0 with probability `p`, else divided by 1 - p: the whole input ("batch") or each sample ("row").
 
-    Raises ValueError for a p that is no probability and for another mode.
+    Raises ValueError for a p that is no probability and for another mode. After Huang et al. (2016).
     """
     if not 0 <= p <= 1:
         raise ValueError(f"stochastic_depth(): p must be from 0 to 1, got {p}")

@@ -2,6 +2,17 @@
 
 They take PIL images, NumPy arrays of shape (H, W) or (H, W, C), which stand for such, and tensors of shape
 (..., C, H, W). In a DataLoader the random ones draw by (seed, epoch, index of the sample), elsewhere by norch's seed.
+
+Arguments that mean the same in every transform:
+
+    img: such an image, as a PIL image, an array or a tensor. Raises TypeError for anything else.
+    interpolation: an InterpolationMode, or its value: "nearest", "bilinear" or "bicubic". Raises ValueError for others.
+    antialias: whether it averages over what falls together when an image becomes smaller; True.
+    size: of the result, (height, width) or an int for both.
+    center: the point that stays, (x, y), by default the middle.
+    expand: whether the result is as large as the turned image. padding, padding_mode: as of `pad`.
+    fill: what pixels from outside of the image are: a number, or one for each channel.
+    p: the probability with which it does anything. inplace: whether a tensor is changed itself.
 """
 
 import norch

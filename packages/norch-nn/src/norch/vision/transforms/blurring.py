@@ -62,7 +62,10 @@ def gaussian_blur(img: Image, kernel_size: int | Sequence[int], sigma: Any = Non
 
 @layer()
 class GaussianBlur(nn.Module):
-    """`gaussian_blur` with a standard deviation drawn between the two of `sigma`, or that one."""
+    """`gaussian_blur` with a standard deviation drawn between the two of `sigma`, or that one.
+
+    kernel_size: as there.
+    """
 
     kernel_size: Any
     sigma: Any = (0.1, 2.0)

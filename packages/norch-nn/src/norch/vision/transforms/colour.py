@@ -179,7 +179,7 @@ def _amounts(value: Any, name: str, middle: float = 1.0, bound: tuple[float, flo
 
 @layer()
 class ColorJitter(nn.Module):
-    """Brightness, contrast, saturation and hue changed by random factors, in a random order.
+    """`brightness`, contrast, saturation and hue changed by random factors, in a random order.
 
     Each is (low, high), or one number: factors from 1 - number, at least 0, to 1 + number; of hue from -number to
     number, which is at most 0.5. Raises ValueError for numbers out of range.
@@ -209,7 +209,7 @@ class ColorJitter(nn.Module):
 
 @layer()
 class Grayscale(nn.Module):
-    """`rgb_to_grayscale`: grey levels, in 1 or 3 channels."""
+    """`rgb_to_grayscale`: grey levels, in 1 or 3 channels, `num_output_channels`."""
 
     num_output_channels: int = 1
 

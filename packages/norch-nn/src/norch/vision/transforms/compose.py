@@ -28,7 +28,7 @@ class Compose:
 
 
 class Lambda:
-    """Applies the function `lambd`."""
+    """Applies the function `lambd`. Raises TypeError unless it can be called."""
 
     def __init__(self, lambd: Callable[[Any], Any]) -> None:
         if not callable(lambd):
@@ -63,7 +63,10 @@ class RandomApply(nn.Module):
 
 
 class RandomChoice:
-    """Applies one of `transforms`, each as likely as the other or as the weights `p` say."""
+    """Applies one of `transforms`, each as likely as the other or as the weights `p` say.
+
+    Raises ValueError for other than one weight each.
+    """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None) -> None:
         if p is not None and (len(p) != len(transforms) or min(p) < 0 or sum(p) <= 0):

@@ -165,7 +165,7 @@ class FiveCrop(nn.Module):
 
 
 class TenCrop(FiveCrop):
-    """`ten_crop`: the four corners and the middle, and those of the image mirrored."""
+    """`ten_crop`: the four corners and the middle, and those mirrored, with `vertical_flip` upside down."""
 
     def __init__(self, size: int | Sequence[int], vertical_flip: bool = False) -> None:
         super().__init__(size)

@@ -222,7 +222,7 @@ def _resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> n
 
 @layer()
 class Resize(nn.Module):
-    """`resize`: the image in another size."""
+    """`resize`: the image in another size. max_size: as there."""
 
     size: int | Sequence[int]
     interpolation: Any = InterpolationMode.BILINEAR

@@ -15,7 +15,8 @@ from . import regions
 def vocab_parallel_cross_entropy(
     input: Tensor, target: Tensor, group: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """functional.cross_entropy of scores (*, classes / processes), as ColwiseParallel() leaves them, and targets (*).
+    """functional.cross_entropy of scores (*, classes / processes), as ColwiseParallel() leaves them, and `target` (*),
+    of which `ignore_index` does not count. Raises ValueError for another reduction.
 
     No process ever has all scores of a position: three numbers of each are exchanged. reduction: "mean", "sum", "none".
     """

@@ -18,7 +18,9 @@ def _cuts(module: nn.Module) -> Iterator[tuple[str, Cut]]:
 
 
 def full_state_dict(module: nn.Module) -> dict[str, Tensor]:
-    """The `state_dict` of the model before it was cut, in each process. All processes call it."""
+    """The `state_dict` of the model `module` before it was cut, tensors of whole shapes, in each process. All processes
+    call it.
+    """
     state = module.state_dict()
     for name, value in state.items():
         if hasattr(value, "shard"):  # fully_shard's
@@ -29,8 +31,11 @@ def full_state_dict(module: nn.Module) -> dict[str, Tensor]:
 
 
 def load_full_state_dict(module: nn.Module, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
-    """Loads the `state_dict` of a whole model into a cut one: each process takes its parts. As `load_state_dict` does,
-    it raises StateDictError where names or shapes do not fit."""
+    """Loads the `state_dict` of a whole model into a cut one, `module`: each process takes its parts. As
+    `load_state_dict` does, it raises StateDictError where names or shapes do not fit.
+
+    strict: whether all names must be there.
+    """
     state = dict(state_dict)
     for name, cut in _cuts(module):
         if name in state:

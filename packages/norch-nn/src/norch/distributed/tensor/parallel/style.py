@@ -25,7 +25,7 @@ class ParallelStyle(ABC):
 
     @abstractmethod
     def apply(self, module: nn.Module, cutter: Cutter) -> nn.Module:
-        """The module that takes its place."""
+        """The module that takes its place, cut by `cutter`. Raises TypeError for a module that the style is not for."""
 
 
 class ColwiseParallel(ParallelStyle):
@@ -33,7 +33,8 @@ class ColwiseParallel(ParallelStyle):
 
     input_layouts: how its input lies, Replicate() or, of a cut sequence, Shard(dim). output_layouts: Shard(-1), or
     Replicate() to join the outputs. parts: of how many matrices the weight is made, each of which is cut: 3 where one
-    Linear makes queries, keys and values, so that each process has whole heads.
+    Linear makes queries, keys and values, so that each process has whole heads. use_local_output: True;
+    NotImplementedError for False.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class RowwiseParallel(ParallelStyle):
     """Cuts a Linear by its inputs, or an Embedding by its rows: parts of a sum.
 
     input_layouts: how a Linear's input lies, Shard(-1), as a ColwiseParallel before it leaves it, or Replicate().
-    output_layouts: Replicate(), or Shard(dim) for a cut sequence.
+    output_layouts: Replicate(), or Shard(dim) for a cut sequence. use_local_output: True; NotImplementedError for
+    False.
     """
 
     def __init__(
@@ -96,9 +98,11 @@ class HeadwiseParallel(ParallelStyle):
 
 
 class SequenceParallel(ParallelStyle):
-    """For a module that works on each position alone (LayerNorm): it gets a cut sequence (Korthikanti et al., 2022).
+    """For a module that works on each position alone (LayerNorm): it gets a sequence cut along `sequence_dim`
+    (Korthikanti et al., 2022).
 
-    Its parameters are replicated, and their gradients summed over the processes.
+    Its parameters are replicated, and their gradients summed over the processes. use_local_output: True;
+    NotImplementedError for False.
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
@@ -137,6 +141,7 @@ class _Prepare(ParallelStyle):
             raise ValueError(f"{type(self).__name__}: {len(self.lie)} layouts and {len(self.wanted)} desired ones")
 
     def laid(self, values: tuple[Any, ...], group: Any) -> tuple[Any, ...]:
+        """The tensors of `values`, each laid as is desired. Raises ValueError unless there is a layout for each."""
         if len(values) != len(self.lie):
             raise ValueError(f"{type(self).__name__}: {len(values)} values and {len(self.lie)} layouts")
         return tuple(_laid(*each, group) for each in zip(values, self.lie, self.wanted, strict=True))
@@ -144,7 +149,10 @@ class _Prepare(ParallelStyle):
 
 class PrepareModuleInput(_Prepare):
     """Brings what a module is given by position from `input_layouts` to `desired_input_layouts`, and by name from
-    `input_kwarg_layouts` to `desired_input_kwarg_layouts`: Replicate(), Shard(dim), or None for what stays as it is."""
+    `input_kwarg_layouts` to `desired_input_kwarg_layouts`: Replicate(), Shard(dim), or None for what stays as it is.
+
+    use_local_output: True; NotImplementedError for False.
+    """
 
     def __init__(
         self,
@@ -172,7 +180,10 @@ class PrepareModuleInput(_Prepare):
 
 
 class PrepareModuleOutput(_Prepare):
-    """Brings what a module returns from `output_layouts` to `desired_output_layouts`."""
+    """Brings what a module returns from `output_layouts` to `desired_output_layouts`.
+
+    use_local_output: True; NotImplementedError for False.
+    """
 
     def __init__(
         self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True
@@ -224,7 +235,7 @@ def parallelize_module(
     *,
     src_data_rank: int | None = 0,
 ) -> nn.Module:
-    """Cuts `module` over a mesh of one dim (all processes by default), in place, and returns it.
+    """Cuts `module` over `device_mesh`, a mesh of one dim (all processes by default), in place, and returns it.
 
     parallelize_plan: a style for the module itself, or by the names of modules in it, where `*` stands for any name
     between two dots. src_data_rank: the process of the mesh, from 0, whose weights are cut; None where all have the

@@ -1,0 +1,44 @@
+"""Errors that a device which does not wait reports later, when the host does: an index out of range.
+
+They name the op. Which lines called it, living nodes of the graph tell.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.graph import Node
+from ..source_lines import Line, table
+
+if TYPE_CHECKING:
+    from ..device import Device
+
+
+def copy_out(device: Device, buffer: Any, start: int, data: memoryview) -> None:
+    """Copies bytes of a buffer, from `start` on, to the host. What that reports gets a note of the lines."""
+    try:
+        device.backend.copy_out(buffer, start, data)
+    except IndexError as error:
+        raise located(error, device) from None
+
+
+def located(error: IndexError, device: Device) -> IndexError:
+    """An error that begins with the name of an op, with a note of the lines that have called it lately."""
+    name = re.match(r"\w*", str(error))[0]  # type: ignore[index]
+    lines = _lines_of(name, device)
+    if lines:
+        error.add_note(table(*[(f"{name} was called", line) for line in lines])[1:])
+    return error
+
+
+def _lines_of(name: str, device: Device) -> list[Line]:
+    """Some lines that recorded the op or kernel of this name, the latest first."""
+    nodes: list[Any] = []
+    for node in gc.get_objects():
+        plan = getattr(node, "plan", None) if isinstance(node, Node) else None
+        if plan is not None and name in (plan.op.name, plan.op.kernel) and plan.out.device is device:
+            nodes.append(node)
+    nodes.sort(key=lambda node: node.sequence_number, reverse=True)
+    return list(dict.fromkeys([node.line for node in nodes if node.line is not None]))[:3]
