@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ..backend.contract import Operand
 from ..dispatch.plan import compile_kernel
@@ -30,7 +31,7 @@ def _join_casts(
     calls: Sequence[Call], temporaries: Mapping[int, int], uses: Uses, changed: dict[int, Call | None]
 ) -> None:
     """Casts from float32 to 16 bits of what the step was given: each may be made as early as the first of them."""
-    waiting: dict[tuple[object, DType], list[int]] = {}
+    waiting: dict[tuple[Any, DType], list[int]] = {}
 
     def join(members: list[int]) -> None:
         if len(members) < 2:
@@ -79,7 +80,7 @@ def _bytes(region: Region) -> int:
 
 def _join_averages(calls: Sequence[Call], uses: Uses, changed: dict[int, Call | None]) -> None:
     """Steps of moving averages, in the place of the last: nothing touches an average or its value in between."""
-    groups: dict[tuple[object, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for i, call in enumerate(calls):
         if call.op == "update_averages":
             key = call.device, call.operands[0].dtype, repr(call.arguments[4 * call.attrs["count"] :])
@@ -91,12 +92,12 @@ def _join_averages(calls: Sequence[Call], uses: Uses, changed: dict[int, Call | 
         if any(may_raise(call) and call.op != "add" for call in calls[members[0] : last]):
             continue  # a step that raises leaves the averages as they would be
         lists: tuple[list[Operand], list[Operand]] = ([], [])
-        places: tuple[list[object], list[object]] = ([], [])
+        places: tuple[list[Any], list[Any]] = ([], [])
         for i in members:
             count = calls[i].attrs["count"]
-            for half, (operands, arguments) in enumerate(zip(lists, places, strict=True)):
-                operands += calls[i].operands[half * count : (half + 1) * count]
-                arguments += calls[i].arguments[half * 2 * count : (half + 1) * 2 * count]
+            for half, (parts, given) in enumerate(zip(lists, places, strict=True)):
+                parts += calls[i].operands[half * count : (half + 1) * count]
+                given += calls[i].arguments[half * 2 * count : (half + 1) * 2 * count]
         call = calls[last]
         scalars = len(call.operands) - 2 * call.attrs["count"]
         operands = (*lists[0], *lists[1], *call.operands[-scalars:])
