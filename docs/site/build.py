@@ -46,11 +46,9 @@ def stage() -> None:
     for name in ("norch_cuda._ext", "norch_cpu.native"):
         sys.modules.setdefault(name, _Compiled(name))
     made = reference()
-    for name in made.missing:
-        print(f"not in the reference: {name}")
+    problems = [f"not in the reference: {name}" for name in made.missing]
     pages = SITE / "pages"
     shutil.rmtree(pages, ignore_errors=True)
-    problems: list[str] = []
     texts = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
     texts |= {f"reference/{name}": text for name, text in made.pages.items()}
     for name, text in texts.items():
