@@ -22,6 +22,7 @@ def batches(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]
     uses = Uses(calls)
     changed: dict[int, Call | None] = {}
     _join_casts(calls, temporaries, uses, changed)
+    _join_late_casts(calls, temporaries, uses, changed)
     _join_averages(calls, uses, changed)
     found = [changed.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
@@ -33,26 +34,60 @@ def _join_casts(
     """Casts from float32 to 16 bits of what the step was given: each may be made as early as the first of them."""
     waiting: dict[tuple[Any, DType], list[int]] = {}
 
-    def join(members: list[int]) -> None:
-        if len(members) < 2:
-            return
-        regions = [uses.accesses[i].writes[0] for i in members] + [uses.accesses[i].reads[0] for i in members]
-        call, attrs = calls[members[0]], {"count": len(members)}
-        operands: tuple[Operand, ...] = tuple([region.operand for region in regions])
-        kernel = compile_kernel("casts", call.device, operands, attrs, False)
-        if kernel is not None:
-            changed.update(dict.fromkeys(members))
-            changed[members[0]] = with_regions(call._replace(op="casts", attrs=attrs, kernel=kernel), regions)
-
     for i, call in enumerate(calls):
         cast = _cast(i, calls, uses, temporaries)
         if cast is None:
             continue
         members = waiting.setdefault((call.device, cast.operand.dtype), [])
         if sum(_bytes(uses.accesses[k].writes[0]) for k in members) + _bytes(cast) > MOST:
-            join(members)
+            _joined(members, members[0], calls, uses, changed)
             members.clear()
         members.append(i)
+    for members in waiting.values():
+        _joined(members, members[0], calls, uses, changed)
+
+
+def _joined(
+    members: Sequence[int], at: int, calls: Sequence[Call], uses: Uses, changed: dict[int, Call | None]
+) -> None:
+    """Puts one call in the place of call `at` for these casts."""
+    if len(members) < 2:
+        return
+    regions = [uses.accesses[i].writes[0] for i in members] + [uses.accesses[i].reads[0] for i in members]
+    call, attrs = calls[at], {"count": len(members)}
+    operands: tuple[Operand, ...] = tuple([region.operand for region in regions])
+    kernel = compile_kernel("casts", call.device, operands, attrs, False)
+    if kernel is not None:
+        changed.update(dict.fromkeys(members))
+        changed[at] = with_regions(call._replace(op="casts", attrs=attrs, kernel=kernel), regions)
+
+
+def _join_late_casts(
+    calls: Sequence[Call], temporaries: Mapping[int, int], uses: Uses, changed: dict[int, Call | None]
+) -> None:
+    """Casts to float32 from 16 bits, gradients of weights: each may wait until something needs one of them."""
+    waiting: dict[tuple[Any, DType], list[int]] = {}
+
+    def join(members: list[int]) -> None:
+        _joined(members, max(members, default=0), calls, uses, changed)
+        members.clear()
+
+    for i, call in enumerate(calls):
+        access = uses.accesses[i]
+        touched = {region.place for region in (*access.writes, *access.reads)}
+        for members in waiting.values():
+            both = [(uses.accesses[k].writes[0].place, uses.accesses[k].reads[0].place) for k in members]
+            if any(result in touched or access.writes_to(source) for result, source in both):
+                join(members)
+        if call.op != "copy" or not access.is_known or len(access.reads) != 1:
+            continue
+        (result,), (source,) = access.writes, access.reads
+        dtype = source.operand.dtype
+        if result.operand.dtype is not float32 or dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
+            continue
+        is_alike = source.operand.strides == result.operand.strides and is_dense(source.operand)
+        if is_alike and {source.place, result.place} <= temporaries.keys() and uses.touching[result.place][0] == i:
+            waiting.setdefault((call.device, dtype), []).append(i)
     for members in waiting.values():
         join(members)
 
