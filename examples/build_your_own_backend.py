@@ -259,7 +259,7 @@ def memory(names: dict[str, Any]) -> None:
     prose("That is a device. It is plugged in while the program runs, and can hold tensors and give them back:")
     play(
         """
-        norch.backend.register(Pebble())
+        norch.backend.register(Pebble(), "this book", "1.0")
         x = norch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="pebble")
         x
         bytes(x.buffer.bytes).hex(" ", 4)
