@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -88,6 +89,7 @@ def run(text: str, file: Path, names: dict[str, Any]) -> dict[int, str]:
     """Runs a block, appended to `file`, so that tools find its source; what expressions give, by their last line."""
     before = file.read_text() if file.exists() else ""
     file.write_text(before + text)
+    linecache.checkcache()  # errors show lines of it
     first = before.count("\n")
     values: dict[int, str] = {}
     for node in ast.parse(text).body:
@@ -104,7 +106,6 @@ def run(text: str, file: Path, names: dict[str, Any]) -> dict[int, str]:
 def main() -> None:
     import contextlib
     import io
-    import linecache
 
     file = Path(sys.argv[1])
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
@@ -116,7 +117,6 @@ def main() -> None:
                 values = run(text, file, names)
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}"
-        linecache.checkcache()
         answer = {"text": results(text, values), "printed": printed.getvalue(), "error": error}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

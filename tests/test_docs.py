@@ -18,6 +18,7 @@ from sessions import Session  # noqa: E402
 
 CONTRACT_PAGE = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 NEEDS = {"distributed.md": ("mpi4py",), "tutorial/training.md": ("sklearn",), "tutorial/gpu.md": ("sklearn",)}
+EXACT = ("index.md", "tutorial/tensors.md")  # shapes, strides and positions are what they are about
 STALE = "is not what its commands and files give; python docs/update.py writes it again"
 
 
@@ -40,11 +41,13 @@ def test_every_block_is_current(name):
     fences = len(re.findall(r"^```", text, re.MULTILINE))
     assert len(update.BLOCK.findall(text)) * 2 == fences, f"docs/{name}: a block has no comment that says what it is"
     found = update.PAGES[name](text)
-    assert comparable(found) == comparable(text), f"docs/{name} {STALE}"
+    shown = str if name in EXACT else comparable
+    assert shown(found) == shown(text), f"docs/{name} {STALE}"
     for picture, drawn in update.DRAWN.items():
         kept = update.PICTURES / picture
         assert kept.exists(), f"docs/pictures/{picture} {STALE}"
-        assert comparable(kept.read_text(encoding="utf-8")) == comparable(drawn), f"docs/pictures/{picture} {STALE}"
+        same = in_order(comparable(kept.read_text(encoding="utf-8"))) == in_order(comparable(drawn))
+        assert same, f"docs/pictures/{picture} {STALE}"
 
 
 def test_the_benchmarks_are_those_of_the_committed_results():

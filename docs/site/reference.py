@@ -62,6 +62,7 @@ NAMESPACES = {
     "memory": ("norch.memory",),
     "amp": ("norch.amp",),
     "cuda": ("norch.device_module", "norch_cuda.module", "norch_cuda.stream"),
+    "cpu": ("norch_cpu.module",),
     "accelerator": ("norch.accelerator",),
     "serialization": ("norch.serialization",),
     "distributed": ("norch.distributed", "norch.distributed.fsdp", "norch.distributed.checkpoint",
@@ -129,9 +130,9 @@ def _plan(made: Reference) -> dict[str, tuple[str, str, list[tuple[str, list[Ent
 
 def _shown(namespace: str) -> str:
     """As users write it."""
-    if namespace.startswith("norch_cuda") or namespace == "norch.device_module":
+    if namespace == "norch.device_module":
         return "norch.cuda"
-    return namespace
+    return re.sub(r"^norch_(cpu|cuda)\.\w+", r"norch.\1", namespace)
 
 
 def _family(entry: Entry) -> str:
