@@ -175,7 +175,7 @@ def _judged(step: _Open, after: Layout | None, error: NorchError | None) -> Step
     first = before[0][1] if before else None
     kind, why, nbytes = COMPUTED, "", 0
     if error is not None:
-        kind, why = RAISED, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        kind, why = RAISED, f"{type(error).__name__}: {error}"
     elif step.written:
         kind, why = WRITTEN, "written into memory that was there"
     elif after is not None and step.shares and first is not None:
