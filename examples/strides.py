@@ -137,7 +137,7 @@ def main() -> int:
     try:
         y.view(6)
     except norch.ShapeError as error:
-        print(textwrap.fill(f"y.view(6): {error}", 88, initial_indent="   ", subsequent_indent="   "))
+        print(textwrap.indent(f"y.view(6):\n{error}", "   "))
 
     chapter(7, "All that there is to know about y", "norch.explain(y) tells it of any tensor:")
     show("y", y)

@@ -73,6 +73,10 @@ def test_an_error_is_the_last_step() -> None:
     found = norch.explain(lambda: x.T.view(6))
     assert [(s.call, s.kind) for s in found.steps] == [("x.T", "view"), ("x.T.view(6)", "raises")]
     assert found.steps[-1].why.startswith("ShapeError: view(): shape (3, 2) with strides (1, 3)")
+    lines = str(found).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.endswith("shape     (3, 2)"))  # what the message draws
+    assert lines[at + 1].index("(1, 3)") == lines[at].index("(3, 2)")
+    ET.fromstring(found.svg())
     found = norch.explain(lambda: x @ x)
     assert [(s.call, s.kind) for s in found.steps] == [("x @ x", "raises")]
     with pytest.raises(ZeroDivisionError):

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import gzip
 import json
 import os
 from types import SimpleNamespace
 
 import pytest
+from profiler_harness import CPU, alone
 
 import norch
 from norch import observing
 from norch.autograd.profiler import emit_nvtx
-from norch.profiler import ProfilerActivity, nvtx, profile, record_function
+from norch.profiler import nvtx, profile, record_function
 
-CPU = [ProfilerActivity.CPU]
-
-
-@pytest.fixture(autouse=True)
-def no_collections():
-    gc.disable()  # whose rows may come anywhere
-    yield
-    gc.enable()
-    assert not observing._observers
+alone = pytest.fixture(autouse=True)(alone)
 
 
 def train(steps=2):

@@ -91,3 +91,39 @@ def test_what_a_copy_still_reads_is_not_freed(cuda):
 def test_host_data_of_every_size(cuda, count):
     values = np.arange(count, dtype=np.float32)
     np.testing.assert_array_equal(norch.tensor(values).to(cuda).cpu().numpy(), values)
+
+
+@pytest.mark.parametrize(
+    "nbytes", [0, 1, 256, 257, 2048, 2049, 70_000, 262_144, 300_000, (5 << 20) + 1, (70 << 20) + 1]
+)
+def test_what_is_counted_for_a_tensor_can_be_told(cuda, nbytes):
+    norch.cuda.empty_cache()
+    before = norch.cuda.memory_allocated()
+    x = norch.empty(nbytes, dtype=norch.uint8, device=cuda)
+    counted = norch.cuda.memory_allocated() - before
+    assert counted == norch.cuda.allocated_size(nbytes) if nbytes else counted <= 256
+    del x
+
+
+def test_free_memory_is_cudas(cuda):
+    norch.cuda.empty_cache()
+    free, total = norch.cuda.mem_get_info(cuda)
+    assert 0 < free < total
+    x = norch.empty(64 << 20, dtype=norch.uint8, device=cuda)
+    assert free - norch.cuda.mem_get_info()[0] >= 64 << 20
+    del x
+
+
+def test_a_convolution_tells_the_memory_that_it_takes(cuda):
+    pytest.importorskip("norch.nn")
+    model, x = norch.nn.Conv2d(32, 64, 3, padding=1).to(cuda), norch.randn(16, 32, 32, 32, device=cuda)
+    told = norch.fits(model, x, loss=lambda out: out.square().mean(), largest_batch=False)
+    before = norch.cuda.memory_allocated() - 4 * (x.numel() + sum(p.numel() for p in model.parameters()))
+    norch.cuda.reset_peak_memory_stats()
+    for _ in range(2):
+        model.zero_grad()
+        out = model(x)
+        loss = out.square().mean()
+        loss.backward()
+    measured = norch.cuda.max_memory_allocated() - before
+    assert 0.9 < told.peak / measured < 1.1

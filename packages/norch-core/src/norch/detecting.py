@@ -48,7 +48,7 @@ class _Call:
         self.outer: _Call | None = None
 
 
-class detect_nan(Observer):
+class detect_nan:
     """Raises NotFiniteError at the first op, forward or backward, that makes a NaN or an infinity: within this context,
     or between `start()` and `stop()`.
 
@@ -62,23 +62,20 @@ class detect_nan(Observer):
     """
 
     def __init__(self, nan: bool = True, inf: bool = True) -> None:
-        self.nan, self.inf = nan, inf
-        self._stacks: dict[int, list[_Call]] = {}
-        self._busy: set[int] = set()
-        self._warned = False
+        self._detector = _Detector(nan, inf)
         self._before: list[Any] = []
 
     def start(self) -> detect_nan:
         """Looks from now on."""
-        observing.observe(self)
-        self._before.append(anomaly.set_check(self._gradient))
+        observing.observe(self._detector)
+        self._before.append(anomaly.set_check(self._detector.check_gradient))
         return self
 
     def stop(self) -> None:
         """Looks no more."""
         if self._before:
             anomaly.set_check(self._before.pop())
-            observing.release(self)
+            observing.release(self._detector)
 
     def __enter__(self) -> detect_nan:
         return self.start()
@@ -86,7 +83,15 @@ class detect_nan(Observer):
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    # --- What is observed ---------------------------------------------------------------------------------------------
+
+class _Detector(Observer):
+    """What is told of each op, and of each gradient."""
+
+    def __init__(self, nan: bool, inf: bool) -> None:
+        self.nan, self.inf = nan, inf
+        self._stacks: dict[int, list[_Call]] = {}
+        self._busy: set[int] = set()
+        self._warned = False
 
     def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call | None:
         name = _name(what, args)
@@ -148,7 +153,7 @@ class detect_nan(Observer):
         within = _within(call)
         raise NotFiniteError(f"detect_nan(): {head}{within}{table((f'{call.name} called', here()))}\n{rest}".rstrip())
 
-    def _gradient(self, node: Node, position: int, value: Tensor) -> None:
+    def check_gradient(self, node: Node, position: int, value: Tensor) -> None:
         """What the backward pass calls with each gradient that a node gives."""
         if get_ident() in self._busy:
             return

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/scratch.h"
 #include "runtime/allocator.h"
 #include "runtime/runtime.h"
 
@@ -81,6 +82,7 @@ int64_t Part::read(int attribute, int type, int64_t most, void* values) const {
 Plan::Plan(Part config, Part plan, int device, std::string whose)
     : config_(std::move(config)), plan_(std::move(plan)), device_(device), whose_(std::move(whose)) {
     plan_.read(PLAN_WORKSPACE, TYPE_INT64, 1, &workspace_);
+    note_scratch(workspace_);
 }
 
 void Plan::run(const std::pair<int64_t, const void*>* data, size_t count) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/scratch.h"
 #include "matmul/cublaslt.h"
 #include "matmul/own_product.h"
 #include "nn/convolution_cudnn.h"
@@ -66,6 +67,7 @@ public:
         weight_.view = weight;
         if (!weight.is_contiguous()) weight_.stage();
         has_windows_ = !conv.is_pointwise();
+        note_scratch(int64_t(window_bytes()));
     }
 
 protected:
@@ -183,13 +185,14 @@ public:
             return product_kernel(part, grouped(conv, grad_.view, count), windows);
         };
         product_ = make(chunks_.images), last_ = make(chunks_.rest(conv));
+        note_scratch(window_bytes() + part_bytes());
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
         const Seen grad(grad_, data[1]);
         const int64_t numel = conv_.o * conv_.depth();
-        const Scratch<> windows(size_t(chunks_.images * columns_.image_step * size_));
-        const Scratch<> parts(conv_.n > 1 ? size_t(conv_.n * numel * size_) : 0);
+        const Scratch<> windows{size_t(window_bytes())};
+        const Scratch<> parts{size_t(part_bytes())};
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images;
@@ -203,6 +206,9 @@ public:
     }
 
 private:
+    int64_t window_bytes() const { return chunks_.images * columns_.image_step * size_; }
+    int64_t part_bytes() const { return conv_.n > 1 ? conv_.n * conv_.o * conv_.depth() * size_ : 0; }
+
     Convolution conv_;
     Operand image_;
     int64_t size_;
@@ -220,13 +226,14 @@ public:
           chunks_(conv, conv.c * conv.kh * conv.kw * conv.places() * size_) {
         make(chunks_.images, product_, gather_);
         make(chunks_.rest(conv), last_, last_gather_);
+        note_scratch(window_bytes() + grad_bytes() + part_bytes());
     }
 
     void run(char* const* data, const Scalar* scalars) const override {
-        const int64_t numel = conv_.o * conv_.depth(), most = padded(chunks_.images * conv_.places());
-        const Scratch<> windows(size_t(conv_.c * conv_.kh * conv_.kw * most * size_));
-        const Scratch<> grads(size_t(conv_.o * most * size_));
-        const Scratch<> parts(chunks_.count > 1 ? size_t(chunks_.count * numel * size_) : 0);
+        const int64_t numel = conv_.o * conv_.depth();
+        const Scratch<> windows{size_t(window_bytes())};
+        const Scratch<> grads{size_t(grad_bytes())};
+        const Scratch<> parts{size_t(part_bytes())};
         for (int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
             const bool is_last = chunk + 1 == chunks_.count;
             const int64_t first = chunk * chunks_.images, images = is_last ? chunks_.rest(conv_) : chunks_.images;
@@ -242,6 +249,11 @@ public:
     }
 
 private:
+    int64_t most_places() const { return padded(chunks_.images * conv_.places()); }
+    int64_t window_bytes() const { return conv_.c * conv_.kh * conv_.kw * most_places() * size_; }
+    int64_t grad_bytes() const { return conv_.o * most_places() * size_; }
+    int64_t part_bytes() const { return chunks_.count > 1 ? chunks_.count * conv_.o * conv_.depth() * size_ : 0; }
+
     /// The product for some images, and the copy of their gradients to one row for each channel.
     void make(int64_t images, KernelPtr& product, KernelPtr& gather) const {
         const int64_t places = conv_.places(), row = padded(images * places), depth = conv_.depth();

@@ -80,6 +80,15 @@ nb::dict stats(int device) {
     return out;
 }
 
+/// Bytes that CUDA has free on a device, and in all.
+nb::tuple mem_get_info(int device) {
+    properties(device);
+    bind(device);
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return nb::make_tuple(free, total);
+}
+
 nb::dict describe(int device) {
     const DeviceProperties& p = properties(device);
     nb::dict out;
@@ -301,6 +310,7 @@ NB_MODULE(_ext, m) {
     m.def("copy", copy, nb::arg("out"), nb::arg("out_offset"), nb::arg("source"), nb::arg("source_offset"),
           nb::arg("nbytes"));
     m.def("memory_stats", stats, nb::arg("device"));
+    m.def("mem_get_info", mem_get_info, nb::arg("device"));
     m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
     m.def("empty_cache", [](int device) {
         if (is_recording(device)) return;

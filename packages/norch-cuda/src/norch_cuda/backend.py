@@ -73,6 +73,11 @@ class CudaBackend(Backend):
         found: Callable[..., Any] | None = _ext.allocating(kernel, nbytes, index)
         return super().allocating(kernel, nbytes, index) if found is None else found
 
+    def scratch_bytes(self, kernel: Kernel) -> int:
+        """What a kernel of `compile` takes from the allocator while it runs, where that may be as much as a tensor."""
+        nbytes: int = _ext.scratch_bytes(kernel)
+        return nbytes
+
     def program(
         self,
         calls: Sequence[tuple[Kernel, tuple[Any, ...]]],

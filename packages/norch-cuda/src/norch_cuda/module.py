@@ -35,6 +35,7 @@ __all__ = [
     "is_current_stream_capturing",
     "max_memory_allocated",
     "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
@@ -112,6 +113,12 @@ def memory_stats(device: DeviceLike = None) -> dict[str, int]:
     """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave."""
     stats: dict[str, int] = _ext.memory_stats(device_index(device))
     return stats
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Bytes that CUDA has free on a device, and how many there are in all. What norch keeps for reuse is not free."""
+    free, total = _ext.mem_get_info(device_index(device))
+    return free, total
 
 
 def allocated_size(nbytes: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ..backend.contract import Operand
 from ..dispatch.plan import compile_kernel
@@ -21,6 +22,7 @@ def batches(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]
     uses = Uses(calls)
     changed: dict[int, Call | None] = {}
     _join_casts(calls, temporaries, uses, changed)
+    _join_late_casts(calls, temporaries, uses, changed)
     _join_averages(calls, uses, changed)
     found = [changed.get(i, call) for i, call in enumerate(calls)]
     return [call for call in found if call is not None]
@@ -30,18 +32,7 @@ def _join_casts(
     calls: Sequence[Call], temporaries: Mapping[int, int], uses: Uses, changed: dict[int, Call | None]
 ) -> None:
     """Casts from float32 to 16 bits of what the step was given: each may be made as early as the first of them."""
-    waiting: dict[tuple[object, DType], list[int]] = {}
-
-    def join(members: list[int]) -> None:
-        if len(members) < 2:
-            return
-        regions = [uses.accesses[i].writes[0] for i in members] + [uses.accesses[i].reads[0] for i in members]
-        call, attrs = calls[members[0]], {"count": len(members)}
-        operands: tuple[Operand, ...] = tuple([region.operand for region in regions])
-        kernel = compile_kernel("casts", call.device, operands, attrs, False)
-        if kernel is not None:
-            changed.update(dict.fromkeys(members))
-            changed[members[0]] = with_regions(call._replace(op="casts", attrs=attrs, kernel=kernel), regions)
+    waiting: dict[tuple[Any, DType], list[int]] = {}
 
     for i, call in enumerate(calls):
         cast = _cast(i, calls, uses, temporaries)
@@ -49,9 +40,54 @@ def _join_casts(
             continue
         members = waiting.setdefault((call.device, cast.operand.dtype), [])
         if sum(_bytes(uses.accesses[k].writes[0]) for k in members) + _bytes(cast) > MOST:
-            join(members)
+            _joined(members, members[0], calls, uses, changed)
             members.clear()
         members.append(i)
+    for members in waiting.values():
+        _joined(members, members[0], calls, uses, changed)
+
+
+def _joined(
+    members: Sequence[int], at: int, calls: Sequence[Call], uses: Uses, changed: dict[int, Call | None]
+) -> None:
+    """Puts one call in the place of call `at` for these casts."""
+    if len(members) < 2:
+        return
+    regions = [uses.accesses[i].writes[0] for i in members] + [uses.accesses[i].reads[0] for i in members]
+    call, attrs = calls[at], {"count": len(members)}
+    operands: tuple[Operand, ...] = tuple([region.operand for region in regions])
+    kernel = compile_kernel("casts", call.device, operands, attrs, False)
+    if kernel is not None:
+        changed.update(dict.fromkeys(members))
+        changed[at] = with_regions(call._replace(op="casts", attrs=attrs, kernel=kernel), regions)
+
+
+def _join_late_casts(
+    calls: Sequence[Call], temporaries: Mapping[int, int], uses: Uses, changed: dict[int, Call | None]
+) -> None:
+    """Casts to float32 from 16 bits, gradients of weights: each may wait until something needs one of them."""
+    waiting: dict[tuple[Any, DType], list[int]] = {}
+
+    def join(members: list[int]) -> None:
+        _joined(members, max(members, default=0), calls, uses, changed)
+        members.clear()
+
+    for i, call in enumerate(calls):
+        access = uses.accesses[i]
+        touched = {region.place for region in (*access.writes, *access.reads)}
+        for members in waiting.values():
+            both = [(uses.accesses[k].writes[0].place, uses.accesses[k].reads[0].place) for k in members]
+            if any(result in touched or access.writes_to(source) for result, source in both):
+                join(members)
+        if call.op != "copy" or not access.is_known or len(access.reads) != 1:
+            continue
+        (result,), (source,) = access.writes, access.reads
+        dtype = source.operand.dtype
+        if result.operand.dtype is not float32 or dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
+            continue
+        is_alike = source.operand.strides == result.operand.strides and is_dense(source.operand)
+        if is_alike and {source.place, result.place} <= temporaries.keys() and uses.touching[result.place][0] == i:
+            waiting.setdefault((call.device, dtype), []).append(i)
     for members in waiting.values():
         join(members)
 
@@ -79,7 +115,7 @@ def _bytes(region: Region) -> int:
 
 def _join_averages(calls: Sequence[Call], uses: Uses, changed: dict[int, Call | None]) -> None:
     """Steps of moving averages, in the place of the last: nothing touches an average or its value in between."""
-    groups: dict[tuple[object, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for i, call in enumerate(calls):
         if call.op == "update_averages":
             key = call.device, call.operands[0].dtype, repr(call.arguments[4 * call.attrs["count"] :])
@@ -91,12 +127,12 @@ def _join_averages(calls: Sequence[Call], uses: Uses, changed: dict[int, Call | 
         if any(may_raise(call) and call.op != "add" for call in calls[members[0] : last]):
             continue  # a step that raises leaves the averages as they would be
         lists: tuple[list[Operand], list[Operand]] = ([], [])
-        places: tuple[list[object], list[object]] = ([], [])
+        places: tuple[list[Any], list[Any]] = ([], [])
         for i in members:
             count = calls[i].attrs["count"]
-            for half, (operands, arguments) in enumerate(zip(lists, places, strict=True)):
-                operands += calls[i].operands[half * count : (half + 1) * count]
-                arguments += calls[i].arguments[half * 2 * count : (half + 1) * 2 * count]
+            for half, (parts, given) in enumerate(zip(lists, places, strict=True)):
+                parts += calls[i].operands[half * count : (half + 1) * count]
+                given += calls[i].arguments[half * 2 * count : (half + 1) * 2 * count]
         call = calls[last]
         scalars = len(call.operands) - 2 * call.attrs["count"]
         operands = (*lists[0], *lists[1], *call.operands[-scalars:])

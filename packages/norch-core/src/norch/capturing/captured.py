@@ -7,7 +7,6 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from sys import getrefcount
 from threading import Lock, active_count, get_ident
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -112,6 +111,9 @@ class Captured:
             or self.running == get_ident()
         ):
             return self._slowly(args, kwargs)
+        for x in args:
+            if x.node is not None and resolve(x) is not None:
+                return self._slowly(args, kwargs)
         with self.lock:  # Ctrl-C would come between a call of acquire() and a try
             try:
                 self.running = get_ident()
@@ -124,11 +126,7 @@ class Captured:
                     and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
                     and program.fits_all(args)
                 ):
-                    for x in args:
-                        if x.node is not None and resolve(x) is not None:
-                            break
-                    else:
-                        return build(program.run_step(args, ()))
+                    return build(program.run_step(args, ()))
             except (IndexError, KeyError):
                 if entry.programs and entry.key in self.entries:
                     raise
@@ -268,11 +266,11 @@ class Captured:
         numbers: list[Any],
     ) -> Any:
         self.recorded += 1
-        counts = [getrefcount(t) for t in tensors]
+        counts = counts_of(tensors)
         recorder = Recorder(tensors, self.fullgraph)
         recorder.code = getattr(self.source, "__code__", None)
         # Where other threads run, tuples that they are building must not be held even for a moment.
-        held = (holders_of(tensors), counts_of(tensors)) if is_recording() and active_count() == 1 else None
+        held = (holders_of(tensors), counts) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
@@ -327,9 +325,10 @@ class Captured:
             recorder.refuse("an argument is changed in place")
         if graph is None:
             returned = {id(t) for t in made} | {id(t.base) for t in made}
-            for t, count in zip(tensors, counts, strict=True):
-                if id(t) not in returned and getrefcount(t) > count + 1:
-                    recorder.refuse("an argument is kept after the step")
+            if any(
+                id(t) not in returned and m > n for t, n, m in zip(tensors, counts, counts_of(tensors), strict=True)
+            ):
+                recorder.refuse("an argument is kept after the step")
         elif held is not None and kept_elsewhere(tensors, graph, id(out), lists, held):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()

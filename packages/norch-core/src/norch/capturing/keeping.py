@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
     """What holds `tensors`, by id."""
     kinds = (dict, list, tuple, set, CellType)
-    found = gc.get_referrers(*tensors) if tensors else []
-    return {id(h): h for h in found if isinstance(h, kinds) or hasattr(h, "__dict__")}
+    asked = tuple(tensors)
+    found = gc.get_referrers(*asked) if tensors else []
+    # From Python 3.13 on the tuple of arguments is among them.
+    return {id(h): h for h in found if h is not asked and (isinstance(h, kinds) or hasattr(h, "__dict__"))}
 
 
 def containers(tree: Any) -> list[Any]:

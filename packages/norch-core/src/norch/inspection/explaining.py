@@ -22,13 +22,14 @@ def explain(thing: Callable[[], Any], *, name: str = "") -> Walk: ...
 
 
 def explain(thing: Any, *, name: str = "") -> Any:
-    """How a tensor lies in memory, or what each step of a function without arguments does to that.
+    """How a tensor lies in memory, or what each step of a function does to that.
 
     Of a tensor: its storage with the elements that it shows, shape, strides and offset, the other living tensors on the
     storage, which dims merge, and which calls would copy. `norch.explain(lambda: x.T.reshape(6))` calls the function
     and tells of each call of norch in it whether its result is a view or a copy, and why; an error that norch raises is
     the last step.
 
+    thing: a tensor of any shape, dtype and device, or a function without arguments.
     name: what the tensor is called, unless what the program calls it, which is looked for in the variables of its
     functions, its lists and dicts, and its models.
 

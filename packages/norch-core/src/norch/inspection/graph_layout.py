@@ -53,7 +53,10 @@ def placed(boxes: Sequence[Box], way: str | None = None) -> Routes:
 
 
 def _by_graphviz(program: str, boxes: Sequence[Box]) -> Routes | None:
-    lines = ["digraph { node [shape=box, fixedsize=true]; nodesep=0.2; ranksep=0.35;"]
+    lines = [
+        "digraph { nodesep=0.2; ranksep=0.45; node [shape=box, fixedsize=true];",
+        "edge [arrowhead=none, tailport=s, headport=n];",
+    ]
     for box in boxes:
         lines.append(f'{box.key} [width={box.width / 72:.3f}, height={box.height / 72:.3f}, label=""];')
         lines += [f"{box.key} -> {to};" for to in box.below]
@@ -72,10 +75,7 @@ def _by_graphviz(program: str, boxes: Sequence[Box]) -> Routes | None:
             box.x, box.y = float(words[1]) * 72, -float(words[2]) * 72
         elif kind == "edge":
             numbers = [float(word) * 72 for word in words[3 : 3 + 2 * int(words[2])]]
-            points = [(x, -y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
-            end = by_key[int(words[1])]
-            points[-1] = (points[-1][0], end.y - end.height / 2)
-            routes[int(words[0]), int(words[1])] = points
+            routes[int(words[0]), int(words[1])] = [(x, -y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
     return routes
 
 

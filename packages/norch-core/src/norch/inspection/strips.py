@@ -56,9 +56,10 @@ def walk_drawing(found: Walk) -> Drawing:
         about = step.kind
         if step.after is not None:
             about += f": {described(step.after.spec, step.after.offset)}"
-        for line in [about, *wrap(step.why, COLUMNS)]:
+        reason, *more = step.why.split("\n")
+        for line in [about, *wrap(reason, COLUMNS), *more]:
             y += 18
-            drawing.text(16, y, line, muted=line is not about)
+            drawing.text(16, y, line, muted=line is not about, mono=line in more)
         if step.after is not None:
             y = draw_layout(drawing, step.after, 16, y + 12)
         y += 28

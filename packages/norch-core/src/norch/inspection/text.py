@@ -171,7 +171,9 @@ def walk_text(found: Walk) -> str:
         if step.after is not None and step.kind != "in place":
             lines.append(f"{text}{described(step.after.spec, step.after.offset)}")
             text = start
-        lines += wrap(step.why, WIDTH, initial_indent=text, subsequent_indent=start)
+        reason, *more = step.why.split("\n")  # an error's message may draw shapes below its first line
+        lines += wrap(reason, WIDTH, initial_indent=text, subsequent_indent=start)
+        lines += [f"{start}{line}" for line in more]
     if found.left_out:
         lines += ["", f"and {count(found.left_out, 'step')} more"]
     return "\n".join([*lines, "", totals(found)] if found.steps else ["no op of norch was called"])

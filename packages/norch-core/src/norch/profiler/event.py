@@ -27,6 +27,7 @@ class Interval(NamedTuple):
     end: float
 
     def elapsed_us(self) -> float:
+        """How long that is."""
         return self.end - self.start
 
 
@@ -80,19 +81,23 @@ class FunctionEvent:
 
     @property
     def key(self) -> str:
+        """The name."""
         return self.name
 
     @property
     def time_range(self) -> Interval:
+        """From when to when, since the profile began."""
         begin = self.times.start
         return Interval((self.start - begin) / 1e3, (self.end - begin) / 1e3)
 
     @property
     def cpu_time_total(self) -> float:
+        """The time of the host, with what was called within."""
         return (self.end - self.start) / 1e3
 
     @property
     def self_cpu_time_total(self) -> float:
+        """The time of the host, without what was called within."""
         return max(self.end - self.start - self.children_ns, 0) / 1e3
 
     cpu_time = cpu_time_total
@@ -104,6 +109,7 @@ class FunctionEvent:
 
     @property
     def device_time_total(self) -> float:
+        """The time on the device, with what was called within."""
         return self.self_device_time_total + self.children_device_ns / 1e3
 
     device_time = cuda_time = cuda_time_total = device_time_total
@@ -111,10 +117,12 @@ class FunctionEvent:
 
     @property
     def cpu_parent(self) -> FunctionEvent | None:
+        """The call that it is within; None for an outermost one."""
         return self.parent
 
     @property
     def cpu_children(self) -> list[FunctionEvent]:
+        """The calls right within it, in order."""
         children = self.times.children
         if not children:
             for event in self.times.events:
@@ -128,6 +136,7 @@ class FunctionEvent:
 
     @property
     def input_dtypes(self) -> list[str]:
+        """The dtype of each argument, "" for what is no tensor; [] altogether without `record_shapes`."""
         return [s.dtype.name if isinstance(s, Spec) else "" for s in self.specs or ()]
 
     @property
@@ -147,6 +156,7 @@ class FunctionEvent:
 
     @property
     def is_user_annotation(self) -> bool:
+        """Whether `record_function` made it."""
         return self.kind == RECORD
 
     def __repr__(self) -> str:

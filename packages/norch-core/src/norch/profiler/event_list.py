@@ -70,7 +70,10 @@ class Average:
 
 
 class EventList(list[Any]):
-    """Events in the order in which they began, or averages of them."""
+    """Events in the order in which they began, or averages of them.
+
+    events: its elements. times: what all events of their profile share.
+    """
 
     def __init__(self, events: Iterable[Any], times: Times) -> None:
         super().__init__(events)
@@ -84,8 +87,11 @@ class EventList(list[Any]):
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_line: bool = False
     ) -> EventList:
-        """The events added up by name; and by the shapes of arguments, or by the innermost `group_by_stack_n` lines of
-        the stack; or by the line of the program alone, that of the backward pass with what it differentiates."""
+        """The events added up by name.
+
+        group_by_input_shape: by the shapes of arguments too. group_by_stack_n: by as many of the innermost lines of the
+        stack too. group_by_line: by the line of the program alone; the backward pass counts for what it differentiates.
+        """
         key = _by_line if group_by_line else _by(group_by_input_shape, group_by_stack_n)
         found: dict[Any, Average] = {}
         keys: dict[int, Any] = {}
@@ -128,28 +134,35 @@ class EventList(list[Any]):
     ) -> str:
         """The averages as a table. sort_by: "self_cpu_time_total", "cpu_time_total", "cpu_time", the same of "device"
         or "cuda", "cpu_memory_usage" (allocated), "saved", "count", "flops"; None leaves them in order. row_limit: how
-        many rows; -1 for all. Raises AttributeError for another name."""
+        many rows; -1 for all. max_src_column_width, max_name_column_width, max_shapes_column_width: where lines, names
+        and shapes are cut. header: a line above. top_level_events_only: without events that are within others.
+        Raises AttributeError for another name."""
         from .table import table
 
+        shown = (
+            EventList([e for e in self if getattr(e, "parent", None) is None], self.times)
+            if top_level_events_only
+            else self
+        )
         return table(
-            self, sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header
+            shown, sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header
         )
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Writes a trace that Perfetto and chrome://tracing open; compressed where the path ends with ".gz"."""
+        """Writes a trace to `path` that Perfetto and chrome://tracing open; compressed where that ends with ".gz"."""
         from .trace import write_trace
 
         write_trace(self, Path(path))
 
     def export_stacks(self, path: str | Path, metric: str = "self_cpu_time_total") -> None:
-        """Writes lines "outer;inner;op microseconds", which flame-graph tools read. metric: that, or
-        "self_device_time_total" ("self_cuda_time_total")."""
+        """Writes lines "outer;inner;op microseconds" to `path`, which flame-graph tools read. metric: that of the host,
+        or "self_device_time_total" ("self_cuda_time_total"). Raises ValueError for another."""
         from .trace import write_stacks
 
         write_stacks(self, Path(path), metric)
 
     def export_html(self, path: str | Path) -> None:
-        """Writes a page with a flame view, which any browser opens without a network."""
+        """Writes a page to `path` with a flame view, which any browser opens without a network."""
         from .flame import write_page
 
         write_page(self, Path(path))

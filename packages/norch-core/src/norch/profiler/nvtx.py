@@ -73,7 +73,7 @@ def is_available() -> bool:
 
 
 def range_push(msg: str) -> int:
-    """Begins a range within those that this thread is in; returns how deep it is, from 0. RuntimeError without NVTX."""
+    """Begins a range named `msg` within those of this thread; returns how deep, from 0. RuntimeError without NVTX."""
     depth: int = _load().nvtxRangePushA(str(msg).encode())
     return depth
 
@@ -85,18 +85,18 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begins a range that any thread may end, by what is returned. RuntimeError without NVTX."""
+    """Begins a range named `msg` that any thread may end, by what is returned. RuntimeError without NVTX."""
     handle: int = _load().nvtxRangeStartA(str(msg).encode())
     return handle
 
 
 def range_end(range_id: int) -> None:
-    """Ends a range that `range_start` began. RuntimeError without NVTX."""
+    """Ends the range that `range_start` gave `range_id` for. RuntimeError without NVTX."""
     _load().nvtxRangeEnd(range_id)
 
 
 def mark(msg: str) -> None:
-    """Marks a moment. RuntimeError without NVTX."""
+    """Marks a moment with the text `msg`. RuntimeError without NVTX."""
     _load().nvtxMarkA(str(msg).encode())
 
 
@@ -110,7 +110,7 @@ def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
         range_pop()
 
 
-class emit_nvtx(Observer):
+class emit_nvtx:
     """Within this context every op, node of a backward pass and `record_function` is an NVTX range.
 
     Run the program under `nsys profile`. A node of the backward pass has the number of the op's, as in PyTorch.
@@ -118,7 +118,8 @@ class emit_nvtx(Observer):
     """
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        self.enabled, self.record_shapes = enabled, record_shapes
+        self.enabled = enabled
+        self._ranges = _Ranges(record_shapes)
         self._entered = False
 
     def __enter__(self) -> emit_nvtx:
@@ -127,13 +128,20 @@ class emit_nvtx(Observer):
         if self.enabled:
             _load()
             self._entered = True
-            observing.observe(self)
+            observing.observe(self._ranges)
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._entered:
             self._entered = False
-            observing.release(self)
+            observing.release(self._ranges)
+
+
+class _Ranges(Observer):
+    """Makes a range of what it is told of."""
+
+    def __init__(self, record_shapes: bool) -> None:
+        self.record_shapes = record_shapes
 
     def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if what.kind == DECOMPOSED:

@@ -56,14 +56,16 @@ class Recorder(Observer):
         """By name, captured steps that were replayed."""
         self._collections: list[FunctionEvent | None] = []
 
-    def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> FunctionEvent | None:
+    def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         kind, name, op = what
         stack = self._open.get(get_ident())
         if stack is None:
             stack = self._open[get_ident()] = []
         parent = stack[-1] if stack else None
-        if kind == DECOMPOSED or (op is not None and parent is not None and parent.op is op):
-            return None  # the same call, on its way through autocast or a form of the op
+        if kind == DECOMPOSED:
+            return None
+        if op is not None and parent is not None and parent.op is op:
+            return parent, args  # the same call, on its way through autocast, vmap or a form of the op
         event: FunctionEvent = object.__new__(FunctionEvent)
         event.kind, event.op, event.parent = kind, op, parent
         event.thread, event.args = get_ident(), None
@@ -104,7 +106,7 @@ class Recorder(Observer):
         elif kind == REPLAY and parent is not None and parent.kind == CAPTURED:
             self.captured[parent.name] = parent.args[0]
         event.name = name
-        if (self.shapes or self.memory or kind == CAPTURED) and kind != NODE:
+        if (self.shapes or self.memory or kind in (CAPTURED, IN_PLACE)) and kind != NODE:
             event.args = args
             if self.shapes:
                 event.specs = tuple([_spec(a) for a in (*args, *kwargs.values())])
@@ -119,8 +121,14 @@ class Recorder(Observer):
         event.start = perf_counter_ns()
         return event
 
-    def left(self, event: FunctionEvent | None, result: Any, error: BaseException | None) -> None:
+    def left(self, event: Any, result: Any, error: BaseException | None) -> None:
         if event is None:
+            return
+        args: Any
+        if type(event) is tuple:
+            outer, args = event
+            if error is None:
+                self._note_results(outer, args, result)
             return
         now = perf_counter_ns()
         event.end = now
@@ -129,7 +137,7 @@ class Recorder(Observer):
         parent = event.parent
         if parent is not None:
             parent.children_ns += now - event.start
-        span, args = event.span, event.args
+        span, args = event.span, event.args or ()
         if span is not None and self.clock is not None:
             if not self.clock.end(span, not event.children_device_ns):
                 event.span = None
@@ -141,13 +149,13 @@ class Recorder(Observer):
         if event.kind in (OP, IN_PLACE, TRANSFER):
             if isinstance(result, TensorBase) or type(result) is tuple:
                 self._note_results(event, args, result)
-            elif event.kind == IN_PLACE and args is not None:
+            elif event.kind == IN_PLACE and result:
                 self._note_results(event, args, args[1])
 
     def _note_results(self, event: FunctionEvent, args: Any, result: Any) -> None:
         tensors = result if type(result) is tuple else (result,)
-        if not tensors or any(_spec(tensor) is None for tensor in tensors):
-            return  # of vmap, say, whose own calls are within
+        if event.out is not None or not tensors or any(_spec(tensor) is None for tensor in tensors):
+            return  # known already, or of vmap, whose own calls are within
         node, event.out = tensors[0].node, tensors[0].spec
         if node is not None:
             if type(node) is Output:

@@ -57,7 +57,8 @@ def schedule(
 ) -> Callable[[int], ProfilerAction]:
     """By step: skips `skip_first`, then again and again waits, warms up (observes, and forgets) and records.
 
-    repeat: how many such cycles; 0 for no end. skip_first_wait: not 0 leaves out the first cycle's wait.
+    wait, warmup, active: how many steps of each. repeat: how many such cycles; 0 for no end. skip_first_wait: not 0
+    leaves out the first cycle's wait.
     Raises AssertionError unless all are 0 or more, and `active` more.
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
@@ -88,7 +89,10 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str | Path, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """For `on_trace_ready`: writes each trace to `dir_name`, under a name of its own."""
+    """For `on_trace_ready`: writes each trace to the folder `dir_name`, under a name of its own.
+
+    worker_name: how that begins; host and process by default. use_gzip: compresses it.
+    """
 
     def handle(found: profile) -> None:
         folder = Path(dir_name)
@@ -101,7 +105,7 @@ def tensorboard_trace_handler(
 
 class record_function:
     """A part of the program under a name of its own, where a profile runs or NVTX ranges are made: a context manager,
-    and a decorator."""
+    and a decorator. args: PyTorch's, and changes nothing."""
 
     __slots__ = ("_token", "name")
 
@@ -139,7 +143,8 @@ class profile:
     activities: all that are supported unless given; with CUDA (or another device that has events) each op's time there.
     schedule: which steps are noted, see `schedule`; `step()` then ends each. on_trace_ready: called with this at the
     end of each cycle. record_shapes, profile_memory, with_stack (every line of the stack), with_flops: what else is
-    noted of a call. use_cuda: adds that activity. The other arguments are PyTorch's, and change nothing.
+    noted of a call. use_cuda: adds that activity. with_modules, experimental_config, execution_trace_observer,
+    acc_events, custom_trace_id_callback and post_processing_timeout_s are PyTorch's, and change nothing.
 
     Threads are all observed. There is one profile at a time. Raises RuntimeError for a second.
     """
@@ -317,11 +322,12 @@ class profile:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_line: bool = False
     ) -> EventList:
-        """`EventList.key_averages` of the events."""
+        """`EventList.key_averages` of the events, which says what `group_by_input_shape`, `group_by_stack_n` and
+        `group_by_line` are."""
         return self._found("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_line)
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """`EventList.export_chrome_trace` of the events."""
+        """`EventList.export_chrome_trace` of the events to `path`."""
         from .trace import write_trace
 
         more = {"record_shapes": self.record_shapes, "profile_memory": self.profile_memory}
@@ -333,19 +339,19 @@ class profile:
         )
 
     def export_stacks(self, path: str | Path, metric: str = "self_cpu_time_total") -> None:
-        """`EventList.export_stacks` of the events."""
+        """`EventList.export_stacks` of the events to `path`."""
         self._found("exporting stacks").export_stacks(path, metric)
 
     def export_html(self, path: str | Path) -> None:
-        """`EventList.export_html` of the events."""
+        """`EventList.export_html` of the events to `path`."""
         self._found("exporting a page").export_html(path)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A text that the trace has under `key`."""
+        """Has the trace say `value`, a text, under `key`."""
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same of JSON."""
+        """`add_metadata` of a `value` that is JSON, under `key`."""
         self._metadata[key] = json.loads(value)
 
 

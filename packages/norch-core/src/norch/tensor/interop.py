@@ -37,10 +37,11 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     if self.node is not None and resolve(self) is not None:
         raise AutogradError("numpy(): the tensor requires grad, which an array cannot; use detach().numpy()")
     spec = self.spec
-    if self.is_meta:
-        raise MetaError("numpy")
-    if spec.device.type != "cpu":
-        raise DeviceError(f"numpy(): the tensor is on {spec.device}; use cpu().numpy()")
+    if spec.device is not CPU:
+        if self.is_meta:
+            raise MetaError("numpy")
+        if spec.device.type != "cpu":
+            raise DeviceError(f"numpy(): the tensor is on {spec.device}; use cpu().numpy()")
     size, dtype = spec.dtype.itemsize, spec.dtype.numpy
     memory = spec.device.backend.host_view(self.buffer)
     if memory is None or spec.numel == 0:

@@ -74,9 +74,10 @@ class Properties:
         """The elements at the places of `mask`, sparse as it is. Raises ShapeError unless that has this shape."""
         return import_module(_MAKING).sparse_mask(self, mask)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return str(import_module("norch.inspection.notebook").tensor_html(self))
+    def _repr_html_(self: Any) -> str | None:
+        """What a notebook shows; None, which is the plain text, for tensors without strides."""
+        found: str | None = import_module("norch.inspection.notebook").tensor_html(self)
+        return found
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
