@@ -10,6 +10,7 @@ import norch
 from norch import nn, optim
 from norch.memory import FitsError
 from norch.nn import functional as F
+from norch.testing.null import null_device
 
 FLOAT = 4
 
@@ -274,3 +275,20 @@ def test_other_threads_compute_meanwhile():
         stop.set()
         thread.join()
     assert not wrong
+
+
+def test_a_model_on_two_devices():
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(30, 1000), nn.Linear(1000, 5000).to(null_device())
+
+        def forward(self, x):
+            return self.second(self.first(x).to("null")).to("cpu")
+
+    found = norch.fits(Apart(), norch.randn(4, 30), optim.SGD, largest_batch=False)
+    assert found.parameters == (30 * 1000 + 1000) * FLOAT
+    assert list(found.elsewhere) == ["null:0"]
+    there = (1000 * 5000 + 5000) * FLOAT
+    assert 2 * there < found.elsewhere["null:0"] < 3.1 * there
+    assert "peak on null:0" in str(found)
