@@ -30,7 +30,7 @@ seen: Callable[[Any], tuple[str, str]] | None = None
 
 
 class Holding(NamedTuple):
-    """A block of memory: its `owner`, one of OWNERS, its `nbytes`, and `shape`, `dtype` and `device` of the tensor there.
+    """A block of memory: its `owner`, one of OWNERS, its `nbytes`, `shape`, `dtype` and `device` of the tensor there.
 
     name: such as "layers.0.weight", or "exp_avg of layers.0.weight"; "" where there is none. op: what made it, where
     the graph tells. line: such as "train.py:12", where lines were recorded.

@@ -185,7 +185,7 @@ class Recording:
     def at(self, time: float, device: str | None = None) -> list[Block]:
         """The blocks that there were at a time, the largest first."""
         found = [b for b in self.of(device) if b.made <= time and (b.freed is None or b.freed > time)]
-        return sorted(found, key=lambda b: (-b.nbytes, b.rank, b.made))
+        return sorted(found, key=lambda b: (-b.nbytes, b.rank, b.made, b.name))
 
     def __str__(self) -> str:
         from .drawing import recording_text
