@@ -1,6 +1,7 @@
 """norch.fits: what a step needs, told without running it. Numbers by hand; tests/test_memory.py has measured ones."""
 
 import copy
+import functools
 import gc
 
 import numpy as np
@@ -292,3 +293,24 @@ def test_a_model_on_two_devices():
     there = (1000 * 5000 + 5000) * FLOAT
     assert 2 * there < found.elsewhere["null:0"] < 3.1 * there
     assert "peak on null:0" in str(found)
+
+
+def test_losses_of_other_kinds():
+    x, y = norch.randn(8, 30), norch.randint(0, 10, (8,))
+    of_module = nn.CrossEntropyLoss(weight=norch.ones(10))
+    found = norch.fits(Two(), x, optim.SGD, loss=of_module, targets=y, largest_batch=False)
+    assert found.gradients == PARAMS
+    assert of_module.weight.tolist() == [1] * 10
+    partial = functools.partial(F.cross_entropy, label_smoothing=0.1)
+    assert norch.fits(Two(), x, loss=partial, targets=y, largest_batch=False).gradients == PARAMS
+
+
+def test_a_dry_run_within_another_is_refused():
+    class Asks(Two):
+        def forward(self, x):
+            norch.fits(Two(), x)
+            return super().forward(x)
+
+    with pytest.raises(FitsError, match="within a dry run of its own"):
+        norch.fits(Asks(), norch.randn(7, 30))
+    assert norch.ones(1).tolist() == [1]

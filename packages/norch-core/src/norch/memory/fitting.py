@@ -13,7 +13,7 @@ from ..device import Device, get_default_device
 from ..errors import MetaError, NorchError
 from ..source_lines import Line, own_files
 from ..tensor_base import TensorBase
-from .counting import CountingBackend, counters, counting, stand_in_for
+from .counting import CountingBackend, StandIn, counters, counting, stand_in_for
 from .holders import saved_by
 from .room import free_memory
 from .texts import size_text
@@ -123,6 +123,8 @@ def fits(
     """
     if not callable(getattr(model, "parameters", None)):
         raise TypeError(f"fits(): the model must be a Module, got {type(model).__name__}")
+    if isinstance(get_default_device(), StandIn):
+        raise FitsError("fits(): it was called within a dry run of its own")
     first = next(iter(model.parameters()), None)
     home = Device(device) if device is not None else get_default_device() if first is None else first.device
     if home.is_meta:
