@@ -128,7 +128,7 @@ def largest_first(holdings: list[Holding]) -> list[Holding]:
 
 def made_by(node: Any) -> tuple[str, str]:
     """The op that a node stands for, and its line; "" where the node tells neither."""
-    if not isinstance(node, Node) or type(node) is Leaf or not node.edges:
+    if not isinstance(node, Node) or not getattr(node, "edges", ()):  # a leaf, or the mark of a constant's view
         return "", ""
     try:
         op = node.name().removesuffix("_backward")
