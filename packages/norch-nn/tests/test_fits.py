@@ -11,6 +11,8 @@ from norch import nn, optim
 from norch.memory import FitsError
 from norch.nn import functional as F
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 FLOAT = 4
 
 
