@@ -27,8 +27,8 @@ import norch
 NAMESPACES = (
     "norch", "norch.Tensor", "norch.accelerator", "norch.amp", "norch.autograd", "norch.autograd.functional",
     "norch.backend", "norch.backends", "norch.cpu", "norch.cuda", "norch.distributions", "norch.fft", "norch.func",
-    "norch.linalg", "norch.profiler", "norch.profiler.nvtx", "norch.serialization", "norch.sparse", "norch.special",
-    "norch.testing",
+    "norch.linalg", "norch.memory", "norch.profiler", "norch.profiler.nvtx", "norch.serialization", "norch.sparse",
+    "norch.special", "norch.testing",
     "norch.nn", "norch.nn.functional", "norch.nn.init", "norch.nn.parallel", "norch.nn.utils",
     "norch.nn.utils.parametrizations", "norch.nn.utils.parametrize", "norch.nn.utils.rnn", "norch.nn.utils.stateless",
     "norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils", "norch.utils.checkpoint", "norch.utils.data",

@@ -155,3 +155,33 @@ def test_the_owners_in_a_training():
     snapshot = norch.memory.snapshot()
     assert {"0.weight", "gradient of 2.bias", "exp_avg of 2.weight"} <= {h.name for h in snapshot.holdings}
     del out
+
+
+def test_captured_steps_go_on_as_they_were():
+    def train(looked_at):
+        norch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
+        made = optim.Adam(model.parameters(), lr=0.01)
+
+        @norch.capture
+        def step(x):
+            made.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            made.step()
+            return loss
+
+        for i in range(12):
+            loss = step(norch.randn(16, 8))
+            if looked_at and i == 6:
+                with norch.memory.record() as recording:
+                    loss = step(norch.randn(16, 8))
+                assert recording.peak()[0] > 0
+                assert norch.fits(model, norch.ones(16, 8), made, largest_batch=False)
+                with pytest.raises(norch.OutOfMemoryError, match=r"exp_avg of 0\.weight"):
+                    norch.empty(1 << 44)
+            elif i == 6:
+                loss = step(norch.randn(16, 8))
+        return loss.item(), norch.rand(1).item(), step.report().replayed
+
+    assert train(True) == train(False)

@@ -238,12 +238,8 @@ def _index(planned: dict[str, tuple[str, str, list[tuple[str, list[Entry]]]]]) -
     lines = ["# API reference", "", "Made from the docstrings of this version. Names follow PyTorch's.", ""]
     lines += ["| | |", "| --- | --- |"]
     for file, (title, intro, sections) in planned.items():
-        names = [e.name for _, found in sections for e in found]
-        told = (
-            _cell(" ".join(intro.partition("\n\n")[0].split()))
-            if intro
-            else ", ".join(f"`{n}`" for n in names[:8]) + " …"
-        )
+        names = ", ".join(f"[`{e.name}`]({file}#{e.path})" for _, found in sections for e in found)
+        told = _cell(" ".join(intro.partition("\n\n")[0].split())) if intro else names
         lines.append(f"| [{title}]({file}) | {told} |")
     return "\n".join(lines) + "\n"
 

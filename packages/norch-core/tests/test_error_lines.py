@@ -152,3 +152,16 @@ def test_modes_nest_and_may_be_set_for_good():
         record_lines(True)
         assert known()
     assert known()
+
+
+def test_what_is_lent_ends_with_what_somebody_asks_for():
+    with record_lines(False):
+        lines.lend()
+        assert (weight() * 2).grad_fn.line is not None
+        with record_lines(True):
+            lines.take_back()
+            assert (weight() * 2).grad_fn.line is not None
+        assert graph.node_class is Node
+        lines.lend()
+        lines.take_back()
+        assert graph.node_class is Node

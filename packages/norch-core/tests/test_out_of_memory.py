@@ -84,6 +84,14 @@ def test_memory_that_several_hold_counts_once_for_the_first_owner(small):
     del y, kept
 
 
+def test_what_only_views_hold_is_named_too(small):
+    view = norch.ones(64, 256, device=small)[:]
+    x = norch.ones(64, 256, device=small, requires_grad=True)
+    of_result = x.exp()[1:]
+    assert "  64.00 KiB  other               float32[64, 256]" in fill_up(small)
+    del view, of_result
+
+
 def test_the_largest_are_named_with_what_made_them_and_what_is_alike_once(small):
     w = norch.ones(128, 256, device=small, requires_grad=True)
     here = f"test_out_of_memory.py:{sys._getframe().f_lineno + 1}"

@@ -1,6 +1,7 @@
 """norch.fits: what a step needs, told without running it. Numbers by hand; tests/test_memory.py has measured ones."""
 
 import copy
+import functools
 import gc
 
 import numpy as np
@@ -10,6 +11,7 @@ import norch
 from norch import nn, optim
 from norch.memory import FitsError
 from norch.nn import functional as F
+from norch.testing.null import null_device
 
 pytestmark = pytest.mark.usefixtures("on_host")
 
@@ -276,3 +278,41 @@ def test_other_threads_compute_meanwhile():
         stop.set()
         thread.join()
     assert not wrong
+
+
+def test_a_model_on_two_devices():
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(30, 1000), nn.Linear(1000, 5000).to(null_device())
+
+        def forward(self, x):
+            return self.second(self.first(x).to("null")).to("cpu")
+
+    found = norch.fits(Apart(), norch.randn(4, 30), optim.SGD, largest_batch=False)
+    assert found.parameters == (30 * 1000 + 1000) * FLOAT
+    assert list(found.elsewhere) == ["null:0"]
+    there = (1000 * 5000 + 5000) * FLOAT
+    assert 2 * there < found.elsewhere["null:0"] < 3.1 * there
+    assert "peak on null:0" in str(found)
+
+
+def test_losses_of_other_kinds():
+    x, y = norch.randn(8, 30), norch.randint(0, 10, (8,))
+    of_module = nn.CrossEntropyLoss(weight=norch.ones(10))
+    found = norch.fits(Two(), x, optim.SGD, loss=of_module, targets=y, largest_batch=False)
+    assert found.gradients == PARAMS
+    assert of_module.weight.tolist() == [1] * 10
+    partial = functools.partial(F.cross_entropy, label_smoothing=0.1)
+    assert norch.fits(Two(), x, loss=partial, targets=y, largest_batch=False).gradients == PARAMS
+
+
+def test_a_dry_run_within_another_is_refused():
+    class Asks(Two):
+        def forward(self, x):
+            norch.fits(Two(), x)
+            return super().forward(x)
+
+    with pytest.raises(FitsError, match="within a dry run of its own"):
+        norch.fits(Asks(), norch.randn(7, 30))
+    assert norch.ones(1).tolist() == [1]

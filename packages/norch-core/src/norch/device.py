@@ -21,11 +21,12 @@ _SINGLE = ("cpu", "meta")
 stand_in: Callable[[Device], Device] | None = None
 
 
-def set_stand_in(function: Callable[[Device], Device] | None) -> None:
+def set_stand_in(function: Callable[[Device], Device] | None) -> Callable[[Device], Device] | None:
     """Has `function` give, for each device that is asked for, the one that stands for it in the calling thread, until
-    it is set to None: see norch.memory.counting."""
+    it is set to what this returns, what there was before: see norch.memory.counting."""
     global stand_in
-    stand_in = function
+    before, stand_in = stand_in, function
+    return before
 
 
 def has_stand_in() -> bool:

@@ -52,8 +52,9 @@ class Line:
 
     def text(self) -> str:
         """The line itself, without the blanks around it; "" where the source is not to be had."""
-        from linecache import getline
+        from linecache import checkcache, getline
 
+        checkcache(self.filename)
         return getline(self.filename, self.lineno).strip()
 
     def __str__(self) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ..submodules import late_submodules
 from .engine import backward, grad, queue_callback
 from .graph import Node
-from .growth import note_step
 from .lines import record_lines
 from .mode import (
     enable_grad,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from . import functional
     from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
     from .function import Function
+    from .growth import note_step
 
 __all__ = [
     "Function",
@@ -72,6 +72,7 @@ _LATER = {
     "gradcheck": "..testing.gradcheck",
     "gradgradcheck": "..testing.gradcheck",
     "is_anomaly_enabled": "anomaly",
+    "note_step": "growth",
     "set_detect_anomaly": "anomaly",
 }
 

@@ -184,6 +184,12 @@ def changed_by(name: str) -> tuple[int, str, Line | None]:
     return next_sequence_number(), name, line and line()
 
 
+def mark_modified(tensor: Tensor, op: str) -> None:
+    """Notes that `op` has changed the tensor's memory in place."""
+    line = line_of_change
+    tensor.buffer.modified = (next_sequence_number(), op, line and line())
+
+
 def change(modified: tuple[int, str, Line | None]) -> tuple[str, Line | None]:
     """The row of an error that says what changed a tensor in place; `modified` is that of its buffer."""
     return f"changed by {modified[1]}", modified[2]

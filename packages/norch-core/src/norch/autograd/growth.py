@@ -15,9 +15,8 @@ from math import inf
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from . import graph
 from .graph import Leaf, Node, next_sequence_number
-from .lines import record_lines
+from .lines import lend, take_back
 
 if TYPE_CHECKING:
     from ..source_lines import Line
@@ -31,19 +30,20 @@ _told: set[Line | None] = set()
 
 class Growth:
     """What is known of a leaf. times: the steps at which there were more references to it than before, since there last
-    were fewer. patience: how many such steps to wait for. lines: set while it has lines recorded."""
+    were fewer. patience: how many such steps to wait for."""
 
-    __slots__ = ("lines", "patience", "times")
+    __slots__ = ("patience", "times")
 
     def __init__(self) -> None:
         self.times: list[int] = []
         self.patience: float = PATIENCE
-        self.lines: record_lines | None = None
 
     def grown(self, leaf: Leaf) -> None:
+        if self.patience == inf:  # it has been told
+            return
         self.times.append(next_sequence_number())
-        if len(self.times) == self.patience // 2 and graph.node_class is Node:
-            self.lines = record_lines(True)  # so that the warning can name one
+        if len(self.times) == self.patience // 2:
+            lend()  # so that the warning can name a line
         if len(self.times) < self.patience:
             return
         self.patience = inf if _look(leaf, self.times) else 2 * self.patience
@@ -51,9 +51,7 @@ class Growth:
 
     def shrunk(self) -> None:
         self.times.clear()
-        if self.lines is not None:
-            self.lines.__exit__()
-            self.lines = None
+        take_back()
 
 
 def note_step(params: Sequence[Tensor]) -> None:

@@ -50,6 +50,12 @@ class EarlyNode(LinedNode):
         _count()
 
 
+class LentNode(LinedNode):
+    """One that knows its line for the sake of `growth`, which nobody asked for."""
+
+    __slots__ = ()
+
+
 def _line() -> Line | None:
     return here(2)
 
@@ -96,6 +102,17 @@ def names_for(path: Callable[..., Any]) -> dict[str, Any]:
         return _names
 
 
+def lend() -> None:
+    """Has lines noted, where they are not, until `take_back()`."""
+    if graph.node_class is Node:
+        _choose(LentNode, _line)
+
+
+def take_back() -> None:
+    if graph.node_class is LentNode:
+        _choose(Node, None)
+
+
 class record_lines:
     """Whether (`mode`) recorded ops, changes in place and backward passes note the line of the program that made them:
     at once, and as a context manager until its end. Nodes tell it as `Node.line`, and errors show it.
@@ -105,6 +122,7 @@ class record_lines:
     """
 
     def __init__(self, mode: bool = True, inner: bool = False) -> None:
+        take_back()
         self._before = graph.node_class, graph.line_of_change
         if mode:
             _choose(*((InnerNode, _inner_line) if inner else (LinedNode, _line)))

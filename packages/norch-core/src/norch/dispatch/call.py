@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import graph
-from ..autograd.graph import is_recording, next_sequence_number, record, set_recording
+from ..autograd.graph import is_recording, record, set_recording
 from ..errors import DTypeError, NorchError
 from ..observing import DECOMPOSED, observable
 from ..spec import Spec
@@ -211,12 +210,6 @@ def call_in_place(plan: Plan, args: list[Any]) -> None:
         plan.kernel(*args)
     except Exception as error:
         raise_failure(plan, error)
-
-
-def mark_modified(tensor: Tensor, op: str) -> None:
-    """Notes that `op` has changed the tensor's memory in place."""
-    line = graph.line_of_change
-    tensor.buffer.modified = (next_sequence_number(), op, line and line())
 
 
 general_paths.update(_execute=execute, _again=run_again, _into=run_into)

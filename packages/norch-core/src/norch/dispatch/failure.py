@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..backend.contract import IndexOutOfBounds
@@ -55,3 +56,13 @@ def allocate_on(device: Device, nbytes: int) -> Any:
         raise OutOfMemoryError(
             f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}"
         ) from error
+
+
+def copy_out(device: Device, buffer: Any, start: int, data: memoryview) -> None:
+    """Copies bytes of a buffer, from `start` on, to the host. What that reports gets a note of the lines."""
+    try:
+        device.backend.copy_out(buffer, start, data)
+    except builtins.IndexError as error:
+        from .late_errors import located
+
+        raise located(error, device) from None

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from ..device import Device
 
 
-def copy_out(device: Device, buffer: Any, start: int, data: memoryview) -> None:
-    """Copies bytes of a buffer, from `start` on, to the host. What that reports gets a note of the lines."""
-    try:
-        device.backend.copy_out(buffer, start, data)
-    except IndexError as error:
-        raise located(error, device) from None
-
-
 def located(error: IndexError, device: Device) -> IndexError:
     """An error that begins with the name of an op, with a note of the lines that have called it lately."""
     name = re.match(r"\w*", str(error))[0]  # type: ignore[index]

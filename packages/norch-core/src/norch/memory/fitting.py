@@ -13,7 +13,7 @@ from ..device import Device, get_default_device
 from ..errors import MetaError, NorchError
 from ..source_lines import Line, own_files
 from ..tensor_base import TensorBase
-from .counting import CountingBackend, counting, stand_in_for
+from .counting import CountingBackend, StandIn, counters, counting, stand_in_for
 from .holders import saved_by
 from .room import free_memory
 from .texts import size_text
@@ -39,7 +39,8 @@ class Fit:
     the backward pass. peak: the most at any time, and `peak_in` the part of the step when that is. free: what can be
     allocated without what is already there of model, optimiser and example, None where the device does not say.
     batch: elements of the example in `dim`, and largest_batch the most that fit, None where that was not asked or
-    cannot be told (`why_no_batch`). A Fit is true if the step fits.
+    cannot be told (`why_no_batch`). elsewhere: by other devices that the step uses, the peak there. A Fit is true if
+    the step fits.
     """
 
     device: str
@@ -57,7 +58,6 @@ class Fit:
     largest_batch: int | None = None
     why_no_batch: str = ""
     elsewhere: dict[str, int] = field(default_factory=dict)
-    """By other devices that the step uses, the peak there."""
 
     def __bool__(self) -> bool:
         return self.free is None or self.peak <= self.free
@@ -76,7 +76,9 @@ class Fit:
         lines = [f"A training step{size} on {self.device}:"]
         lines += [f"  {name:<20}  {size_text(nbytes):>11}" for name, nbytes in rows if nbytes]
         lines.append(f"  {'peak':<20}  {size_text(self.peak):>11}  in the {self.peak_in}")
-        lines += [f"  {f'peak on {name}':<20}  {size_text(n):>11}" for name, n in self.elsewhere.items()]
+        lines += [
+            f"  {f'peak on {name}':<20}  {size_text(n):>11}" for name, n in self.elsewhere.items() if n >= 1 << 20
+        ]
         if self.free is not None:
             lines.append(f"It {'fits' if self else 'does not fit'}: {size_text(self.free)} are there for it.")
         if self.largest_batch is not None:
@@ -121,6 +123,8 @@ def fits(
     """
     if not callable(getattr(model, "parameters", None)):
         raise TypeError(f"fits(): the model must be a Module, got {type(model).__name__}")
+    if isinstance(get_default_device(), StandIn):
+        raise FitsError("fits(): it was called within a dry run of its own")
     first = next(iter(model.parameters()), None)
     home = Device(device) if device is not None else get_default_device() if first is None else first.device
     if home.is_meta:
@@ -210,6 +214,8 @@ class _Step:
         counter = stand_in_for(self.home).backend
         assert isinstance(counter, CountingBackend)
         start = counter.used
+        for other in counters().values():
+            other.peak = other.used
         change = None if batch is None or self.batch is None else (self.dim, self.batch, batch)
         to_make = self.optimizer is None or not hasattr(self.optimizer, "step") or isinstance(self.optimizer, type)
         try:
@@ -257,6 +263,8 @@ class _Step:
                 optimizer.step()
                 phase("optimiser's step")
                 fit.optimizer_state = _bytes(counter, _tensors(getattr(optimizer, "state", {})), params)
+        others = {name: other.peak for name, other in counters().items() if other is not counter}
+        fit.elsewhere = {name: peak for name, peak in others.items() if peak}
         fit.peak_in, fit.peak = max(peaks.items(), key=lambda item: item[1])
         return fit
 

@@ -30,7 +30,7 @@ seen: Callable[[Any], tuple[str, str]] | None = None
 
 
 class Holding(NamedTuple):
-    """A block of memory: whose it is, and what is known of it.
+    """A block of memory: its `owner`, one of OWNERS, its `nbytes`, `shape`, `dtype` and `device` of the tensor there.
 
     name: such as "layers.0.weight", or "exp_avg of layers.0.weight"; "" where there is none. op: what made it, where
     the graph tells. line: such as "train.py:12", where lines were recorded.
@@ -78,8 +78,8 @@ def find(device: Device | None = None) -> tuple[dict[int, Held], dict[int, str]]
     tensors = [t for t in things if isinstance(t, TensorBase) and hasattr(t, "_grad")]  # else it is being made
     for tensor in tensors:
         spec = tensor.spec
-        if type(spec) is not Spec or not _counts(spec, device):
-            continue
+        if type(spec) is not Spec or tensor.buffer is None or not _counts(spec, device):
+            continue  # captured steps have tensors whose memory is that of the program
         held = found.get(id(tensor.buffer))
         if held is None:
             held = found[id(tensor.buffer)] = Held(tensor.buffer, spec, tensor.node)
@@ -128,7 +128,7 @@ def largest_first(holdings: list[Holding]) -> list[Holding]:
 
 def made_by(node: Any) -> tuple[str, str]:
     """The op that a node stands for, and its line; "" where the node tells neither."""
-    if not isinstance(node, Node) or type(node) is Leaf or not node.edges:
+    if not isinstance(node, Node) or not getattr(node, "edges", ()):  # a leaf, or the mark of a constant's view
         return "", ""
     try:
         op = node.name().removesuffix("_backward")

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """A block of memory: bytes, device, what is known of it, and from when to when it was there, in seconds since the
-    recording began; `freed` is None for one that still is. owner: the first of OWNERS that ever held it."""
+    """A block of memory of `nbytes` on `device`, and from when to when it was there, in seconds since the recording
+    began: `made` and `freed`, which is None for one that still is.
+
+    op: what made it, called at `line`, such as "train.py:12"; each is "" where that is not known. shape, dtype and name
+    are those of a tensor on it.
+    """
 
     __slots__ = ("device", "dtype", "freed", "line", "made", "name", "nbytes", "op", "rank", "shape")
 
@@ -36,6 +40,7 @@ class Block:
 
     @property
     def owner(self) -> str:
+        """The first of OWNERS that ever held it."""
         return OWNERS[self.rank]
 
     @property
@@ -67,6 +72,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
+        """How long it took, or has taken so far."""
         return perf_counter() - self.start if self.ended is None else self.ended
 
     def _add(self, block: Block, buffer: Any) -> None:
@@ -179,7 +185,7 @@ class Recording:
     def at(self, time: float, device: str | None = None) -> list[Block]:
         """The blocks that there were at a time, the largest first."""
         found = [b for b in self.of(device) if b.made <= time and (b.freed is None or b.freed > time)]
-        return sorted(found, key=lambda b: (-b.nbytes, b.rank, b.made))
+        return sorted(found, key=lambda b: (-b.nbytes, b.rank, b.made, b.name))
 
     def __str__(self) -> str:
         from .drawing import recording_text
@@ -207,8 +213,8 @@ class Recording:
         return {"seconds": self.seconds, "blocks": [block.to_dict() for block in self.blocks]}
 
     def save(self, path: Any, by: str = "time") -> None:
-        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one. by: see
-        `svg`."""
+        """Writes a file at `path`: a .svg, .html, .json or .txt one, by the name's end. Raises ValueError for another
+        one. by: see `svg`."""
         save(self, path, by=by)
 
     def _repr_html_(self) -> str:

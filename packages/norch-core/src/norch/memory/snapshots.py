@@ -7,7 +7,7 @@ from typing import Any
 
 from ..device import Device
 from . import recording
-from .holders import OWNERS, Holding, describe, find, largest_first, totals
+from .holders import describe, find, largest_first, totals
 from .texts import largest_lines, owner_lines, size_text
 
 
@@ -50,7 +50,7 @@ class Snapshot:
         return {"owners": owners, "holdings": [holding._asdict() for holding in self.holdings]}
 
     def save(self, path: Any) -> None:
-        """Writes a .svg, .html, .json or .txt file, by the name's end. Raises ValueError for another one."""
+        """Writes a file at `path`: .svg, .html, .json or .txt, by the name's end. Raises ValueError for another one."""
         recording.save(self, path)
 
     def _repr_html_(self) -> str:
@@ -75,6 +75,3 @@ def snapshot(
     if recording.active is not None:
         return recording.active
     return Snapshot(None if device is None else Device(device))
-
-
-__all__ = ["OWNERS", "Holding", "Snapshot", "snapshot"]

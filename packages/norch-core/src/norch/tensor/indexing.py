@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.graph import is_recording, resolve
+from ..autograd.graph import is_recording, mark_modified, resolve
 from ..device import CPU
 from ..dispatch.arguments import must_be
-from ..dispatch.call import mark_modified
 from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError

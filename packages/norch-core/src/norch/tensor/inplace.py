@@ -15,6 +15,7 @@ from ..autograd.graph import (
     Leaf,
     Node,
     is_recording,
+    mark_modified,
     move_retained,
     new_node,
     next_sequence_number,
@@ -22,7 +23,7 @@ from ..autograd.graph import (
     view_node,
 )
 from ..dispatch.arguments import describe
-from ..dispatch.call import as_operand, call_in_place, mark_modified
+from ..dispatch.call import as_operand, call_in_place
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS

@@ -11,8 +11,7 @@ import numpy as np
 from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
-from ..dispatch.failure import allocate_on
-from ..dispatch.late_errors import copy_out
+from ..dispatch.failure import allocate_on, copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
 from ..observing import TRANSFER, observable

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import switches
-from ..autograd.graph import is_recording
+from ..autograd.graph import is_recording, mark_modified
 from ..backend.contract import ELEMENTWISE
 from ..dispatch.arguments import describe
-from ..dispatch.call import _key, launch_into, mark_modified
+from ..dispatch.call import _key, launch_into
 from ..dispatch.op import Op
 from ..dtype import can_cast
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError

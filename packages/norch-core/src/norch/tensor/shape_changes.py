@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..autograd.graph import UNTRACKED, Leaf, is_recording, resolve, set_recording
-from ..dispatch.call import mark_modified
+from ..autograd.graph import UNTRACKED, Leaf, is_recording, mark_modified, resolve, set_recording
 from ..errors import ShapeError
 from ..ops.registry import method
 from ..ops.shape import views as movement

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import record
 from ..device import CPU, Device
-from ..dispatch.failure import allocate_on
-from ..dispatch.late_errors import copy_out
+from ..dispatch.failure import allocate_on, copy_out
 from ..dispatch.op import Op
 from ..dtype import (
     FLOATING,
