@@ -9,6 +9,8 @@ import pytest
 import norch
 from norch import nn
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 STEPS = 45
 
 
