@@ -9,7 +9,6 @@ import pytest
 import norch
 from norch import nn
 
-pytestmark = pytest.mark.usefixtures("on_host")
 
 STEPS = 45
 
@@ -61,6 +60,15 @@ def warned(program, text, *arguments):
     assert "`.item()`" in message
     assert "`.detach()`" in message
     return message
+
+
+def test_other_graphs_from_before_are_not_blamed():
+    net, x = model(), norch.rand(5, 3)
+    with norch.autograd.record_lines():
+        others = [net(x).sum() for _ in range(60)]
+    losses = []
+    warned(trained, "loss", lambda loss, _: losses.append(loss))
+    assert len(others) == 60
 
 
 def test_a_sum_of_losses():
