@@ -9,7 +9,6 @@ import pytest
 import norch
 from norch import nn
 
-
 STEPS = 45
 
 
