@@ -205,16 +205,20 @@ def kill_saver(seed: int, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.pt"
         norch.save(state(1.0), path)
+        # Held back until the child can take it: it must not leave this block, which would delete the folder.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         child = os.fork()
         if child == 0:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
                 while True:
                     norch.save(state(2.0), path)
             except KeyboardInterrupt:
                 os._exit(0)
             finally:
                 os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         time.sleep(chance.random() * 0.02)
         while not os.waitpid(child, os.WNOHANG)[0]:  # a Ctrl-C that falls into a destructor is lost
             os.kill(child, getattr(signal, name))

@@ -13,6 +13,8 @@ from norch.memory import FitsError
 from norch.nn import functional as F
 from norch.testing.null import null_device
 
+pytestmark = pytest.mark.usefixtures("on_host")
+
 FLOAT = 4
 
 

@@ -153,6 +153,7 @@ def test_a_sparse_matrix_is_a_leaf_of_its_values():
     assert values.grad_norm == pytest.approx((3**2 + 3**2) ** 0.5)
 
 
+@pytest.mark.usefixtures("on_host")
 def test_lower_precision_is_seen():
     layer = nn.Linear(3, 4)
     with norch.autocast("cpu", dtype=norch.bfloat16):

@@ -61,6 +61,15 @@ def warned(program, text, *arguments):
     return message
 
 
+def test_other_graphs_from_before_are_not_blamed():
+    net, x = model(), norch.rand(5, 3)
+    with norch.autograd.record_lines():
+        others = [net(x).sum() for _ in range(60)]
+    losses = []
+    warned(trained, "loss", lambda loss, _: losses.append(loss))
+    assert len(others) == 60
+
+
 def test_a_sum_of_losses():
     total = 0
 

@@ -81,7 +81,7 @@ def _look(leaf: Leaf, times: list[int]) -> bool:
     ages = {bisect(times, n.sequence_number) for n in nodes if leaf in n.edges}
     if len(ages) < 0.8 * len(times):
         return False
-    line, text = _blamed(nodes, times)
+    line, text = _blamed([n for n in nodes if n.sequence_number > times[0]], times)
     if line not in _told:
         _told.add(line)
         _warn(len(times), text, line)
