@@ -163,6 +163,8 @@ def main() -> int:
             step for step in benchmarks(figures).items() if step[0] not in skipped and (not only or step[0] in only)
         ]
         found = dict(map(prove, (step for step in wanted if step[0] == "build")))
+        if any(step["exit"] for step in found.values()):
+            return 1
         with ThreadPoolExecutor(TOGETHER) as together:
             found |= together.map(prove, (step for step in wanted if step[0] not in ALONE))
         found |= map(prove, [step for step in wanted if step[0] == "memory tests"] + measured)

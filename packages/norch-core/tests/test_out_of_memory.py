@@ -94,8 +94,9 @@ def test_what_only_views_hold_is_named_too(small):
 
 def test_the_largest_are_named_with_what_made_them_and_what_is_alike_once(small):
     w = norch.ones(128, 256, device=small, requires_grad=True)
-    here = f"test_out_of_memory.py:{sys._getframe().f_lineno + 1}"
-    made = [w.exp() for _ in range(3)]
+    with norch.autograd.record_lines():
+        here = f"test_out_of_memory.py:{sys._getframe().f_lineno + 1}"
+        made = [w.exp() for _ in range(3)]
     small_ones = [norch.ones(3, device=small) for _ in range(50)]
     text = fill_up(small)
     largest = text.partition("The largest:\n")[2]

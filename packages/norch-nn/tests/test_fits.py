@@ -224,7 +224,10 @@ def test_a_loss_may_hold_its_targets_or_get_them():
     x, y = norch.randn(8, 30), norch.randint(0, 20, (8,))
     held = norch.fits(model, x, loss=lambda out: F.cross_entropy(out, y), memory=1 << 20)
     given = norch.fits(model, x, loss=F.cross_entropy, targets=y, memory=1 << 20)
-    assert held.to_dict() == given.to_dict()  # the targets in the function grow with the batch too
+    one, other = held.to_dict(), given.to_dict()
+    # The targets in the function grow with the batch too. A dry run sees what waits for the collector as in use.
+    assert one.pop("largest_batch") == pytest.approx(other.pop("largest_batch"), rel=0.01)
+    assert one == other
 
 
 def test_a_loss_among_the_outputs_is_it():

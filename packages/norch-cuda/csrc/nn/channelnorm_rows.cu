@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t LEAST = int64_t(1) << 17;  // elements, below which launches cost more than they bring
 constexpr int UNROLL = 4;                    // rows that a thread has under way
 // Channels of a block that puts parts together, its threads for each, and the parts that a thread takes at most.
-constexpr int GROUP = 8, SLICES = 64, EACH = 8, MAX_PARTS = SLICES * EACH;
+constexpr int GROUP = 8, SLICES = 64, EACH = 8, PARTS_LIMIT = SLICES * EACH;
 
 /// Blocks that a multiprocessor has at once.
 template <bool GRAD>
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(THREADS, TOGETHER<GRAD>) elements_kernel(const
 template <class T, int VEC, bool GRAD, bool RELU>
 void launch_rows(Rows& a, int64_t packets) {
     const int64_t blocks = ceil_div(packets, a.across);
-    a.parts = int(std::min<int64_t>({ceil_div(multiprocessors() * TOGETHER<GRAD>, blocks), a.runs, MAX_PARTS}));
+    a.parts = int(std::min<int64_t>({ceil_div(multiprocessors() * TOGETHER<GRAD>, blocks), a.runs, PARTS_LIMIT}));
     const int64_t run = int64_t(UNROLL) * a.tall;
     a.longer = int(a.runs % a.parts), a.last = int((a.runs - 1) % a.parts);
     a.rows = float(a.runs / a.parts * run), a.run = float(run), a.lack = float(a.runs * run - a.of.count);
