@@ -118,10 +118,12 @@ def every_line(path: Path, action: Callable[[], None], expected: int) -> int:
 
 def at_random(path: Path, number: int, trials: int, expected: int) -> int:
     """Sends a signal at moments spread over the time that a save takes."""
-    norch.save(state(0), path)
-    start = time.perf_counter()
-    norch.save(state(0), path)
-    took, old, stopped = time.perf_counter() - start, 0, 0
+    times = []
+    for _ in range(6):
+        start = time.perf_counter()
+        norch.save(state(0), path)
+        times.append(time.perf_counter() - start)
+    took, old, stopped = min(times), 0, 0
     chance = random.Random(0)
     for trial in range(1, trials + 1):
         wanted = state(trial)

@@ -122,7 +122,7 @@ def run(seed, device, captured):
         try:
             out = call(x, y)
         except norch.NorchError as error:  # such as a backward pass that needs what was changed in place
-            out = [str(error)]
+            out = [str(error).partition("\n")[0]]  # lines are noted in the first steps of a process
         seen.append(image((out, [names[n] for n in "stw"])))
         if seed % 2 and not isinstance(out[0], str):
             kept.append((image(list(out)), list(out)))
