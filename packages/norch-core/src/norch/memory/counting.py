@@ -6,6 +6,7 @@ for, so that composites fall apart on both alike.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock, get_ident
@@ -125,7 +126,8 @@ def counters() -> dict[str, CountingBackend]:
 def counting() -> Iterator[None]:
     """Within it this thread gets the stand-in of each device that it asks for, by name or as the default.
 
-    Random numbers are drawn afterwards as if nothing had been drawn within.
+    Random numbers are drawn afterwards as if nothing had been drawn within. The garbage collector does not run: what it
+    frees of an earlier run would be missing in what this one holds.
     """
     thread = get_ident()
 
@@ -136,9 +138,13 @@ def counting() -> Iterator[None]:
         drawn = default_generator._state()
         before = set_stand_in(stand_in)
         creation._specs.clear()
+        collecting = gc.isenabled()
+        gc.disable()
         try:
             yield
         finally:
+            if collecting:
+                gc.enable()
             set_stand_in(before)
             if default_generator._state() != drawn:
                 default_generator.set_state(drawn)
