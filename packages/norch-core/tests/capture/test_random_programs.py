@@ -122,7 +122,7 @@ def run(seed, device, captured):
         try:
             out = call(x, y)
         except norch.NorchError as error:  # such as a backward pass that needs what was changed in place
-            out = [str(error).partition("\n")[0]]  # lines are noted in the first steps of a process
+            out = [str(error)]
         seen.append(image((out, [names[n] for n in "stw"])))
         if seed % 2 and not isinstance(out[0], str):
             kept.append((image(list(out)), list(out)))
@@ -140,8 +140,9 @@ def run(seed, device, captured):
 def failures(seeds, device):
     replayed = 0
     for seed in seeds:
-        wanted, _ = run(seed, device, False)
-        got, report = run(seed, device, True)
+        with norch.autograd.record_lines(False):  # which errors show, and the first steps of a process note
+            wanted, _ = run(seed, device, False)
+            got, report = run(seed, device, True)
         replayed += report.replayed > 0
         if got != wanted:
             at = next(i for i, (a, b) in enumerate(zip(got, wanted)) if a != b)
