@@ -8,7 +8,8 @@ import re
 import pytest
 
 import norch
-import norch.ops.nn.residual  # of captured steps, and loaded with them
+import norch.ops.nn.rectified  # of captured steps, and loaded with them
+import norch.ops.nn.residual
 from norch import ops
 from norch.backend.contract import BINARY, COMPARISON, PRIMITIVES, REDUCTION, UNARY, Operand
 from norch.device import CPU
