@@ -173,3 +173,11 @@ def test_functions_that_take_it_are_found_by_name() -> None:
     norch.exp(norch.ones(1))
     assert "out" in inspect.signature(norch.exp).parameters
     assert norch.exp.__doc__ == norch.Tensor.exp.__doc__
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
+def test_methods_take_no_out(name):
+    x, out = norch.ones(3), norch.zeros(3)
+    with pytest.raises(TypeError, match="out"):
+        getattr(x, name)(x, out=out)
+    assert out.tolist() == [0, 0, 0]

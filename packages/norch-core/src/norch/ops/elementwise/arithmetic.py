@@ -212,7 +212,7 @@ def _trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
 
 
 @with_out(_div, "rounding_mode", also=("divide", "true_divide"), inplace=True)
-def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+def div(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, floating; or rounded by "floor" or "trunc", dtype promoted. ValueError for another mode.
 
     The two broadcast. rounding_mode: None, or one of these. Raises ZeroDivisionError for integers divided by a 0 on the
