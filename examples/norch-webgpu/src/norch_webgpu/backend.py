@@ -6,15 +6,16 @@ from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
 from . import module
 from .devices import Runtime
-from .dtypes import Attrs, Operands
+from .dtypes import KINDS, Attrs, Operands
 from .memory import Memory
+from .rules import COMPOSITE
 
 FAMILIES: dict[str, str] = {
-    **dict.fromkeys((*UNARY, *BINARY), "elementwise.arithmetic"), **dict.fromkeys(COMPARISON, "elementwise.comparison"),
-    **{op: f"elementwise.{op}" for op in ("where", "fill", "copy", "arange")},
+    **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
+    **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
+    "arange": "elementwise.arange", "fused": "elementwise.fused", "random": "random.random",
     **dict.fromkeys(REDUCTION, "reduction.fold"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
-    "random": "random.random", "fused": "fused.fused",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
@@ -25,6 +26,7 @@ class WebGPUBackend(Backend):
 
     def __init__(self) -> None:
         self.run = Runtime()
+        self.missing_dtypes = self.run.missing
 
     def device_count(self) -> int:
         return len(self.run.devices)
@@ -55,7 +57,8 @@ class WebGPUBackend(Backend):
             self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-        if op not in FAMILIES or not self.run.has(operands):
+        tensors = {o.dtype.name for o in operands if not o.is_scalar}
+        if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")
         try:
