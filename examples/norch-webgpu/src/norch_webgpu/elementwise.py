@@ -7,6 +7,7 @@ from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Kind, Number, Operands, as_bits, as_computed, as_stored, kind, raw
+from .functions import called
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
 Rules = Mapping[str, str]
@@ -14,76 +15,27 @@ Rules = Mapping[str, str]
 SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
 UNARY_FLOATING = {
     "neg": "-a", "abs": "abs(a)", "sign": "select(select(0f, 1f, a > 0), select(-1f, a, is_nan(a)), a < 0 || is_nan(a))",
-    "log1p": "log1p(a)", "expm1": "expm1(a)", "log10": "log2(a) * 0.30102999566398120f", "sigmoid": "sigmoid(a)",
-    "erf": "erf(a)",
-    **{f: f"{f}(a)" for f in "exp log log2 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh floor ceil "
-       "round trunc".split()},
+    **{f: f"{f}(a)" for f in "sqrt floor ceil round trunc".split()},
+    **{f: f"{f}_f32(a)" for f in "exp expm1 log log1p log2 log10 sigmoid sin cos tan asin acos atan sinh cosh tanh asinh "
+       "acosh atanh erf".split()},
 }  # fmt: skip
 UNARY_INTEGER = {"neg": "-a", "abs": "select(a, -a, a < 0)", "sign": "@(a > 0) - @(a < 0)", "bitwise_not": "~a", **SAME}
 UNARY_BOOL = {"neg": "a", "abs": "a", "sign": "a", "bitwise_not": "1 - a", **SAME}
 SIMPLE = {"add": "a + b", "sub": "a - b", "mul": "a * b"}
 BINARY_FLOATING = {
-    **SIMPLE, "div": "a / b", "pow": "power_f32(a, b)", "atan2": "atan2(a, b)",
+    **SIMPLE, "div": "a / b", "pow": "pow_f32(a, b)", "atan2": "atan2_f32(a, b)",
     "floor_divide": "floor_divide_f32(a, b)", "remainder": "remainder_f32(a, b)",
     "maximum": "select(select(b, a, a > b), a, is_nan(a))", "minimum": "select(select(b, a, a < b), a, is_nan(a))",
 }  # fmt: skip
 BITWISE = {"bitwise_and": "a & b", "bitwise_or": "a | b", "bitwise_xor": "a ^ b"}
 BINARY_BOOL = {**BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b"}
 BINARY_INTEGER = {
-    **BITWISE, **SIMPLE, "pow": "power_@(a, b)", "floor_divide": "floor_divide_@(a, b)",
+    **BITWISE, **SIMPLE, "pow": "pow_@(a, b)", "floor_divide": "floor_divide_@(a, b)",
     "remainder": "a - b * floor_divide_@(a, b)", "maximum": "select(b, a, a > b)", "minimum": "select(b, a, a < b)",
     "bitwise_left_shift": "select(a << (u32(b) & BITSu - 1u), 0, b < 0 || b >= BITS)",
     "bitwise_right_shift": "a >> select(u32(b) & BITSu - 1u, BITSu - 1u, b < 0 || b >= BITS)",
 }  # fmt: skip
 COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
-
-FLOATING_HELP = """
-fn is_nan(a: f32) -> bool { return (bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u; }
-fn sigmoid(a: f32) -> f32 { let z = exp(-abs(a)); return select(1f, z, a < 0) / (1 + z); }
-fn expm1(a: f32) -> f32 {
-    if (abs(a) > 0.5f) { return exp(a) - 1; }
-    return a + a * a * (0.5f + a * (1f / 6 + a * (1f / 24 + a * (1f / 120 + a * (1f / 720 + a / 5040)))));
-}
-fn log1p(a: f32) -> f32 { let u = 1 + a; if (u == 1) { return a; } return log(u) * a / (u - 1); }
-fn erf(a: f32) -> f32 {
-    let x = abs(a); let t = 1 / (1 + 0.5f * x);
-    if (x < 0.5f) { let s = a * a; return a * 1.12837916709551f * (1 - s / 3 + s * s / 10 - s * s * s / 42); }
-    let y = 1 - t * exp(-x * x - 1.26551223f + t * (1.00002368f + t * (0.37409196f + t * (0.09678418f + t *
-        (-0.18628806f + t * (0.27886807f + t * (-1.13520398f + t * (1.48851587f + t * (-0.82215223f + t * 0.17087277f)))))))));
-    return select(y, -y, a < 0);
-}
-fn power_f32(a: f32, b: f32) -> f32 {
-    if (b == 0 || a == 1) { return 1f; }
-    let whole = floor(b) == b; let odd = whole && abs(b) < 16777216 && (i32(b) & 1) == 1;
-    let y = pow(abs(a), b);
-    if (a < 0) { return select(bitcast<f32>(0x7fc00000u + u32(y < 0)), select(y, -y, odd), whole); }
-    return y;
-}
-fn fmod(a: f32, b: f32) -> f32 { return a - b * trunc(a / b); }
-fn remainder_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b);
-    if (r == 0) { return bitcast<f32>(bitcast<u32>(b) & 0x80000000u); }
-    return select(r, r + b, (r < 0) != (b < 0));
-}
-fn floor_divide_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b);
-    if (b == 0) { return a / b; }
-    return round((a - r) / b) - select(0f, 1f, r != 0 && (r < 0) != (b < 0));
-}
-"""
-INTEGER_HELP = """
-fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
-    let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
-    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0));
-    return select(select(r, @(0), b == 0), -a, b == -1);
-}
-fn power_@(a: @, b: @) -> @ {
-    if (b < 0) { return select(select(@(0), select(@(1), @(-1), (b & 1) != 0), a == -1), @(1), a == 1); }
-    var y = @(1); var base = a; var left = b;
-    while (left != 0) { if ((left & 1) != 0) { y *= base; } base *= base; left >>= 1u; }
-    return y;
-}
-"""
 
 
 def rule(op: str, to: Kind, source: Kind, binary: bool) -> str | None:
@@ -98,14 +50,6 @@ def rule(op: str, to: Kind, source: Kind, binary: bool) -> str | None:
     return text and text.replace("@", source.computed).replace("BITS", str(8 * source.size))
 
 
-def helps(kinds: Sequence[Kind]) -> str:
-    """The functions that rules of these kinds call."""
-    found = dict.fromkeys(k.computed for k in kinds)
-    return "".join(
-        FLOATING_HELP if c == "f32" else INTEGER_HELP.replace("@", c) for c in found if c in ("f32", "i32", "i64")
-    )
-
-
 def each(
     run: Runtime,
     operands: Operands,
@@ -113,7 +57,6 @@ def each(
     kinds: Sequence[Kind],
     takes: Sequence[Number],
     compute: Callable[[list[str]], tuple[str, list[str]]],
-    help: str = "",
 ) -> Kernel | None:
     """A kernel that computes outputs element by element.
 
@@ -138,7 +81,7 @@ def each(
     else:
         many = 4 if walk.count >= 1 << 16 else 1
         body, count = _unrolled(many, one, results, names[:outputs], kinds), -(-walk.count // many)
-    return run.kernel(arguments, help + main(body), -(-count // WIDTH), walk.numbers)
+    return run.kernel(arguments, called(body) + main(body), -(-count // WIDTH), walk.numbers)
 
 
 def _unrolled(many: int, one: str, results: Sequence[str], outs: Sequence[str], kinds: Sequence[Kind]) -> str:
@@ -197,7 +140,7 @@ def _simple(
     def compute(given: list[str]) -> tuple[str, list[str]]:
         return " ".join(f"let {n} = {v};" for n, v in zip("abc", given)), [expression]
 
-    return each(run, operands, 1, found, takes, compute, helps(found[1:]) if help is None else help)
+    return each(run, operands, 1, found, takes, compute)
 
 
 def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -221,27 +164,27 @@ def comparison(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kerne
 
 
 def where(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    return _simple(run, op, operands, "select(c, b, a != 0)", kinds=raw, take=as_bits, help="")
+    return _simple(run, op, operands, "select(c, b, a != 0)", kinds=raw, take=as_bits)
 
 
 def fill(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    return _simple(run, op, operands, "a", kinds=raw, take=as_bits, help="")
+    return _simple(run, op, operands, "a", kinds=raw, take=as_bits)
 
 
 def copy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     to, source = operands[0].dtype.name, operands[1].dtype.name
     if to == source:
         return fill(run, op, operands, attrs)
-    return _simple(run, op, operands, cast(KINDS[to], KINDS[source]), help="")
+    return _simple(run, op, operands, cast(KINDS[to], KINDS[source]))
 
 
 def cast(to: Kind, source: Kind, value: str = "a") -> str:
     """A value of one kind in the type that another is computed in, as C converts it."""
     if to.name == "bool":
-        return f"i32({value} != 0)"
+        return f"i32(!({value} == 0))"  # of NaN, WGSL's != may be false
     return value if to.computed == source.computed else f"{to.computed}({value})"
 
 
 def arange(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     computed = kind(operands[0]).computed
-    return _simple(run, op, operands, f"a + {computed}(i) * b", help="")
+    return _simple(run, op, operands, f"a + {computed}(i) * b")
