@@ -12,11 +12,17 @@ from .memory import Memory
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY), "elementwise.arithmetic"), **dict.fromkeys(COMPARISON, "elementwise.comparison"),
     **{op: f"elementwise.{op}" for op in ("where", "fill", "copy", "arange")},
-    **dict.fromkeys(REDUCTION, "reduction.fold"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
+    **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
+    "embedding": "indexing.embedding",
     "random": "random.random", "fused": "fused.fused",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
+
+INDICES = {
+    "gather": 2, "scatter": 1, "scatter_add": 1, "embedding": 1, "sort": 1, "argmax": 0, "argmin": 0,
+}  # fmt: skip
+"""Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
 
 
 class WebGPUBackend(Backend):
@@ -55,7 +61,8 @@ class WebGPUBackend(Backend):
             self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-        if op not in FAMILIES or not self.run.has(operands):
+        computed = [o for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)]
+        if op not in FAMILIES or not self.run.has(computed):
             return None
         family, _, name = FAMILIES[op].partition(".")
         try:

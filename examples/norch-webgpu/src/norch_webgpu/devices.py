@@ -14,14 +14,14 @@ import wgpu
 from norch.backend import Operand
 from norch.dtype import int8, int32
 
-from .dtypes import Operands
 from .encoder import BLOCK, Encoder
 from .memory import Memory, Pool
 from .source import Scalar, Tensor, header
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
-CHECKED = ("gather", "scatter", "scatter_add")  # the ops that look for an index out of range
+CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy_rows")
+"""The ops that look for an index out of range."""
 
 
 class Device:
@@ -123,7 +123,7 @@ class Runtime:
         api = first.info["backend_type"]
         return [a for k, a in found if k == best and a.info["backend_type"] == api]
 
-    def has(self, operands: Operands) -> bool:
+    def has(self, operands: Sequence[Operand]) -> bool:
         """Whether every device can compute with the dtypes of operands."""
         names = {o.dtype.name for o in operands}
         return "float64" not in names and ("int64" not in names or "shader-int64" in self.features)
