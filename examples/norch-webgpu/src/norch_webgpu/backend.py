@@ -14,10 +14,16 @@ FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
     **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
     "arange": "elementwise.arange", "fused": "elementwise.fused", "random": "random.random",
-    **dict.fromkeys(REDUCTION, "reduction.fold"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
+    **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
+    "embedding": "indexing.embedding",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
+
+INDICES = {
+    "gather": 2, "scatter": 1, "scatter_add": 1, "embedding": 1, "sort": 1, "argmax": 0, "argmin": 0,
+}  # fmt: skip
+"""Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
 
 
 class WebGPUBackend(Backend):
@@ -57,7 +63,7 @@ class WebGPUBackend(Backend):
             self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-        tensors = {o.dtype.name for o in operands if not o.is_scalar}
+        tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
         if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")

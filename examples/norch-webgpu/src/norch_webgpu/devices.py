@@ -21,7 +21,8 @@ from .source import Scalar, Tensor, header
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
-CHECKED = ("gather", "scatter", "scatter_add")  # the ops that look for an index out of range
+CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy_rows")
+"""The ops that look for an index out of range."""
 
 
 class Device:
