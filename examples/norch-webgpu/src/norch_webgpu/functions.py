@@ -303,7 +303,7 @@ def called(source: str) -> str:
     waiting = [source]
     while waiting:
         for name in re.findall(r"\b\w+(?=\()", waiting.pop()):
-            if name in _EACH and name not in found:
+            if name in _EACH and name not in found and f"fn {name}(" not in source:
                 found[name] = _EACH[name]
                 waiting.append(_EACH[name])
     return "".join(found.values())
