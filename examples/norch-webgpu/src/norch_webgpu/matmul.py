@@ -67,7 +67,9 @@ def _product(
         walk = Walk(name, batch, [x.batch], f"{name}i", bake=False)
         numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, **walk.numbers}
         texts.append(f"fn base_{name}({name}i: u32) -> u32 {{ {walk.code()} return at_{name}; }}\n")
-        texts[-1] += f"fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return at + i * P.{name}_line + k * P.{name}_other; }}\n"
+        texts[-1] += (
+            f"fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return at + i * P.{name}_line + k * P.{name}_other; }}\n"
+        )
     return multiply(
         run,
         Product(

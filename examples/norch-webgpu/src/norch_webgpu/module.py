@@ -42,7 +42,7 @@ def max_memory_allocated(device: norch.device | str | int = 0) -> int:
 
 def memory_reserved(device: norch.device | str | int = 0) -> int:
     """Bytes of the buffers that tensors are pieces of."""
-    return sum(slab.size for slab in _device(device).pool.slabs)
+    return int(_device(device).pool.reserved())
 
 
 def empty_cache(device: norch.device | str | int = 0) -> None:

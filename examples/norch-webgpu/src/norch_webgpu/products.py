@@ -12,7 +12,7 @@ from norch.backend import Kernel
 from .devices import Runtime
 from .dtypes import KINDS, Kind
 from .source import WIDTH, Tensor, main
-from .tiles import FLAT, SPLIT_BELOW, Tile, choose, tiled
+from .tiles import FLAT, Tile, choose, tiled
 
 NOWHERE = "0xffffffffu"
 """The place of a zero that is not in memory: padding."""
@@ -53,7 +53,9 @@ class Vectors(Tensor):
         four, word = f"vec4<{kind.computed}>", f"vec4<{kind.computed}>" if kind.per_word == 1 else "vec2<u32>"
         found, given = "w", "v"
         if kind.per_word == 2:
-            halves = [f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")]
+            halves = [
+                f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")
+            ]
             pairs = [f"encode_{kind.name}(v.{low}) | encode_{kind.name}(v.{high}) << 16u" for low, high in ("xy", "zw")]
             found, given = f"{four}({', '.join(halves)})", f"vec2<u32>({', '.join(pairs)})"
         return f"""@group(0) @binding({place}) var<storage, read_write> {name}: array<{word}>;

@@ -52,9 +52,7 @@ def tiled(tile: Tile, kind: Kind, along_k: tuple[bool, bool], setup: str) -> str
     and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
     or for b along k of a number.
     """
-    return "".join(_shared(tile, kind, along_k)) + main(
-        f"{setup}\n{_body(tile, kind, along_k)}", tile.width
-    )
+    return "".join(_shared(tile, kind, along_k)) + main(f"{setup}\n{_body(tile, kind, along_k)}", tile.width)
 
 
 def _shared(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> Iterator[str]:
@@ -72,7 +70,9 @@ def _body(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
         units = size * quads
         for s in range(-(-units // tile.width)):
             u = f"(l + {s * tile.width}u)"
-            line, place = (f"{u} / {quads}u", f"{u} % {quads}u") if along else (f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u")
+            line, place = (
+                (f"{u} / {quads}u", f"{u} % {quads}u") if along else (f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u")
+            )
             k = f"{place} * 4u" if along else place
             at = f"{place} * {size + 2}u + {line}" if along else u
             guard = f"if ({u} < {units}u) " if units % tile.width else ""
@@ -117,7 +117,11 @@ def _terms(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
             text += f"let b{c} = right[b_q + {c * across}u];\n"
     for d, e in enumerate("xyzw"):
         for g in range(tile.columns // 4):
-            b = f"vec4<{kind.computed}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"
+            b = (
+                f"vec4<{kind.computed}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})"
+                if along_k[1]
+                else f"b{g}_{d}"
+            )
             for r in range(tile.rows):
                 a = f"a{r}.{e}" if along_k[0] else f"a{r // 4}_{d}.{'xyzw'[r % 4]}"
                 c = f"c{r}_{g}"
