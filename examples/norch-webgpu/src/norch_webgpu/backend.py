@@ -14,7 +14,8 @@ FAMILIES: dict[str, str] = {
     **{op: f"elementwise.{op}" for op in ("where", "fill", "copy", "arange")},
     **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
-    "embedding": "indexing.embedding",
+    "embedding": "indexing.embedding", **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
+    **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
     "random": "random.random", "fused": "fused.fused",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
