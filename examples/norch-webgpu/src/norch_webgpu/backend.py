@@ -8,13 +8,14 @@ from . import module
 from .devices import Runtime
 from .dtypes import Attrs, Operands
 from .memory import Memory
+from .optimizer import STEPS
 
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY), "elementwise.arithmetic"), **dict.fromkeys(COMPARISON, "elementwise.comparison"),
     **{op: f"elementwise.{op}" for op in ("where", "fill", "copy", "arange")},
     **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
-    "embedding": "indexing.embedding",
+    "embedding": "indexing.embedding", **dict.fromkeys(STEPS, "optimizer.step"),
     "random": "random.random", "fused": "fused.fused",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
