@@ -12,16 +12,26 @@ from . import module
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands
 from .memory import Memory
+from .optimizer import STEPS
 from .rules import COMPOSITE
 
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
     **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
-    "arange": "elementwise.arange", "fused": "elementwise.fused", "random": "random.random",
-    **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
-    "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
+    "arange": "elementwise.arange",
+    "fused": "elementwise.fused",
+    "random": "random.random",
+    **dict.fromkeys(REDUCTION, "reduction.reduce"),
+    "cumsum": "reduction.cumsum",
+    "matmul": "matmul.matmul",
+    **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
+    **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
+    "gather": "indexing.gather",
+    **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
     "embedding": "indexing.embedding",
-}  # fmt: skip
+    "sort": "sort.sort",
+    **dict.fromkeys(STEPS, "optimizer.step"),
+}
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {

@@ -24,6 +24,7 @@ class Product(NamedTuple):
     along: whether a and b are best read along k, otherwise along i or j. quads: whether four elements of out (along j),
     a and b (as they are read) are neighbours in memory, if the offset is a multiple of 4. reads, writes: the functions of
     a and b, and of o. padded: place_b may say NOWHERE. bias: of out's (at, i, {j}), or None.
+    help: what the functions call.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class Product(NamedTuple):
     numbers: Mapping[str, int]
     padded: bool = False
     bias: str | None = None
+    help: str = ""
 
     @property
     def sums(self) -> Kind:
@@ -115,7 +117,7 @@ def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | 
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
     let first = part * P.chunk; let last = min(P.k, first + P.chunk);
     let at_a = base_a(i); let at_b = base_b(i); let at_o = base_o({index});"""
-    source = p.reads + writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
+    source = p.help + p.reads + writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
     source += _store(p, p.along[1], by_four, p.bias if direct else None) + tiled(tile, p.kind, p.along, setup)
     kernel = run.kernel(arguments, source, numbers["groups"], numbers)
     parts = splits * p.batch * p.m * p.n
@@ -168,7 +170,7 @@ def _finish(run: Runtime, p: Product, splits: int) -> Kernel | None:
     body = f"""let e = g * {each}u; if (e >= P.count) {{ return; }} var sum = {of}();
     for (var s = 0u; s < P.splits; s++) {{ sum += {get}(s * P.count + e); }}
     store(base_o(e / P.n / P.m), e / P.n % P.m, e % P.n, sum);"""
-    source = p.writes + _store(p, not by_four, by_four, p.bias) + main(body)
+    source = p.help + p.writes + _store(p, not by_four, by_four, p.bias) + main(body)
     return run.kernel(arguments, source, -(-count // (WIDTH * each)), numbers)
 
 
@@ -178,7 +180,7 @@ def _whole(run: Runtime, p: Product, together: int) -> Kernel | None:
     numbers = {"m": p.m, "n": p.n, "k": p.k, "count": count, **p.numbers}
     arguments = [Tensor("o", p.kind, True), Tensor("a", p.kind), Tensor("b", p.kind)]
     arguments += [Tensor("c", p.kind)] if p.bias else []
-    source = p.reads + p.writes + (_padded(p) if p.padded else "") + _store(p, True, False, p.bias)
+    source = p.help + p.reads + p.writes + (_padded(p) if p.padded else "") + _store(p, True, False, p.bias)
     product = f"{_get(p, 'a', 'row', 'k', 'at_a')} * {_get(p, 'b', 'column', 'k', 'at_b')}"
     start, step, guard, end = "0u", "1u", "if (g >= P.count) { return; }", ""
     if together > 1:
