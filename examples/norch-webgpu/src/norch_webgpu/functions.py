@@ -137,7 +137,7 @@ fn high(a: u32, b: u32) -> u32 {{ // the upper half of a product
     let p = (a & 0xffffu) * (b & 0xffffu); let q = (a >> 16u) * (b & 0xffffu) + (p >> 16u);
     return (a >> 16u) * (b >> 16u) + (q >> 16u) + ((a & 0xffffu) * (b >> 16u) + (q & 0xffffu) >> 16u);
 }}
-fn turned(x: f32) -> vec2<f32> {{ // r and a whole q with x = r + q pi/2 + some whole turns, |r| <= pi/4: Payne and Hanek
+fn turned(x: f32) -> vec2<f32> {{ // x = r + q pi/2 + some whole turns, |r| <= pi/4: Payne and Hanek
     if (abs(x) < 0.785398f) {{ return vec2<f32>(x, 0f); }}
     var bits = array(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
     let m = bitcast<u32>(x) & 0x7fffffu | 0x800000u; let skip = (bitcast<u32>(x) >> 23u & 0xffu) - 120u;
