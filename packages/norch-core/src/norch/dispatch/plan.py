@@ -13,7 +13,7 @@ from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
-from .failure import provider
+from .failure import check_dtype, provider
 from .fallback import cpu_fallback
 
 if TYPE_CHECKING:
@@ -254,6 +254,8 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
+        for spec in outputs:
+            check_dtype(device, spec.dtype, f"{op.name}()")
         return _nothing_to_do
     kernel = None
     is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
@@ -403,6 +405,10 @@ def compile_kernel(
         stored.COMPILE[:] = (compile_kernel,)
         return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
+    if backend.missing_dtypes:
+        for operand in operands:
+            if not operand.is_scalar:
+                check_dtype(device, operand.dtype, f"{name}()" if op is None else f"{op.name}()")
     try:
         kernel = backend.compile(name, operands, attrs)
     except NorchError:

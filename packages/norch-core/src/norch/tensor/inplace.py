@@ -376,7 +376,8 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.node is not None and is_recording() and resolve(source) is not None:
         return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec.device is not self.spec.device:
-        source = source.to(self.spec.device)
+        lacks = source.spec.dtype.name in self.spec.device.backend.missing_dtypes
+        source = source.to(self.spec.device, self.spec.dtype) if lacks else source.to(self.spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
     mark_modified(self, op)
     if tracked:
