@@ -139,7 +139,7 @@ fn high(a: u32, b: u32) -> u32 {{ // the upper half of a product
 }}
 fn turned(x: f32) -> vec2<f32> {{ // r and a whole q with x = r + q pi/2 + some whole turns, |r| <= pi/4: Payne and Hanek
     if (abs(x) < 0.785398f) {{ return vec2<f32>(x, 0f); }}
-    var bits = array<u32, 8>(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+    var bits = array(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
     let m = bitcast<u32>(x) & 0x7fffffu | 0x800000u; let skip = (bitcast<u32>(x) >> 23u & 0xffu) - 120u;
     var w = array<u32, 3>();
     for (var i = 0u; i < 3u; i++) {{ // 96 bits of 2 / pi, from those that make no whole turns
@@ -241,6 +241,44 @@ fn floor_divide_f32(a: f32, b: f32) -> f32 {{
     return select(round((a - r) / b) - select(0f, 1f, r != 0 && (r < 0) != (b < 0)), a / b, b == 0);
 }}
 """
+# For bits in words: see dtypes.py.
+DTYPES = """
+fn decode_float16(w: u32) -> f32 {
+    let m = w & 0x3ffu; let e = w & 0x7c00u; let s = (w & 0x8000u) << 16u;
+    if (e == 0x7c00u) { return bitcast<f32>(s | 0x7f800000u | m << 13u); }
+    if (e == 0u) { return bitcast<f32>(s | bitcast<u32>(f32(m) * 0x1p-24f)); }
+    return bitcast<f32>(s | (((w & 0x7fffu) << 13u) + 0x38000000u));
+}
+fn encode_float16(v: f32) -> u32 {
+    let b = bitcast<u32>(v); let a = b & 0x7fffffffu; let s = b >> 16u & 0x8000u;
+    if (a > 0x7f800000u) { return s | 0x7e00u; }
+    if (a >= 0x477ff000u) { return s | 0x7c00u; }
+    if (a < 0x33000001u) { return s; }
+    if (a < 0x38800000u) { // subnormal: the last bits of the fraction go
+        let m = a & 0x7fffffu | 0x800000u; let n = 126u - (a >> 23u);
+        let q = m >> n; let rest = m & ((1u << n) - 1u); let half = 1u << (n - 1u);
+        return s | (q + u32(rest > half || (rest == half && (q & 1u) == 1u)));
+    }
+    return s | (a + 0xfffu + (a >> 13u & 1u) - 0x38000000u) >> 13u;
+}
+fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
+fn encode_bfloat16(v: f32) -> u32 {
+    let b = bitcast<u32>(v);
+    return select((b + 0x7fffu + (b >> 16u & 1u)) >> 16u, 0x7fc0u, (b & 0x7fffffffu) > 0x7f800000u);
+}
+fn decode_int16(w: u32) -> i32 { return extractBits(i32(w), 0u, 16u); }
+fn encode_int16(v: i32) -> u32 { return u32(v) & 0xffffu; }
+fn decode_int8(w: u32) -> i32 { return extractBits(i32(w), 0u, 8u); }
+fn encode_int8(v: i32) -> u32 { return u32(v) & 0xffu; }
+fn decode_uint8(w: u32) -> i32 { return i32(w); }
+fn encode_uint8(v: i32) -> u32 { return u32(v) & 0xffu; }
+fn decode_bool(w: u32) -> i32 { return i32(w); }
+fn encode_bool(v: i32) -> u32 { return u32(v != 0); }
+fn decode_bytes1(w: u32) -> u32 { return w; }
+fn encode_bytes1(v: u32) -> u32 { return v; }
+fn decode_bytes2(w: u32) -> u32 { return w; }
+fn encode_bytes2(v: u32) -> u32 { return v; }
+"""
 # For a type @ of whole numbers.
 INTEGER = """
 fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
@@ -255,7 +293,7 @@ fn pow_@(a: @, b: @) -> @ {
     return y;
 }
 """
-_TEXT = FUNCTIONS + INTEGER.replace("@", "i32") + INTEGER.replace("@", "i64")
+_TEXT = FUNCTIONS + DTYPES + INTEGER.replace("@", "i32") + INTEGER.replace("@", "i64")
 _EACH = {found[1]: found[0] for found in re.finditer(r"fn (\w+)\(.*?\n(?=fn |$)", _TEXT, re.S)}
 
 
@@ -265,7 +303,7 @@ def called(source: str) -> str:
     waiting = [source]
     while waiting:
         for name in re.findall(r"\b\w+(?=\()", waiting.pop()):
-            if name in _EACH and name not in found:
+            if name in _EACH and name not in found and f"fn {name}(" not in source:
                 found[name] = _EACH[name]
                 waiting.append(_EACH[name])
     return "".join(found.values())

@@ -4,7 +4,6 @@ from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands, kind
-from .functions import called
 from .source import WIDTH, Scalar, Tensor, Walk, main
 
 # An invocation makes the elements of a block of four words. The first elements' numbers fit a word: `block` does.
@@ -15,7 +14,6 @@ BODY = """
         w = vec4<u32>(high(0xCD9E8D57u, w.z) ^ w.y ^ key.x, q, high(0xD2511F53u, w.x) ^ w.w ^ key.y, p);
         key += vec2<u32>(0x9E3779B9u, 0xBB67AE85u);
     }}
-    {before}
     for (var e = 0u; e < {each}u; e++) {{
         let i = g * {each}u + e;
         if (i >= P.i_count) {{ return; }}
@@ -31,7 +29,7 @@ DIGITS = {"float32": 24, "float16": 11, "bfloat16": 8}
 
 def random(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     out, to, sort = operands[0], kind(operands[0]), attrs["kind"]
-    walk, each, before = Walk("o", out.shape, [out.strides]), 4, ""
+    walk, each = Walk("o", out.shape, [out.strides]), 4
     if sort == "bits":
         value = "i64(w[e])"
     elif sort == "bits64":
@@ -41,7 +39,7 @@ def random(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
     else:
         value = "wide"
     code = walk.code() + (PAIR if sort == "normal" else "")
-    body = BODY.format(before=before, each=each, code=code, value=value)
+    body = BODY.format(each=each, code=code, value=value)
     arguments = [Tensor("o", to, True), *(Scalar(n, KINDS["bytes8"], int) for n in ("seed", "offset"))]
     blocks = -(-walk.count // each)
-    return run.kernel(arguments, called(body) + main(body), -(-blocks // WIDTH), walk.numbers)
+    return run.kernel(arguments, main(body), -(-blocks // WIDTH), walk.numbers)
