@@ -16,6 +16,9 @@ FAMILIES: dict[str, str] = {
     **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
     "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
     "embedding": "indexing.embedding", **dict.fromkeys(STEPS, "optimizer.step"),
+    **dict.fromkeys(("softmax", "log_softmax", "softmax_grad", "log_softmax_grad"), "norms.softmax"),
+    **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
+    **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
     "random": "random.random", "fused": "fused.fused",
 }  # fmt: skip
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
