@@ -6,21 +6,31 @@ from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
 from . import module
 from .devices import Runtime
-from .dtypes import Attrs, Operands
+from .dtypes import KINDS, Attrs, Operands
 from .memory import Memory
 from .optimizer import STEPS
+from .rules import COMPOSITE
 
 FAMILIES: dict[str, str] = {
-    **dict.fromkeys((*UNARY, *BINARY), "elementwise.arithmetic"), **dict.fromkeys(COMPARISON, "elementwise.comparison"),
-    **{op: f"elementwise.{op}" for op in ("where", "fill", "copy", "arange")},
-    **dict.fromkeys(REDUCTION, "reduction.reduce"), "cumsum": "reduction.cumsum", "matmul": "matmul.matmul",
-    "gather": "indexing.gather", "scatter": "indexing.scatter", "scatter_add": "indexing.scatter", "sort": "sort.sort",
-    "embedding": "indexing.embedding", **dict.fromkeys(STEPS, "optimizer.step"),
-    **dict.fromkeys(("softmax", "log_softmax", "softmax_grad", "log_softmax_grad"), "norms.softmax"),
+    **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
+    **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
+    "arange": "elementwise.arange",
+    "fused": "elementwise.fused",
+    "random": "random.random",
+    **dict.fromkeys(REDUCTION, "reduction.reduce"),
+    "cumsum": "reduction.cumsum",
+    "matmul": "matmul.matmul",
+    **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
+    **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
+    "gather": "indexing.gather",
+    **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
+    "embedding": "indexing.embedding",
+    "sort": "sort.sort",
+    **dict.fromkeys(STEPS, "optimizer.step"),
+    **{f"{name}{x}": "norms.softmax" for name in ("softmax", "log_softmax") for x in ("", "_grad")},
     **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
     **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
-    "random": "random.random", "fused": "fused.fused",
-}  # fmt: skip
+}
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {
@@ -35,6 +45,7 @@ class WebGPUBackend(Backend):
 
     def __init__(self) -> None:
         self.run = Runtime()
+        self.missing_dtypes = self.run.missing
 
     def device_count(self) -> int:
         return len(self.run.devices)
@@ -65,8 +76,8 @@ class WebGPUBackend(Backend):
             self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-        computed = [o for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)]
-        if op not in FAMILIES or not self.run.has(computed):
+        tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
+        if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")
         try:

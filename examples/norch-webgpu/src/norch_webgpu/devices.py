@@ -5,7 +5,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -13,8 +12,10 @@ import wgpu
 
 from norch.backend import Operand
 from norch.dtype import int8, int32
+from norch.errors import DeviceError
 
-from .encoder import BLOCK, Encoder
+from .encoder import BLOCK, Encoder, shader_module
+from .functions import called
 from .memory import Memory, Pool
 from .source import Scalar, Tensor, header
 
@@ -51,12 +52,12 @@ class Device:
         if self.lost:
             raise RuntimeError(f"{self.name} was lost: {self.lost}")
 
-    def pipeline(self, source: str, tensors: int) -> Any:
+    def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
         """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
         found = self.pipelines.get((source, tensors))
         if found is None:
             try:
-                module = self.wgpu.create_shader_module(code=source)
+                module = shader_module(self.wgpu, source, trusted)
                 compute = {"module": module, "entry_point": "main"}
                 found = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
             except wgpu.GPUError as error:
@@ -92,6 +93,7 @@ class Runtime:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.lock = threading.RLock()
+        self.movers: dict[tuple[int, int], Any] = {}
         self.calls = itertools.count(1)
         self.devices = [Device(adapter, i) for i, adapter in enumerate(self._find())]
         self.features = set(USED).intersection(*(d.features for d in self.devices))
@@ -123,10 +125,13 @@ class Runtime:
         api = first.info["backend_type"]
         return [a for k, a in found if k == best and a.info["backend_type"] == api]
 
-    def has(self, operands: Sequence[Operand]) -> bool:
-        """Whether every device can compute with the dtypes of operands."""
-        names = {o.dtype.name for o in operands}
-        return "float64" not in names and ("int64" not in names or "shader-int64" in self.features)
+    @property
+    def missing(self) -> dict[str, str]:
+        """The dtypes that some device has not, and why."""
+        found = {"float64": "WGSL has no float64, nor have most GPUs"}
+        if "shader-int64" not in self.features:
+            found["int64"] = "an adapter has no shader-int64"
+        return found
 
     def write(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Host to device. What is no whole words, and not the end of its piece, goes by way of a piece of its own."""
@@ -150,13 +155,13 @@ class Runtime:
         if nbytes:
             self._mover(size, nbytes // size)(out, out_offset // size, source, source_offset // size)
 
-    @lru_cache(1024)
     def _mover(self, size: int, count: int) -> Any:
-        dtype = int32 if size == 4 else int8
-        operand = Operand(dtype, (count,), (1,))
-        from .elementwise import fill
+        if (size, count) not in self.movers:
+            from .elementwise import moved
 
-        return fill(self, "copy", (operand, operand), {})
+            operand = Operand(int32 if size == 4 else int8, (count,), (1,))
+            self.movers[size, count] = moved(self, "copy", (operand, operand), {})
+        return self.movers[size, count]
 
     def kernel(
         self,
@@ -164,28 +169,36 @@ class Runtime:
         source: str,
         groups: Sequence[int] | int,
         numbers: Mapping[str, int] | None = None,
+        trusted: bool = False,
     ) -> Callable[..., None] | None:
         """A function, called as norch's kernels are, that records a kernel on the device of its first argument.
 
         arguments: what the function takes, a buffer and an offset for a Tensor and a number for a Scalar. source: WGSL
         with an entry point `main`, to which `source.header` of the arguments and numbers is added. groups: how many
-        workgroups, as one number (spread over two dims if need be) or three. None where the kernel has more tensors
-        than adapters bind, or groups than they start.
+        workgroups, as one number (spread over two dims if need be) or three. trusted: the kernel checks its own
+        bounds, so that the compiler need not. None where it has more tensors than adapters bind.
         """
         numbers = numbers or {}
+        if max(numbers.values(), default=0) >= 1 << 32:
+            raise DeviceError(f"{self.devices[0].name} counts elements with 32 bits, here are {max(numbers.values())}")
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         groups = self.spread(groups) if isinstance(groups, int) else tuple(groups)
-        if len(tensors) > self.most_tensors or max(groups) > self.most_groups:
+        if len(tensors) > self.most_tensors:
             return None
+        if max(groups) > self.most_groups:
+            raise DeviceError(
+                f"{self.devices[0].name} starts at most {self.most_groups} workgroups a dim, not {groups}"
+            )
         if 0 in groups:
             return lambda *args: None
         whole = header(arguments, list(numbers)) + source
+        whole += called(whole)
         code = Struct(
             "<" + "".join("I" if isinstance(a, Tensor) else a.kind.code for a in arguments) + "I" * len(numbers)
         )
         if code.size > BLOCK:
-            return None
-        pipelines = [d.pipeline(whole, len(tensors))._internal for d in self.devices]
+            raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
+        pipelines = [d.pipeline(whole, len(tensors), trusted)._internal for d in self.devices]
         pack, constants, lock = code.pack_into, tuple(numbers.values()), self.lock
         takes: list[Any] = [None if isinstance(a, Tensor) else a.convert for a in arguments]
         sizes = [0 if isinstance(a, Scalar) else a.kind.size for a in arguments]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
+from wgpu.backends.wgpu_native._api import libf
 
 if TYPE_CHECKING:
     from .devices import Device
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 BATCH = 128
 RING = 1 << 17
-BLOCK = 1024
+BLOCK = 4096
 """Bytes of a kernel's numbers, at most."""
 
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
@@ -176,3 +177,15 @@ class Encoder:
 @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
 def _mapped(status: int, message: Any, found: Any, unused: Any) -> None:
     ffi.from_handle(found).append(status)
+
+
+def shader_module(device: Any, source: str, trusted: bool) -> Any:
+    """The module of WGSL, compiled without checks of bounds if it is trusted, which wgpu's own wrapper cannot say."""
+    if not trusted:
+        return device.create_shader_module(code=source)
+    wgsl, descriptor = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
+    text = ffi.new("char[]", source.encode())
+    wgsl.chain.sType, wgsl.code.data, wgsl.code.length = lib.WGPUSType_ShaderSourceWGSL, text, len(text) - 1
+    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", wgsl)
+    made = libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
+    return wgpu.backends.wgpu_native.GPUShaderModule("", made, device)

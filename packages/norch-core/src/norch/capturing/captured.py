@@ -375,8 +375,9 @@ class Captured:
         recorder: Recorder = now[0]
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
+            entry.waiting = "other threads compute while it is recorded"
             if entry.disturbed >= MOST_CHANGES:
-                self._refuse(entry, "other threads compute while it is recorded")
+                self._refuse(entry, entry.waiting)
             return False
         if program is not None:
             if program not in entry.programs:
@@ -396,12 +397,15 @@ class Captured:
         entry.recordings += 1
         last, entry.recorded = entry.recorded, now
         if last is None:
+            if entry.programs:
+                entry.waiting = "its programs are for other gradients, or arguments in other memory"
             return False
         try:
             if last[2] != now[2]:
                 raise Differs("what it returns is not the same the second time")
             arguments, sources = compare(last[0], recorder, last[1], now[1])
         except Differs as why:
+            entry.waiting = str(why)
             if entry.recordings >= MOST_RECORDINGS:
                 self._refuse(entry, str(why))
                 if self.fullgraph:
@@ -430,9 +434,10 @@ class Captured:
             self._refuse(entry, backwards.refusal)
             return
         if not backwards.settled():
-            if backwards.patterns or recorder.modified or recorder.moved:
+            if backwards.patterns or not found.can_run_again:
+                entry.waiting = "no backward pass goes through its results twice in the same way"
                 if entry.recordings >= 2 * MOST_RECORDINGS:
-                    self._refuse(entry, "no backward pass goes through its results twice in the same way")
+                    self._refuse(entry, entry.waiting)
                 return
         backwards.of(recorder)
         again = caller_of(self.function, leaves, structure)
@@ -444,8 +449,12 @@ class Captured:
 
     def _add(self, entry: Entry, program: Program, build: Any) -> None:
         program.made_of[0].forget()
-        entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
+        entry.programs.append((program, build))
         entry.begin_again()
+        entry.waiting = None
+        if len(entry.programs) > MOST_PROGRAMS:
+            why = f"its calls need more than {MOST_PROGRAMS} programs, for gradients and arguments in other memory"
+            self._again(entry, why, entry.programs[1:])
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()
 

@@ -13,7 +13,7 @@ from .recorder import Recorder
 class Entry:
     """What is known of a signature: its programs; or what was recorded of it; or why it is not replayed.
 
-    again: the call at which a refused one is tried again.
+    again: the call at which a refused one is tried again. waiting: why the last recording has become no program.
     """
 
     def __init__(self, key: Any, signature: str) -> None:
@@ -22,6 +22,7 @@ class Entry:
         self.recorded: tuple[Recorder, Sequence[Any], Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
+        self.waiting: str | None = None
         self.moves = -1
         self.backwards: Backwards | None = None
         self.ready: tuple[Any, ...] | None = None
