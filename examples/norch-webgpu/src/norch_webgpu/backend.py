@@ -34,6 +34,9 @@ FAMILIES: dict[str, str] = {
     "embedding": "indexing.embedding",
     "sort": "sort.sort",
     **dict.fromkeys(STEPS, "optimizer.step"),
+    **{f"{name}{x}": "norms.softmax" for name in ("softmax", "log_softmax") for x in ("", "_grad")},
+    **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
+    **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
 }
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
