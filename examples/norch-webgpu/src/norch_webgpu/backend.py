@@ -26,16 +26,22 @@ FAMILIES: dict[str, str] = {
     "matmul": "matmul.matmul",
     **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
+    **{f"{x}_pool2d{y}": "pooling.pool" for x in ("max", "sum") for y in ("", "_grad")},
+    "max_pool2d_indices": "pooling.pool",
+    **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
     "gather": "indexing.gather",
     **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
     "embedding": "indexing.embedding",
     "sort": "sort.sort",
     **dict.fromkeys(STEPS, "optimizer.step"),
+    **{f"{name}{x}": "norms.softmax" for name in ("softmax", "log_softmax") for x in ("", "_grad")},
+    **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
+    **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
 }
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {
-    "gather": 2, "scatter": 1, "scatter_add": 1, "embedding": 1, "sort": 1, "argmax": 0, "argmin": 0,
+    "gather": 2, "scatter": 1, "scatter_add": 1, "embedding": 1, "sort": 1, "max_pool2d_indices": 0, "argmax": 0, "argmin": 0,
 }  # fmt: skip
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
 
