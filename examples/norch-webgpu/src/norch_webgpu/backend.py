@@ -18,7 +18,7 @@ from .rules import COMPOSITE
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
     **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
-    "arange": "elementwise.arange",
+    "arange": "elementwise.computed",
     "fused": "elementwise.fused",
     "random": "random.random",
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
@@ -89,7 +89,8 @@ class WebGPUBackend(Backend):
 
     @speaking
     def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        buffer.device.read(buffer, offset, data, later=True)
+        encoder = buffer.device.encoder
+        encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
 
     @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
