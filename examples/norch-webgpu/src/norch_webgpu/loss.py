@@ -19,7 +19,7 @@ STORE = f"""{IGNORED}
         atomicStore(&record[first + 4u], P.classes); atomicStore(&record[first + 5u], P.op);
     }}
     var loss = 0f; if (right && !ignored) {{ loss = sum - get_x(at_x + w.x * P.step); }}
-    """
+    pairs[P.pairs_ + i] = vec2<f32>(loss, f32(!ignored));"""
 GRAD = """let i = g;
     if (i >= P.i_count) {{ return; }}
     {walk}
@@ -34,37 +34,27 @@ def _numbers(attrs: Attrs) -> dict[str, int]:
 
 
 def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
-    """loss, sums; input, int64 target."""
+    """The reduced loss, sums; input, int64 target."""
     loss, sums, x, target = operands
-    dim, alone = min(len(x.shape) - 1, 1), attrs["reduction"] == "none"
-    if target.dtype.itemsize != 8 or not x.shape[dim]:
+    dim = min(len(x.shape) - 1, 1)
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
         return None
-    laid: Any = [loss.strides if alone else (0,) * len(target.shape), sums.strides]
-    laid += [x.strides[:dim] + x.strides[dim + 1 :], target.strides]
-    outer = Walk("lsxt", target.shape, laid)
+    outer = Walk("sxt", target.shape, [sums.strides, x.strides[:dim] + x.strides[dim + 1 :], target.strides])
     inner = Walk("x", x.shape[dim : dim + 1], [x.strides[dim : dim + 1]], "j")
-    arguments = [
-        Tensor("l", kind(loss), True),
-        Tensor("s", kind(sums), True),
-        Tensor("x", kind(x)),
-        Tensor("t", raw(target)),
-    ]
-    store = STORE + ("put_l(at_l, loss);" if alone else "pairs[P.pairs_ + i] = vec2<f32>(loss, f32(!ignored));")
+    kinds = kind(loss), kind(sums), kind(x), raw(target)
+    arguments = [Tensor(m, found, m in "ls") for m, found in zip("lsxt", kinds)]
     numbers = {**_numbers(attrs), "step": x.strides[dim], "classes": x.shape[dim], "op": CHECKED.index("cross_entropy")}
-    rows: Any = fold(run, [*arguments, RECORD, PAIRS], ONLINE, 8, "S(get_x(at_x), 1)", store, outer, inner, **numbers)
-    result = "select(a.x / a.y, nan(), a.y == 0)" if attrs["reduction"] == "mean" else "a.x"
-    whole, count = state("vec2<f32>"), Walk("", target.shape, [], "j")
-    total: Any = fold(
-        run, [arguments[0], PAIRS], whole, 8, "pairs[P.pairs_ + j]", f"put_l(0u, {result});", Walk("", (), []), count
-    )
+    rows: Any = fold(run, [*arguments, RECORD, PAIRS], ONLINE, 8, "S(get_x(at_x), 1)", STORE, outer, inner, **numbers)
+    store = f"put_l(0u, {'select(a.x / a.y, nan(), a.y == 0)' if attrs['reduction'] == 'mean' else 'a.x'});"
+    one, count, pair = Walk("", (), []), Walk("", target.shape, [], "j"), "pairs[P.pairs_ + j]"
+    total: Any = fold(run, [arguments[0], PAIRS], state("vec2<f32>"), 8, pair, store, one, count)
 
     def call(*args: Any) -> None:
         device = args[0].device
         pairs = device.pool.take(8 * outer.count)
         rows(*args, device.record, 0, pairs, 0)
         device.unchecked = True
-        if not alone:
-            total(*args[:2], pairs, 0)
+        total(*args[:2], pairs, 0)
 
     return call
 
@@ -73,24 +63,20 @@ def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) 
     """The gradient of input; gradient of the loss, input, sums, int64 target."""
     out, g, x, sums, target = operands
     dim = min(len(x.shape) - 1, 1)
-    if target.dtype.itemsize != 8 or not x.shape[dim]:
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
         return None
-    laid: Any = [
-        o.strides[:dim] + (0,) + o.strides[dim:] if o.shape else (0,) * len(x.shape) for o in (g, sums, target)
-    ]
-    walk = Walk("ogxst", x.shape, [out.strides, laid[0], x.strides, *laid[1:]])
+    each: Any = [o.strides[:dim] + (0,) + o.strides[dim:] for o in (sums, target)]
+    walk = Walk("ogxst", x.shape, [out.strides, (0,) * len(x.shape), x.strides, *each])
     arguments = [Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", (out, g, x, sums))] + [Tensor("t", raw(target))]
     numbers, is_mean = _numbers(attrs), attrs["reduction"] == "mean"
     text = main(GRAD.format(walk=walk.code(), ignored=IGNORED, divided=" / total[P.total_]" * is_mean))
     more = {"classes": x.shape[dim], "inner": prod(x.shape[dim + 1 :]), **walk.numbers, **numbers}
     grad: Any = run.kernel([*arguments, *[TOTAL] * is_mean], text, -(-walk.count // 64), more)
-    item = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))"
-    outer, inner = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
-    count: Any = fold(
-        run, [TOTAL, arguments[4]], state("f32"), 4, item, "total[P.total_] = a;", outer, inner, **numbers
-    )
     if not is_mean:
         return grad
+    item, store = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "total[P.total_] = a;"
+    one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
+    count: Any = fold(run, [TOTAL, arguments[4]], state("f32"), 4, item, store, one, targets, **numbers)
 
     def call(*args: Any) -> None:
         total = args[0].device.pool.take(4)

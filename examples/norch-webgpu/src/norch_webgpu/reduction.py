@@ -55,19 +55,20 @@ FOLD = """let part = group % P.parts; let i = group / P.parts * {rows}u + {row};
     }}
     a = together(a, l, lanes);
     if ({member} == 0u && i < P.i_count) {{ {outer} {store} }}"""
-SCAN = """{lines}
+SCAN = """let i = group * {rows}u + l / {team}u; let t = l % {team}u;
+    {lines}
     var carry = T(0);
-    for (var start = 0u; start < P.n; start += 256u) {{
-        let j = start + l;
+    for (var start = 0u; start < P.n; start += {team}u) {{
+        let j = start + t; let is_there = i < P.i_count && j < P.n;
         var a = T(0);
-        if (j < P.n) {{ a = get_x(at_x + j * P.x_step); }}
-        for (var h = 1u; h < 512u; h *= 2u) {{
+        if (is_there) {{ a = get_x(at_x + j * P.x_step); }}
+        for (var h = 1u; h < 2u * {team}u; h *= 2u) {{
             sums[l] = a; workgroupBarrier();
-            if (l >= h) {{ a += sums[l - h]; }}
+            if (t >= h) {{ a += sums[l - h]; }}
             workgroupBarrier();
         }}
-        if (j < P.n) {{ put_o(at_o + j * P.o_step, carry + a); }}
-        carry += sums[255]; workgroupBarrier();
+        if (is_there) {{ put_o(at_o + j * P.o_step, carry + a); }}
+        carry += sums[l - t + {team}u - 1u]; workgroupBarrier();
     }}"""
 
 
@@ -158,8 +159,9 @@ def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
     text = f"alias T = {found.computed};\nvar<workgroup> sums: array<T, 256>;\n"
     numbers = {**lines.numbers, "n": n, "o_step": out.strides[dim], "x_step": x.strides[dim]}
     arguments = [Tensor("o", kind(out), True), Tensor("x", found)]
-    body = f"let i = group; if (i >= P.i_count) {{ return; }}\n{SCAN.format(lines=lines.code())}"
-    return run.kernel(arguments, text + main(body, GROUP), lines.count * (n > 0), numbers)
+    team = power_of_two(2 * n - 1, GROUP)
+    body = main(SCAN.format(rows=GROUP // team, team=team, lines=lines.code()), GROUP)
+    return run.kernel(arguments, text + body, -(-lines.count * team // GROUP) if n else 0, numbers)
 
 
 def with_dims(operand: Operand) -> Operand:
