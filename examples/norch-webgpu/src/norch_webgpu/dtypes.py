@@ -21,13 +21,12 @@ Number = Callable[[Any], Any]  # from a scalar operand to what `struct` packs
 
 class Kind(NamedTuple):
     """`computed` is the WGSL type of a value, `per_word` how many elements a u32 holds, `code` the struct format of a
-    number, `help` WGSL functions from bits to a value (decode_NAME) and back (encode_NAME)."""
+    number. Functions of WGSL go from bits to a value, decode_NAME, and back, encode_NAME, where words are shared."""
 
     name: str
     computed: str
     per_word: int = 1
     code: str = "I"
-    help: str = ""
 
     @property
     def is_floating(self) -> bool:
@@ -43,56 +42,14 @@ class Kind(NamedTuple):
         return f"decode_{self.name}(encode_{self.name}({value}))" if self.per_word > 1 else value
 
 
-FLOAT16 = """
-fn decode_float16(w: u32) -> f32 {
-    let m = w & 0x3ffu; let e = w & 0x7c00u; let s = (w & 0x8000u) << 16u;
-    if (e == 0x7c00u) { return bitcast<f32>(s | 0x7f800000u | m << 13u); }
-    if (e == 0u) { return bitcast<f32>(s | bitcast<u32>(f32(m) * 0x1p-24f)); }
-    return bitcast<f32>(s | ((w & 0x7fffu) << 13u) + 0x38000000u);
-}
-fn encode_float16(v: f32) -> u32 {
-    let b = bitcast<u32>(v); let a = b & 0x7fffffffu; let s = b >> 16u & 0x8000u;
-    if (a > 0x7f800000u) { return s | 0x7e00u; }
-    if (a >= 0x477ff000u) { return s | 0x7c00u; }
-    if (a < 0x33000001u) { return s; }
-    if (a < 0x38800000u) { // subnormal: the last bits of the fraction go
-        let m = a & 0x7fffffu | 0x800000u; let n = 126u - (a >> 23u);
-        let q = m >> n; let rest = m & ((1u << n) - 1u); let half = 1u << (n - 1u);
-        return s | q + u32(rest > half || (rest == half && (q & 1u) == 1u));
-    }
-    return s | (a + 0xfffu + (a >> 13u & 1u) - 0x38000000u) >> 13u;
-}
-"""
-BFLOAT16 = """
-fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
-fn encode_bfloat16(v: f32) -> u32 {
-    let b = bitcast<u32>(v);
-    return select((b + 0x7fffu + (b >> 16u & 1u)) >> 16u, 0x7fc0u, (b & 0x7fffffffu) > 0x7f800000u);
-}
-"""
-SMALL = """
-fn decode_{0}(w: u32) -> {1} {{ return {2}; }}
-fn encode_{0}(v: {1}) -> u32 {{ return {3}; }}
-"""
-
-
-def _small(name: str, per_word: int, decode: str, encode: str = "", computed: str = "i32") -> Kind:
-    encode = encode or f"u32(v) & {(1 << 32 // per_word) - 1}u"
-    return Kind(
-        name, computed, per_word, "i" if computed == "i32" else "I", SMALL.format(name, computed, decode, encode)
-    )
-
-
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("float32", "f32", code="f"), Kind("int32", "i32", code="i"), Kind("int64", "i64", code="q"),
-        Kind("float16", "f32", 2, "f", FLOAT16), Kind("bfloat16", "f32", 2, "f", BFLOAT16),
-        _small("int16", 2, "extractBits(i32(w), 0u, 16u)"), _small("int8", 4, "extractBits(i32(w), 0u, 8u)"),
-        _small("uint8", 4, "i32(w)"), _small("bool", 4, "i32(w)", "u32(v != 0)"),
+        Kind("float32", "f32", 1, "f"), Kind("float16", "f32", 2, "f"), Kind("bfloat16", "f32", 2, "f"),
+        Kind("int64", "i64", 1, "q"), Kind("int32", "i32", 1, "i"), Kind("int16", "i32", 2, "i"),
+        Kind("int8", "i32", 4, "i"), Kind("uint8", "i32", 4, "i"), Kind("bool", "i32", 4, "i"),
         # These are moved and not computed with:
-        _small("bytes1", 4, "w", "v", "u32"), _small("bytes2", 2, "w", "v", "u32"), Kind("bytes4", "u32"),
-        Kind("bytes8", "vec2<u32>", code="Q"),
+        Kind("bytes1", "u32", 4), Kind("bytes2", "u32", 2), Kind("bytes4", "u32"), Kind("bytes8", "vec2<u32>", 1, "Q"),
     )
 }  # fmt: skip
 

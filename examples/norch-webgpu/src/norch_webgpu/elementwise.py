@@ -1,119 +1,29 @@
-"""Elementwise kernels, arange among them: an expression for each op and sort of dtype."""
+"""Elementwise kernels, arange among them, and chains of them: the composite "fused"."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from norch.backend import Kernel
+from norch.backend import Kernel, parse_steps
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Kind, Number, Operands, as_bits, as_computed, as_stored, kind, raw
+from .rules import COMPARISON, expression
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
-Rules = Mapping[str, str]
-# In a rule, a, b and c are the inputs and @ is the type computed in.
-SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
-UNARY_FLOATING = {
-    "neg": "-a", "abs": "abs(a)", "sign": "select(select(0f, 1f, a > 0), select(-1f, a, is_nan(a)), a < 0 || is_nan(a))",
-    "log1p": "log1p(a)", "expm1": "expm1(a)", "log10": "log2(a) * 0.30102999566398120f", "sigmoid": "sigmoid(a)",
-    "erf": "erf(a)",
-    **{f: f"{f}(a)" for f in "exp log log2 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh floor ceil "
-       "round trunc".split()},
-}  # fmt: skip
-UNARY_INTEGER = {"neg": "-a", "abs": "select(a, -a, a < 0)", "sign": "@(a > 0) - @(a < 0)", "bitwise_not": "~a", **SAME}
-UNARY_BOOL = {"neg": "a", "abs": "a", "sign": "a", "bitwise_not": "1 - a", **SAME}
-SIMPLE = {"add": "a + b", "sub": "a - b", "mul": "a * b"}
-BINARY_FLOATING = {
-    **SIMPLE, "div": "a / b", "pow": "power_f32(a, b)", "atan2": "atan2(a, b)",
-    "floor_divide": "floor_divide_f32(a, b)", "remainder": "remainder_f32(a, b)",
-    "maximum": "select(select(b, a, a > b), a, is_nan(a))", "minimum": "select(select(b, a, a < b), a, is_nan(a))",
-}  # fmt: skip
-BITWISE = {"bitwise_and": "a & b", "bitwise_or": "a | b", "bitwise_xor": "a ^ b"}
-BINARY_BOOL = {**BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b"}
-BINARY_INTEGER = {
-    **BITWISE, **SIMPLE, "pow": "power_@(a, b)", "floor_divide": "floor_divide_@(a, b)",
-    "remainder": "a - b * floor_divide_@(a, b)", "maximum": "select(b, a, a > b)", "minimum": "select(b, a, a < b)",
-    "bitwise_left_shift": "select(a << (u32(b) & BITSu - 1u), 0, b < 0 || b >= BITS)",
-    "bitwise_right_shift": "a >> select(u32(b) & BITSu - 1u, BITSu - 1u, b < 0 || b >= BITS)",
-}  # fmt: skip
-COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
-
-FLOATING_HELP = """
-fn is_nan(a: f32) -> bool { return (bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u; }
-fn sigmoid(a: f32) -> f32 { let z = exp(-abs(a)); return select(1f, z, a < 0) / (1 + z); }
-fn expm1(a: f32) -> f32 {
-    if (abs(a) > 0.5f) { return exp(a) - 1; }
-    return a + a * a * (0.5f + a * (1f / 6 + a * (1f / 24 + a * (1f / 120 + a * (1f / 720 + a / 5040)))));
-}
-fn log1p(a: f32) -> f32 { let u = 1 + a; if (u == 1) { return a; } return log(u) * a / (u - 1); }
-fn erf(a: f32) -> f32 {
-    let x = abs(a); let t = 1 / (1 + 0.5f * x);
-    if (x < 0.5f) { let s = a * a; return a * 1.12837916709551f * (1 - s / 3 + s * s / 10 - s * s * s / 42); }
-    let y = 1 - t * exp(-x * x - 1.26551223f + t * (1.00002368f + t * (0.37409196f + t * (0.09678418f + t *
-        (-0.18628806f + t * (0.27886807f + t * (-1.13520398f + t * (1.48851587f + t * (-0.82215223f + t * 0.17087277f)))))))));
-    return select(y, -y, a < 0);
-}
-fn power_f32(a: f32, b: f32) -> f32 {
-    if (b == 0 || a == 1) { return 1f; }
-    let whole = floor(b) == b; let odd = whole && abs(b) < 16777216 && (i32(b) & 1) == 1;
-    let y = pow(abs(a), b);
-    if (a < 0) { return select(bitcast<f32>(0x7fc00000u + u32(y < 0)), select(y, -y, odd), whole); }
-    return y;
-}
-fn fmod(a: f32, b: f32) -> f32 { return a - b * trunc(a / b); }
-fn remainder_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b);
-    if (r == 0) { return bitcast<f32>(bitcast<u32>(b) & 0x80000000u); }
-    return select(r, r + b, (r < 0) != (b < 0));
-}
-fn floor_divide_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b);
-    if (b == 0) { return a / b; }
-    return round((a - r) / b) - select(0f, 1f, r != 0 && (r < 0) != (b < 0));
-}
-"""
-INTEGER_HELP = """
-fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
-    let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
-    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0));
-    return select(select(r, @(0), b == 0), -a, b == -1);
-}
-fn power_@(a: @, b: @) -> @ {
-    if (b < 0) { return select(select(@(0), select(@(1), @(-1), (b & 1) != 0), a == -1), @(1), a == 1); }
-    var y = @(1); var base = a; var left = b;
-    while (left != 0) { if ((left & 1) != 0) { y *= base; } base *= base; left >>= 1u; }
-    return y;
-}
-"""
-
-
-def rule(op: str, to: Kind, source: Kind, binary: bool) -> str | None:
-    """The expression of an op that computes in `source`'s type, None where there is none."""
-    if op in COMPARISON:
-        return f"@(0) + i32({COMPARISON[op]})".replace("@(0) + ", "")
-    floating, boolean, whole = (
-        (BINARY_FLOATING, BINARY_BOOL, BINARY_INTEGER) if binary else (UNARY_FLOATING, UNARY_BOOL, UNARY_INTEGER)
-    )
-    table = floating if source.is_floating else boolean if source.name == "bool" else whole
-    text = table.get(op)
-    return text and text.replace("@", source.computed).replace("BITS", str(8 * source.size))
-
-
-def helps(kinds: Sequence[Kind]) -> str:
-    """The functions that rules of these kinds call."""
-    found = dict.fromkeys(k.computed for k in kinds)
-    return "".join(
-        FLOATING_HELP if c == "f32" else INTEGER_HELP.replace("@", c) for c in found if c in ("f32", "i32", "i64")
-    )
+Compute = Callable[[list[str]], tuple[str, list[str]]]
+EACH = 4
+"""Elements of an invocation, where there are many."""
 
 
 def each(
     run: Runtime,
     operands: Operands,
-    outputs: int,
     kinds: Sequence[Kind],
     takes: Sequence[Number],
-    compute: Callable[[list[str]], tuple[str, list[str]]],
-    help: str = "",
+    compute: Compute,
+    outputs: int = 1,
+    numbers: Mapping[str, int] = MappingProxyType({}),
 ) -> Kernel | None:
     """A kernel that computes outputs element by element.
 
@@ -126,86 +36,66 @@ def each(
     ]
     tensors = [(n, o) for n, o in zip(names, operands) if not o.is_scalar]
     walk = Walk([n for n, _ in tensors], operands[0].shape, [o.strides for _, o in tensors])
-    given = [number(a) if isinstance(a, Scalar) else f"v_{a.name}" for a in arguments[outputs:]]
-    loads = "".join(
-        f"let v_{a.name} = get_{a.name}(at_{a.name}); " for a in arguments[outputs:] if isinstance(a, Tensor)
-    )
-    statements, results = compute(given)
-    one = f"{walk.code()}\n    {loads}{statements}\n"
-    packed = next((j for j in range(outputs) if kinds[j].per_word > 1), None)
-    if packed is not None and walk.flat:
-        body, count = _by_word(names[packed], kinds[packed], one, results, names[:outputs]), _words(walk, kinds[packed])
+    inputs = arguments[outputs:]
+    statements, results = compute([number(a) if isinstance(a, Scalar) else f"v_{a.name}" for a in inputs])
+    loads = " ".join(f"let v_{a.name} = get_{a.name}(at_{a.name});" for a in inputs if isinstance(a, Tensor))
+    one, outs = f"{walk.code()}\n    {loads} {statements}\n", list(zip(names, kinds, results))
+    packed = next((o for o in outs if o[1].per_word > 1), None)
+    if packed and walk.flat:
+        per = packed[1].per_word
+        body, count = _by_word(packed, one, outs), (walk.count + 2 * per - 2) // per
+    elif walk.count >= 1 << 16:
+        body, count = _by_few(one, outs), -(-walk.count // EACH)
     else:
-        many = 4 if walk.count >= 1 << 16 else 1
-        body, count = _unrolled(many, one, results, names[:outputs], kinds), -(-walk.count // many)
-    return run.kernel(arguments, help + main(body), -(-count // WIDTH), walk.numbers)
+        body, count = f"let i = g; if (i >= P.i_count) {{ return; }}\n{one} {_puts(outs)}", walk.count
+    return run.kernel(arguments, main(body), -(-count // WIDTH), {**walk.numbers, **numbers})
 
 
-def _unrolled(many: int, one: str, results: Sequence[str], outs: Sequence[str], kinds: Sequence[Kind]) -> str:
-    """All loads of an invocation come before its stores, so that they need not wait for each other."""
-    start = f"let start = group * {WIDTH * many}u + l;\n"
-    if many == 1:
-        puts = " ".join(f"put_{o}(at_{o}, {r});" for o, r in zip(outs, results))
-        return f"let i = g; if (i >= P.i_count) {{ return; }}\n{one} {puts}"
-    text = start + "".join(f"var r_{o}: array<{k.computed}, {many}>; " for o, k in zip(outs, kinds))
-    text += "".join(f"var p_{o}: array<u32, {many}>; " for o in outs)
-    for e in range(many):
-        keep = " ".join(f"r_{o}[{e}] = {r}; p_{o}[{e}] = at_{o};" for o, r in zip(outs, results))
+def _puts(outs: Sequence[Any]) -> str:
+    return " ".join(f"put_{name}(at_{name}, {value});" for name, _, value in outs)
+
+
+def _by_few(one: str, outs: Sequence[Any]) -> str:
+    """An invocation makes several elements, all loads before the stores, so that loads need not wait for each other."""
+    text = f"let start = group * {WIDTH * EACH}u + l;\n"
+    for name, k, _ in outs:
+        text += f"var r_{name}: array<{k.computed}, {EACH}>; var p_{name}: array<u32, {EACH}>; "
+    for e in range(EACH):
+        keep = " ".join(f"r_{name}[{e}] = {value}; p_{name}[{e}] = at_{name};" for name, _, value in outs)
         text += f"{{ let i = min(start + {WIDTH * e}u, P.i_count - 1u); {one} {keep} }}\n"
-    for e in range(many):
-        puts = " ".join(f"put_{o}(p_{o}[{e}], r_{o}[{e}]);" for o in outs)
+    for e in range(EACH):
+        puts = " ".join(f"put_{name}(p_{name}[{e}], r_{name}[{e}]);" for name, _, _ in outs)
         text += f"if (start + {WIDTH * e}u < P.i_count) {{ {puts} }}\n"
     return text
 
 
-def _words(walk: Walk, kind: Kind) -> int:
-    return (walk.count + 2 * kind.per_word - 2) // kind.per_word
-
-
-def _by_word(out: str, kind: Kind, one: str, results: Sequence[str], outs: Sequence[str]) -> str:
-    """An invocation makes the elements of one word of `out`, whose elements follow one another."""
-    per, bits = kind.per_word, 32 // kind.per_word
-    keep = " ".join(
-        f"word |= encode_{kind.name}({r}) << (e * {bits}u); mask |= {(1 << bits) - 1}u << (e * {bits}u);"
-        if o == out else f"put_{o}(at_{o}, {r});"
-        for o, r in zip(outs, results)
-    )  # fmt: skip
+def _by_word(packed: Any, one: str, outs: Sequence[Any]) -> str:
+    """An invocation makes the elements of one word of the output `packed`, whose elements follow one another."""
+    (name, k, value), per, bits = packed, packed[1].per_word, 32 // packed[1].per_word
     return f"""var word = 0u; var mask = 0u;
     for (var e = 0u; e < {per}u; e++) {{
-        let i = g * {per}u + e - P.{out}_ % {per}u; // before the first element it is huge
-        if (i < P.i_count) {{ {one} {keep} }}
+        let i = g * {per}u + e - P.{name}_ % {per}u; // before the first element it is huge
+        if (i < P.i_count) {{
+            {one} {_puts([o for o in outs if o is not packed])}
+            word |= encode_{k.name}({value}) << (e * {bits}u); mask |= {(1 << bits) - 1}u << (e * {bits}u);
+        }}
     }}
-    mask_{out}(P.{out}_ / {per}u + g, mask, word);"""
+    mask_{name}(P.{name}_ / {per}u + g, mask, word);"""
 
 
-def _simple(
-    run: Runtime,
-    op: str,
-    operands: Operands,
-    expression: str | None,
-    source: Kind | None = None,
-    kinds: Callable[[Any], Kind] = kind,
-    take: Any = as_computed,
-    help: str | None = None,
-) -> Kernel | None:
-    """A kernel of one expression in a, b, c."""
-    if expression is None:
+def _let(given: Sequence[str]) -> str:
+    return " ".join(f"let {n} = {value};" for n, value in zip("abc", given))
+
+
+def computed(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """The unary and binary families, comparisons, casts, and composites that have a rule."""
+    kinds = [kind(o) for o in operands]
+    value = expression(op, kinds[0], kinds[1:], attrs)
+    if value is None:
         return None
-    found = [kinds(o) for o in operands]
-    takes = [take(o) if o.is_scalar else int for o in operands]
-
-    def compute(given: list[str]) -> tuple[str, list[str]]:
-        return " ".join(f"let {n} = {v};" for n, v in zip("abc", given)), [expression]
-
-    return each(run, operands, 1, found, takes, compute, helps(found[1:]) if help is None else help)
-
-
-def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """The unary and binary families."""
-    kernel = _simple(run, op, operands, rule(op, kind(operands[0]), kind(operands[-1]), len(operands) == 3))
-    if kernel is None or op not in ("floor_divide", "remainder") or not operands[2].is_scalar:
-        return kernel
-    if kind(operands[0]).is_floating:
+    take = as_stored if op in COMPARISON else as_computed
+    kernel = each(run, operands, kinds, [take(o) for o in operands], lambda given: (_let(given), [value]))
+    if op not in ("floor_divide", "remainder") or not operands[2].is_scalar or kinds[0].is_floating:
         return kernel
 
     def checked(*args: Any) -> None:
@@ -216,32 +106,40 @@ def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kerne
     return checked
 
 
-def comparison(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    return _simple(run, op, operands, rule(op, kind(operands[0]), kind(operands[1]), True), take=as_stored)
-
-
-def where(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    return _simple(run, op, operands, "select(c, b, a != 0)", kinds=raw, take=as_bits, help="")
-
-
-def fill(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    return _simple(run, op, operands, "a", kinds=raw, take=as_bits, help="")
-
-
-def copy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    to, source = operands[0].dtype.name, operands[1].dtype.name
-    if to == source:
-        return fill(run, op, operands, attrs)
-    return _simple(run, op, operands, cast(KINDS[to], KINDS[source]), help="")
-
-
-def cast(to: Kind, source: Kind, value: str = "a") -> str:
-    """A value of one kind in the type that another is computed in, as C converts it."""
-    if to.name == "bool":
-        return f"i32({value} != 0)"
-    return value if to.computed == source.computed else f"{to.computed}({value})"
+def moved(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """where, fill, and copies: bytes."""
+    if op == "copy" and operands[0].dtype is not operands[1].dtype:
+        return computed(run, op, operands, attrs)
+    value = "select(c, b, a != 0)" if op == "where" else "a"
+    return each(run, operands, [raw(o) for o in operands], [as_bits(o) for o in operands], lambda g: (_let(g), [value]))
 
 
 def arange(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    computed = kind(operands[0]).computed
-    return _simple(run, op, operands, f"a + {computed}(i) * b", help="")
+    kinds = [kind(o) for o in operands]
+    value = f"a + {kinds[0].computed}(i) * b"
+    return each(run, operands, kinds, [as_computed(o) for o in operands], lambda given: (_let(given), [value]))
+
+
+def fused(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """A chain of steps. None where one has no rule: then core calls their own kernels."""
+    results, kinds, steps = attrs["results"], [kind(o) for o in operands], parse_steps(attrs["steps"])
+    made = [KINDS.get(step.dtype) for step in steps]
+    values: list[str | None] = []
+    for step, to in zip(steps, made):
+        sources = [(made if r[0] == "s" else kinds)[int(r[1:])] for r in step.reads]
+        values.append(expression(step.op, to, sources, step.attrs) if to and all(sources) else None)
+    if None in values:
+        return None
+
+    def compute(given: list[str]) -> tuple[str, list[str]]:
+        """A step's result is rounded as if it were stored, and hidden, lest it be contracted with the next."""
+        text = ""
+        for j, (step, to, value) in enumerate(zip(steps, made, values)):
+            reads = [r if r[0] == "s" else given[int(r[1:]) - len(results)] for r in step.reads]
+            if step.op in COMPARISON:
+                reads = [v if r[0] == "s" else kinds[int(r[1:])].rounded(v) for r, v in zip(step.reads, reads)]
+            hidden = f"bitcast<f32>(bitcast<u32>({value}) ^ P.zero)" if to.is_floating else value
+            text += f"var s{j}: {to.computed}; {{ {_let(reads)} s{j} = {to.rounded(hidden)}; }}\n"
+        return text, [f"s{j}" for j in results]
+
+    return each(run, operands, kinds, [as_computed(o) for o in operands], compute, len(results), {"zero": 0})

@@ -19,12 +19,13 @@ def get_device_name(device: norch.device | str | int = 0) -> str:
 
 
 def get_device_properties(device: norch.device | str | int = 0) -> dict[str, Any]:
-    """What the adapter says of itself: "name", "api", "driver", "type", "features" in use, "limits", "refused" dtypes."""
+    """The adapter's "name", "api", "driver" and "type", the "features" in use, its "limits", the dtypes "refused"."""
     found = _device(device)
     info = found.adapter.info
     return {
         "name": found.name, "api": info["backend_type"], "driver": info["description"], "type": info["adapter_type"],
         "features": sorted(found.features), "limits": dict(found.limits),
+        "refused": norch.device("webgpu").backend.missing_dtypes,
     }  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def max_memory_allocated(device: norch.device | str | int = 0) -> int:
 
 def memory_reserved(device: norch.device | str | int = 0) -> int:
     """Bytes of the buffers that tensors are pieces of."""
-    return sum(slab.size for slab in _device(device).pool.slabs)
+    return int(_device(device).pool.reserved())
 
 
 def empty_cache(device: norch.device | str | int = 0) -> None:

@@ -12,14 +12,18 @@ WIDTH = 64
 
 class Tensor(NamedTuple):
     """An argument of a kernel that is a buffer and an offset. Its elements are `get_NAME(i)`, and if it is `written`
-    `put_NAME(i, value)`; `i` is a u32 that counts from the tensor's first element."""
+    `put_NAME(i, value)`; `i` is a u32 that counts from the tensor's first element. With `element`, a WGSL type, it is
+    an array of those without functions. `P.NAME_` is the offset, in elements of the dtype."""
 
     name: str
     kind: Kind
     written: bool = False
+    element: str = ""
 
     def declare(self, place: int) -> str:
-        name, (kind, computed, per, _, _) = self.name, self.kind
+        name, (kind, computed, per, _) = self.name, self.kind
+        if self.element:
+            return f"@group(0) @binding({place}) var<storage, read_write> {name}: array<{self.element}>;\n"
         word = computed if per == 1 else "atomic<u32>" if self.written else "u32"
         text = f"@group(0) @binding({place}) var<storage, read_write> {name}: array<{word}>;\n"
         if per == 1:
@@ -55,8 +59,7 @@ class Scalar(NamedTuple):
 
 def header(arguments: Sequence[Tensor | Scalar], numbers: Sequence[str]) -> str:
     """What stands before a kernel: the types and functions of its arguments, and `P`, its numbers."""
-    helps = dict.fromkeys(a.kind.help for a in arguments)
-    text, tensors, fields = "".join(helps), [a for a in arguments if isinstance(a, Tensor)], []
+    tensors, fields = [a for a in arguments if isinstance(a, Tensor)], []
     for a in arguments:
         if isinstance(a, Tensor):
             fields.append(f"{a.name}_: u32")
@@ -65,7 +68,7 @@ def header(arguments: Sequence[Tensor | Scalar], numbers: Sequence[str]) -> str:
         else:
             fields.append(f"{a.name}: {a.kind.computed}")
     fields += [f"{name}: u32" for name in numbers]
-    text += f"struct Numbers {{ {', '.join(fields)} }}\n"
+    text = f"struct Numbers {{ {', '.join(fields)} }}\n"
     text += "".join(tensor.declare(i) for i, tensor in enumerate(tensors))
     return text + f"@group(0) @binding({len(tensors)}) var<uniform> P: Numbers;\n"
 

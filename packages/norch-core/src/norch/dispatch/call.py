@@ -15,6 +15,7 @@ from .codegen import general_paths
 from .failure import allocate_for, raise_failure
 from .op import Op
 from .plan import SCALARS, Plan, compile_copy
+from .traced import Traced
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -163,7 +164,7 @@ def _key_of(value: Any, at: int, op: Op) -> Any:
     if at in op.slots:
         kind = type(value)
         if kind in SCALARS:
-            return kind
+            return float if kind is Traced else kind
         if value is not None and kind is not Spec:
             wanted = "a number" if at in op.numbers or at in op.scalars else "a Tensor"
             raise DTypeError(f"{op.name}(): {op.params[at]} must be {wanted}, got {describe(value)}")

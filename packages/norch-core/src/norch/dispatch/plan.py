@@ -15,6 +15,7 @@ from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
 from .failure import check_dtype, provider
 from .fallback import cpu_fallback
+from .traced import Traced
 
 if TYPE_CHECKING:
     from .op import Op
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PLAN_LIMIT = 8192
 """Plans that all caches together keep at most, in each of two generations: 2 kB each."""
 
-SCALARS = frozenset({bool, int, float})
+SCALARS = frozenset({bool, int, float, Traced})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
 Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
@@ -122,6 +123,8 @@ class Plans(dict[Any, Plan]):
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
+            if any(value is Traced for value in values):
+                return self[tuple([float if value is Traced else value for value in values])]
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)

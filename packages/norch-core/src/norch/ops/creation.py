@@ -276,6 +276,7 @@ def arange(
         start, end = 0, start
     if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+        start, end, step = (float(v) if isinstance(v, float) else v for v in (start, end, step))
         for name, value in (("start", start), ("end", end), ("step", step)):
             if not fits("float", value):
                 raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
