@@ -1,6 +1,10 @@
 """WebGPUBackend: the contract of norch on WebGPU."""
 
+from functools import wraps
 from importlib import import_module
+from typing import Any
+
+import wgpu
 
 from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
@@ -22,6 +26,9 @@ FAMILIES: dict[str, str] = {
     "matmul": "matmul.matmul",
     **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
+    **{f"{x}_pool2d{y}": "pooling.pool" for x in ("max", "sum") for y in ("", "_grad")},
+    "max_pool2d_indices": "pooling.pool",
+    **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
     "gather": "indexing.gather",
     **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
     "sort": "sort.sort",
@@ -35,10 +42,32 @@ FAMILIES: dict[str, str] = {
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {
-    "gather": 2, "scatter": 1, "scatter_add": 1, "sort": 1, "argmax": 0, "argmin": 0,
-    "cross_entropy_rows": 3, "cross_entropy_rows_grad": 4,
-}  # fmt: skip
+    "gather": 2,
+    "scatter": 1,
+    "scatter_add": 1,
+    "sort": 1,
+    "max_pool2d_indices": 0,
+    "argmax": 0,
+    "argmin": 0,
+    "cross_entropy_rows": 3,
+    "cross_entropy_rows_grad": 4,
+}
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
+
+
+def speaking(method: Any) -> Any:
+    """`method` of a buffer or a device's index, one at a time, with wgpu's errors as sentences."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any) -> Any:
+        try:
+            with self.run.lock:
+                return method(self, *args)
+        except wgpu.GPUError as error:
+            device = self.run.devices[args[-1]] if isinstance(args[0], int) else args[0].device
+            raise device.explained(error) from None
+
+    return call
 
 
 class WebGPUBackend(Backend):
@@ -55,27 +84,34 @@ class WebGPUBackend(Backend):
     def unusable_reason(self) -> str | None:
         return self.run.reason
 
+    @speaking
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
+    @speaking
     def copy_in(self, buffer: Memory, offset: int, data: memoryview) -> None:
         self.run.write(buffer, offset, data.cast("B"))
 
+    @speaking
     def copy_out(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        with self.run.lock:
-            buffer.device.read(buffer, offset, data)
+        buffer.device.read(buffer, offset, data)
 
+    @speaking
+    def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
+        buffer.device.read(buffer, offset, data, later=True)
+
+    @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
         if out.device is source.device:
             self.run.move(out, out_offset, source, source_offset, nbytes)
-        elif nbytes:
+        else:
             data = memoryview(bytearray(nbytes))
-            self.copy_out(source, source_offset, data)
-            self.copy_in(out, out_offset, data)
+            source.device.read(source, source_offset, data)
+            self.run.write(out, out_offset, data)
 
+    @speaking
     def synchronize(self, index: int) -> None:
-        with self.run.lock:
-            self.run.devices[index].synchronize()
+        self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
         tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}

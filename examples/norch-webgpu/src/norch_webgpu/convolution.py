@@ -61,7 +61,7 @@ fn pixel_of(p: u32) -> vec3<u32> {{ return vec3(p / {h * w}u, p / {w}u % {h}u, p
     bias = f"get_c((at * {o}u + i) * {operands[3].strides[0]}u)" if len(operands) > 3 else None
     along = (True, to_weight)
     reads = places[1] + places[2]
-    p = Product(kind(out), attrs["groups"], m, n, k, along, flags, reads, places[0], {}, True, bias, text)
+    p = Product((kind(out),) * 3, attrs["groups"], m, n, k, along, flags, reads, places[0], {}, True, bias, text)
     kernel = multiply(run, p)
     if to_weight or kernel is None:
         return kernel

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import wgpu
-from wgpu.backends.wgpu_native import ffi, lib
+from wgpu.backends.wgpu_native import GPUShaderModule, ffi, lib
 from wgpu.backends.wgpu_native._api import libf
 
 if TYPE_CHECKING:
     from .devices import Device
     from .memory import Memory, Slab
 
-BATCH = 128
+BATCH = 128  # commands of a submission
 RING = 1 << 17
-BLOCK = 4096
-"""Bytes of a kernel's numbers, at most."""
+BLOCK = 4096  # bytes of a kernel's numbers, at most
 
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
 set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
@@ -26,11 +25,10 @@ set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommand
 
 class Encoder:
     """`ring` is uniform memory for the numbers of the recorded kernels, and for small uploads. The host writes them
-    into `host`, which is uploaded right before the commands that read it."""
+    into `host`, which is uploaded right before the commands that read it. The caller holds the runtime's lock."""
 
     def __init__(self, device: "Device") -> None:
-        usage = wgpu.BufferUsage
-        self.device = device
+        self.device, usage = device, wgpu.BufferUsage
         self.step = max(device.limits["min-uniform-buffer-offset-alignment"], 16)
         self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=usage.UNIFORM | usage.COPY_DST | usage.COPY_SRC)
         self.host = bytearray(RING + BLOCK)
@@ -38,24 +36,22 @@ class Encoder:
         self.groups: dict[tuple[Slab, ...], Any] = {}
         self.offset = ffi.new("uint32_t[1]")
         self.encoder: Any = None
-        self.compute: Any = None  # the compute pass, NULL between passes
-        self.readback: Any = None
-        self.count = self.at = self.submitted = 0
+        self.compute: Any = None  # the compute pass, None between passes
         self.pipeline: Any = None
+        self.count = self.at = self.submitted = 0
+        self.idle: list[Any] = []  # buffers for what comes back, and those that wait for it
+        self.later: list[Any] = []
         self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
         self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
 
     def layout(self, tensors: int) -> tuple[Any, Any]:
         """Of a kernel's bindings: storage for its tensors, then its numbers."""
         if tensors not in self.layouts:
-            storage, numbers = {"type": "storage"}, {"type": "uniform", "has_dynamic_offset": True}
-            entries = [
-                {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": storage if i < tensors else numbers}
-                for i in range(tensors + 1)
-            ]
+            kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
+            stage = wgpu.ShaderStage.COMPUTE
+            entries = [{"binding": i, "visibility": stage, "buffer": kind} for i, kind in enumerate(kinds)]
             group = self.device.wgpu.create_bind_group_layout(entries=entries)
-            whole = self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
-            self.layouts[tensors] = group, whole
+            self.layouts[tensors] = group, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
         return self.layouts[tensors]
 
     def group(self, slabs: "tuple[Slab, ...]") -> Any:
@@ -71,36 +67,25 @@ class Encoder:
 
     def forget(self, slabs: "Sequence[Slab]") -> None:
         """Lets go of slabs that are given back."""
-        for key in [key for key in self.groups if any(slab in slabs for slab in key)]:
-            del self.groups[key]
+        self.groups = {key: group for key, group in self.groups.items() if not any(s in slabs for s in key)}
 
-    def open(self) -> Any:
-        """The compute pass, begun if need be."""
+    def commands(self) -> Any:
+        """The command encoder, outside of a pass."""
         if self.encoder is None:
-            self.device.raise_if_lost()
             self.encoder = self.device.wgpu.create_command_encoder()
-        self.compute = begin(self.encoder._internal, ffi.NULL)
-        self.pipeline = None
-        return self.compute
-
-    def close(self) -> Any:
-        """Ends the pass, for commands that are none of it; the encoder."""
         if self.compute is not None:
             end(self.compute)
             lib.wgpuComputePassEncoderRelease(self.compute)
             self.compute = None
-        elif self.encoder is None:
-            self.device.raise_if_lost()
-            self.encoder = self.device.wgpu.create_command_encoder()
         return self.encoder._internal
 
     def call(self, pipeline: Any, slabs: "tuple[Slab, ...]", pack: Any, numbers: Any, groups: tuple[int, ...]) -> None:
-        """Records a kernel. pack: writes its numbers into a bytearray at a place. The caller holds the lock."""
+        """Records a kernel. pack: writes its numbers into a bytearray at a place."""
         if self.count >= BATCH or self.at > RING:
             self.submit()
+        if self.compute is None:
+            self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
         at, compute = self.at, self.compute
-        if compute is None:
-            compute = self.open()
         pack(self.host, at, *numbers)
         if pipeline is not self.pipeline:
             set_pipeline(compute, pipeline)
@@ -115,17 +100,16 @@ class Encoder:
         """Gives the device what was recorded."""
         if self.encoder is None:
             return
-        self.close()
-        encoder, self.encoder = self.encoder, None
-        at, self.at, self.count = self.at, 0, 0
+        self.commands()
+        encoder, self.encoder, at, self.at, self.count = self.encoder, None, self.at, 0, 0
         commands = encoder.finish()
         if at:
-            self.device.queue.write_buffer(self.ring, 0, self.host, 0, at + 3 & -4)
+            self.device.queue.write_buffer(self.ring, 0, self.host, 0, at)
         self.device.queue.submit([commands])
         self.submitted += 1
 
     def write(self, memory: "Memory", offset: int, data: memoryview) -> None:
-        """Host to device; start and size are whole words."""
+        """Host to device; start and size are whole words. What is small comes between the commands."""
         start, size = memory.start + offset, data.nbytes
         if size > 4096 or self.encoder is None:
             self.submit()
@@ -133,45 +117,54 @@ class Encoder:
             return
         if self.at + size > RING:
             self.submit()
-        at = self.at
+        at, commands = self.at, self.commands()
         self.host[at : at + size] = data
-        copy_buffer(self.close(), self.ring._internal, at, memory.slab.raw, start, size)
+        copy_buffer(commands, self.ring._internal, at, memory.slab.raw, start, size)
         self.at = at + self.step * (-(-size // self.step))
 
-    def read(self, pieces: "Sequence[tuple[Memory, int, memoryview]]") -> None:
-        """Device to host, and waits: each piece is memory, an offset in bytes, and where its bytes go."""
+    def fetch(self, pieces: "Sequence[tuple[Memory, int, memoryview]]") -> Any:
+        """Has pieces of memory (an offset in bytes, where its bytes shall go) copied to where the host can read."""
         spans, total = [], 0
         for memory, offset, data in pieces:
-            start = memory.start + offset & -4
-            size = (memory.start + offset + data.nbytes + 3 & -4) - start
-            spans.append((memory.slab, start, size, total, memory.start + offset - start, data))
+            at = memory.start + offset
+            start, size = at & -4, (at + data.nbytes + 3 & -4) - (at & -4)
+            spans.append((memory.slab.raw, start, total, size, at - start, data))
             total += size
-        if self.readback is None or self.readback.size < total:
+        buffer = next((b for b in self.idle if b.size >= total), None)
+        if buffer:
+            self.idle.remove(buffer)
+        else:
             usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
-            self.readback = None
-            self.readback = self.device.wgpu.create_buffer(size=max(total, 1 << 16), usage=usage)
-        raw, encoder = self.readback._internal, self.close()
-        for slab, start, size, at, _, _ in spans:
-            copy_buffer(encoder, slab.raw, start, raw, at, size)
+            buffer = self.device.wgpu.create_buffer(size=max(total, 1 << 16), usage=usage)
+        commands = self.commands()
+        for raw, start, to, size, _, _ in spans:
+            copy_buffer(commands, raw, start, buffer._internal, to, size)
+        return buffer, total, spans
+
+    def fill(self, fetched: Any) -> None:
+        """Waits for what was fetched, and gives it where it shall go."""
+        buffer, total, spans = fetched
         self.submit()
-        state = ffi.new_handle(found := [])
-        self.map_info.userdata1 = state
-        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, total, self.map_info[0])
+        handle = ffi.new_handle(found := [])
+        self.map_info.userdata1 = handle
+        lib.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, 0, total, self.map_info[0])
         while not found:
-            lib.wgpuDevicePoll(self.device.wgpu._internal, 1, ffi.NULL)
+            lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
         if found[0] != lib.WGPUMapAsyncStatus_Success:
-            self.device.raise_if_lost()
-            raise RuntimeError(f"{self.device.name} did not give its memory back to be read")
-        pointer = lib.wgpuBufferGetConstMappedRange(raw, 0, total)
-        for _, _, _, at, skip, data in spans:
-            ffi.memmove(ffi.from_buffer(data), ffi.cast("char *", pointer) + at + skip, data.nbytes)
-        lib.wgpuBufferUnmap(raw)
-        if self.readback.size > 1 << 26:
-            self.readback = None
+            raise wgpu.GPUError("memory could not be read back")
+        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(buffer._internal, 0, total))
+        for _, _, at, _, skip, data in spans:
+            ffi.memmove(ffi.from_buffer(data), source + at + skip, data.nbytes)
+        lib.wgpuBufferUnmap(buffer._internal)
+        if buffer.size <= 1 << 26:
+            self.idle = [*self.idle[-3:], buffer]
 
     def wait(self) -> None:
         self.submit()
-        lib.wgpuDevicePoll(self.device.wgpu._internal, 1, ffi.NULL)
+        lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
+        waiting, self.later = self.later, []
+        for fetched in waiting:
+            self.fill(fetched)
 
 
 @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
@@ -187,5 +180,4 @@ def shader_module(device: Any, source: str, trusted: bool) -> Any:
     text = ffi.new("char[]", source.encode())
     wgsl.chain.sType, wgsl.code.data, wgsl.code.length = lib.WGPUSType_ShaderSourceWGSL, text, len(text) - 1
     descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", wgsl)
-    made = libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
-    return wgpu.backends.wgpu_native.GPUShaderModule("", made, device)
+    return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0), device)

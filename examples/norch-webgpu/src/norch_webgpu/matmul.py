@@ -9,22 +9,23 @@ from .devices import Runtime
 from .dtypes import Attrs, Kind, Operands, kind
 from .products import Product, multiply
 from .source import Walk
-from .tiles import FLAT
 
 
 class Matrix(NamedTuple):
-    """Strides: of batch dims, of lines (rows; of a right operand columns), and of the other dim. `lines` and `others`
-    are the sizes of the two."""
+    """A matrix in memory, `lines` (rows; of a right operand columns) by `others`: its strides, those of the batch dims
+    too, and which of the batch is the first."""
 
+    kind: Kind
     batch: tuple[int, ...]
     line: int
     other: int
     lines: int
     others: int
+    first: int = 0
 
     @property
     def turned(self) -> "Matrix":
-        return Matrix(self.batch, self.other, self.line, self.others, self.lines)
+        return self._replace(line=self.other, other=self.line, lines=self.others, others=self.lines)
 
     def has_quads(self, along: bool) -> bool:
         """Whether its elements lie by fours, along the other dim or else the lines."""
@@ -32,9 +33,13 @@ class Matrix(NamedTuple):
         return fast == 1 and size % 4 == 0 and slow % 4 == 0 and not any(step % 4 for step in self.batch)
 
 
+def matrix(o: Operand) -> Matrix:
+    return Matrix(kind(o), o.strides[:-2], *o.strides[-2:], *o.shape[-2:])
+
+
 def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    out, a, b = (Matrix(o.strides[:-2], *o.strides[-2:], *o.shape[-2:]) for o in operands)
-    return _product(run, kind(operands[0]), operands[0].shape[:-2], out, a, b.turned)
+    out, a, b = map(matrix, operands)
+    return multiply(run, product(operands[0].shape[:-2], out, a, b.turned))
 
 
 def linear(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -44,36 +49,30 @@ def linear(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
         return None
     out, a, b = found
     a, b = a.turned if op == "linear_weight_grad" else a, b if op == "linear" else b.turned
-    return _product(run, kind(operands[0]), (), out, a, b, operands[3].strides[0] if len(operands) > 3 else None)
+    return multiply(run, product((), out, a, b, operands[3].strides[0] if len(operands) > 3 else None))
 
 
 def _rows(o: Operand) -> Matrix | None:
     """An operand with all dims but the last as one; None where they cannot be walked as one."""
     dims = Walk("o", o.shape[:-1], [o.strides[:-1]]).dims
-    return Matrix((), dims[0][1][0], o.strides[-1], prod(o.shape[:-1]), o.shape[-1]) if len(dims) == 1 else None
+    return Matrix(kind(o), (), dims[0][1][0], o.strides[-1], prod(o.shape[:-1]), o.shape[-1]) if len(dims) == 1 else None
 
 
-def _product(
-    run: Runtime, kind: Kind, batch: tuple[int, ...], out: Matrix, a: Matrix, b: Matrix, bias: int | None = None
-) -> Kernel | None:
-    """out = a @ b.T for each index of the batch dims, + bias, whose stride is given."""
-    m, n, k = out.lines, out.others, a.others
-    if n <= FLAT.m < m and bias is None:  # the transpose of the product of the transposes
-        turned = _product(run, kind, batch, out.turned, b, a)
-        return turned and (lambda o, o_, a, a_, b, b_: turned(o, o_, b, b_, a, a_))
-    along = (a.other == 1 or a.line != 1, b.other == 1 or b.line != 1)
+def product(
+    batch: tuple[int, ...], out: Matrix, a: Matrix, b: Matrix, bias: int | None = None, count: int | None = None
+) -> Product:
+    """out = a @ b.T for `count` indices of the batch dims, or all, + bias, whose stride is given."""
     numbers, texts = {"c_j": bias or 0}, []
     for name, x in (("o", out), ("a", a), ("b", b)):
         walk = Walk(name, batch, [x.batch], f"{name}i", bake=False)
-        numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, **walk.numbers}
-        texts.append(f"fn base_{name}({name}i: u32) -> u32 {{ {walk.code()} return at_{name}; }}\n")
-        texts[-1] += f"fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return at + i * P.{name}_line + k * P.{name}_other; }}\n"
-    return multiply(
-        run,
-        Product(
-            kind, prod(batch), m, n, k, along,
-            quads=(out.has_quads(True), a.has_quads(along[0]), b.has_quads(along[1])),
-            reads=texts[1] + texts[2], writes=texts[0], numbers=numbers,
-            bias=None if bias is None else "get_c({j} * P.c_j)",
-        ),
+        numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, f"{name}_first": x.first, **walk.numbers}
+        texts.append(f"""fn base_{name}(i: u32) -> u32 {{ let {name}i = i + P.{name}_first; {walk.code()} return at_{name}; }}
+fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return at + i * P.{name}_line + k * P.{name}_other; }}
+""")
+    along = (a.other == 1 or a.line != 1, b.other == 1 or b.line != 1)
+    return Product(
+        (out.kind, a.kind, b.kind), prod(batch) if count is None else count, out.lines, out.others, a.others, along,
+        quads=(out.has_quads(True), a.has_quads(along[0]), b.has_quads(along[1])),
+        reads=texts[1] + texts[2], writes=texts[0], numbers=numbers,
+        bias=None if bias is None else "get_c({j} * P.c_j)",
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """Device memory: pieces of large buffers. A piece goes back to its pool with the object that holds it."""
 
-import threading
 from bisect import insort
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import wgpu
 
 from norch.backend import Buffer
+from norch.errors import DeviceError
 
 if TYPE_CHECKING:
     from .devices import Device
@@ -46,12 +46,12 @@ class Pool:
     `freed` is filled by Memory.__del__, which the collector may run at any moment, inside of `take` too.
     """
 
-    def __init__(self, device: "Device", most: int) -> None:
-        self.device, self.most = device, most  # bytes of the largest slab
+    def __init__(self, device: "Device") -> None:
+        most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"], (1 << 32) - 1)
+        self.device, self.most = device, most // GRAIN * GRAIN  # bytes of the largest slab
         self.slabs: list[Slab] = []
         self.freed: deque[tuple[Slab, int, int]] = deque()
         self.bins: dict[int, list[tuple[Slab, int]]] = defaultdict(list)
-        self.lock = threading.RLock()
         self.used = self.peak = 0
 
     def take(self, nbytes: int) -> Memory:
@@ -60,11 +60,13 @@ class Pool:
         if size > 64 * GRAIN:  # few sizes, so that more of them come again
             grain = 1 << size.bit_length() - 4
             size = min(size + grain - 1 & -grain, max(self.most, size))
-        with self.lock:
+        with self.device.lock:
             self.collect()
-            found = self.bins[size].pop() if self.bins.get(size) else self._carve(size, nbytes)
+            waiting = self.bins.get(size)
+            found = waiting.pop() if waiting else self._carve(size, nbytes)
             self.used += size
-            self.peak = max(self.peak, self.used)
+            if self.used > self.peak:
+                self.peak = self.used
             return Memory(self.device, nbytes, *found, size)
 
     def collect(self) -> None:
@@ -73,33 +75,35 @@ class Pool:
             self.bins[size].append((slab, start))
             self.used -= size
 
+    def reserved(self) -> int:
+        return sum(slab.size for slab in self.slabs)
+
     def _carve(self, size: int, nbytes: int) -> tuple[Slab, int]:
         if size > self.most:
             raise MemoryError(f"{self.device.name} binds at most {self.most} bytes at once, a tensor has {nbytes}")
         found = self._find(size)
-        if not found and any(self.bins.values()):
+        if not found:
             self._merge()
             found = self._find(size)
         if not found:
-            want = min(self.most, max(size, SLAB, sum(s.size for s in self.slabs) // 2 // GRAIN * GRAIN))
-            self._grow(want, size, nbytes)
+            self._grow(min(self.most, max(size, SLAB, self.reserved() // 2 // GRAIN * GRAIN)), size, nbytes)
             found = self._find(size)
         assert found
         return found
 
     def _grow(self, want: int, size: int, nbytes: int) -> None:
         """A new slab, of the size that is wanted or else just what is asked for."""
-        for attempt in (want, size, size):
+        for attempt in (want, size):
             try:
                 self.slabs.append(Slab(self.device, attempt))
                 return
             except wgpu.GPUError as error:
+                said = self.device.explained(error)
+                if isinstance(said, DeviceError):
+                    raise said from None
                 self.release()
-                said = str(error).splitlines()[0]
-        raise MemoryError(
-            f"{self.device.name} has no room for {nbytes} bytes ({self.used} are in use, "
-            f"{sum(s.size for s in self.slabs)} reserved): {said}"
-        )
+        held = f"{self.used} are in use, {self.reserved()} reserved"
+        raise MemoryError(f"{self.device.name} has no room for {nbytes} bytes ({held}): {said}")
 
     def _find(self, size: int) -> tuple[Slab, int] | None:
         """The smallest free range that is large enough."""
@@ -129,7 +133,7 @@ class Pool:
 
     def release(self) -> None:
         """Gives slabs of which nothing is in use back to the device."""
-        with self.lock:
+        with self.device.lock:
             self.collect()
             self._merge()
             empty = [slab for slab in self.slabs if slab.free == [(0, slab.size)]]

@@ -12,8 +12,10 @@ from norch.backend import Kernel
 from .devices import Runtime
 from .dtypes import KINDS, Kind
 from .source import WIDTH, Tensor, main
-from .tiles import FLAT, SPLIT_BELOW, Tile, choose, tiled
+from .tiles import Tile, choose, tiled
 
+FEW = 1 << 17
+"""Up to so many terms are added by an invocation for each element."""
 NOWHERE = "0xffffffffu"
 """The place of a zero that is not in memory: padding."""
 
@@ -21,13 +23,13 @@ NOWHERE = "0xffffffffu"
 class Product(NamedTuple):
     """out[i, j] = sum of a[i, k] * b[j, k], `batch` times.
 
-    along: whether a and b are best read along k, otherwise along i or j. quads: whether four elements of out (along j),
+    kinds: of out, a and b, which are computed with as one type. along: whether a and b are best read along k, otherwise along i or j. quads: whether four elements of out (along j),
     a and b (as they are read) are neighbours in memory, if the offset is a multiple of 4. reads, writes: the functions of
     a and b, and of o. padded: place_b may say NOWHERE. bias: of out's (at, i, {j}), or None.
-    help: what the functions call.
+    help: what the functions call. adds: to what out is.
     """
 
-    kind: Kind
+    kinds: tuple[Kind, Kind, Kind]
     batch: int
     m: int
     n: int
@@ -40,25 +42,30 @@ class Product(NamedTuple):
     padded: bool = False
     bias: str | None = None
     help: str = ""
+    adds: bool = False
+
+    @property
+    def type(self) -> str:
+        return self.kinds[0].computed
 
     @property
     def sums(self) -> Kind:
-        return KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[self.kind.computed]]
+        return KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[self.type]]
 
 
-class Vectors(Tensor):
-    """A tensor that is read and written four elements at a time: `quad_NAME(i)` and `put_quad_NAME(i, v)`, where i and
-    the offset are multiples of 4."""
-
-    def declare(self, place: int) -> str:
-        name, kind = self.name, self.kind
-        four, word = f"vec4<{kind.computed}>", f"vec4<{kind.computed}>" if kind.per_word == 1 else "vec2<u32>"
-        found, given = "w", "v"
-        if kind.per_word == 2:
-            halves = [f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")]
-            pairs = [f"encode_{kind.name}(v.{low}) | encode_{kind.name}(v.{high}) << 16u" for low, high in ("xy", "zw")]
-            found, given = f"{four}({', '.join(halves)})", f"vec2<u32>({', '.join(pairs)})"
-        return f"""@group(0) @binding({place}) var<storage, read_write> {name}: array<{word}>;
+def tensor(name: str, kind: Kind, by_four: bool, written: bool = False) -> tuple[Tensor, str]:
+    """An argument, and if it is accessed `by_four` the functions for that, where i and the offset are multiples of 4:
+    quad_NAME(i) and put_quad_NAME(i, v)."""
+    if not by_four:
+        return Tensor(name, kind, written), ""
+    four, word, found, given = f"vec4<{kind.computed}>", "vec2<u32>", "w", "v"
+    if kind.per_word == 1:
+        word = four
+    else:
+        halves = [f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")]
+        pairs = [f"encode_{kind.name}(v.{low}) | encode_{kind.name}(v.{high}) << 16u" for low, high in ("xy", "zw")]
+        found, given = f"{four}({', '.join(halves)})", f"vec2<u32>({', '.join(pairs)})"
+    return Tensor(name, kind, written, word), f"""
 fn quad_{name}(i: u32) -> {four} {{ let w = {name}[(P.{name}_ + i) / 4u]; return {found}; }}
 fn put_quad_{name}(i: u32, v: {four}) {{ {name}[(P.{name}_ + i) / 4u] = {given}; }}
 """
@@ -70,17 +77,15 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
         return lambda *args: None
     if p.m * p.n <= 64 and p.k >= 1024:
         return _whole(run, p, WIDTH)
-    if p.batch * p.m * p.n * p.k <= 1 << 17 or (p.m <= 2 and p.k <= 512 and p.padded):
+    if p.batch * p.m * p.n * p.k <= FEW or (p.m <= 2 and p.k <= 512 and p.padded):
         return _whole(run, p, 1)
     shared = min(d.limits["max-compute-workgroup-storage-size"] for d in run.devices)
-    tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.kind.computed)
-    if tile is FLAT:
-        p = p._replace(along=(True, p.along[1]), quads=(p.quads[0], p.quads[1] and p.along[0], p.quads[2]))
-    can = p.kind.name in ("float32", "int32", "float16", "bfloat16")
+    tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.type)
+    can = [q and k.name in ("float32", "int32", "float16", "bfloat16") for q, k in zip(p.quads, p.kinds)]
     programs: dict[tuple[bool, ...], Any] = {}
 
     def call(*args: Any) -> None:
-        key = tuple([can and q and at % 4 == 0 for q, at in zip(p.quads, args[1:6:2])])
+        key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1:6:2])])
         if key not in programs:
             programs[key] = _tiles(run, p._replace(quads=key), tile, splits)
         first, finish, nbytes = programs[key]
@@ -97,15 +102,16 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
 def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | None, Kernel | None, int]:
     """The kernel that multiplies; the one that sums its parts and stores them, if it does not write the output itself;
     and the bytes of the parts."""
-    direct = splits == 1 and (p.kind.per_word == 1 or (p.quads[0] and not p.along[1]))
+    direct = splits == 1 and (p.kinds[0].per_word == 1 or (p.quads[0] and not p.along[1]))
     chunk = max(-(-p.k // splits // tile.k) * tile.k, tile.k)
     numbers = {"m": p.m, "n": p.n, "k": p.k, "across": -(-p.n // tile.n), "tiles": tile.count(p.m, p.n), "chunk": chunk}
     numbers |= {"batch": p.batch, "groups": tile.count(p.m, p.n) * p.batch * splits, **p.numbers}
     by_four = not p.along[1] and (p.quads[0] if direct else p.n % 4 == 0)
-    out, a, b = (Vectors if q else Tensor for q in (by_four, *p.quads[1:]))
-    arguments = [out("o", p.kind if direct else p.sums, True), a("a", p.kind), b("b", p.kind)]
+    kinds = (p.kinds[0] if direct else p.sums, *p.kinds[1:])
+    found = [tensor(*of, of[0] == "o") for of in zip("oab", kinds, (by_four, *p.quads[1:]))]
+    arguments, source = [argument for argument, _ in found], "".join(text for _, text in found) + p.help + p.reads
     if direct and p.bias:
-        arguments.append(Tensor("c", p.kind))
+        arguments.append(Tensor("c", p.kinds[0]))
     writes, index = p.writes, "i"
     if not direct:
         writes, index = "fn place_o(at: u32, i: u32, j: u32) -> u32 { return (at * P.m + i) * P.n + j; }\n", "whole"
@@ -115,15 +121,15 @@ def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | 
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
     let first = part * P.chunk; let last = min(P.k, first + P.chunk);
     let at_a = base_a(i); let at_b = base_b(i); let at_o = base_o({index});"""
-    source = p.help + p.reads + writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
-    source += _store(p, p.along[1], by_four, p.bias if direct else None) + tiled(tile, p.kind, p.along, setup)
-    kernel = run.kernel(arguments, source, numbers["groups"], numbers)
+    source += writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
+    source += _store(p, p.along[1], by_four, direct) + tiled(tile, p.type, p.along, setup)
+    kernel = run.kernel(arguments, source, numbers["groups"], numbers, trusted=True)
     parts = splits * p.batch * p.m * p.n
-    return kernel, None if direct else _finish(run, p, splits), parts * (8 if p.kind.computed == "i64" else 4)
+    return kernel, None if direct else _finish(run, p, splits), parts * p.sums.size
 
 
 def _load(p: Product, name: str, along: bool, quads: bool) -> str:
-    of, lines = f"vec4<{p.kind.computed}>", "m" if name == "a" else "n"
+    of, lines = f"vec4<{p.type}>", "m" if name == "a" else "n"
     text = f"fn load_{name}(at: u32, i: u32, k: u32, last: u32) -> {of} {{\n"
     if quads:
         return f"{text}if (i < P.{lines} && k < last) {{ return quad_{name}(place_{name}(at, i, k)); }} return {of}(); }}\n"
@@ -140,45 +146,48 @@ def _get(p: Product, name: str, i: str, k: str, at: str = "at") -> str:
 
 
 def _padded(p: Product) -> str:
-    of = p.kind.computed
+    of = p.type
     return f"fn get_padded(i: u32) -> {of} {{ if (i == {NOWHERE}) {{ return {of}(); }} return get_b(i); }}\n"
 
 
-def _store(p: Product, single: bool, by_four: bool, bias: str | None) -> str:
-    """store(at, i, j, v): a number if `single`, else four along j; with the bias."""
-    of = p.kind.computed if single else f"vec4<{p.kind.computed}>"
+def _store(p: Product, single: bool, by_four: bool, whole: bool = True) -> str:
+    """store(at, i, j, v): a number if `single`, else four along j; with the bias if v is the whole sum."""
+    of = p.type if single else f"vec4<{p.type}>"
     text = f"fn store(at: u32, i: u32, j: u32, v: {of}) {{ if (i >= P.m) {{ return; }}\n"
-    plus = [f" + {bias.format(j=f'(j + {e}u)')}" if bias else "" for e in range(4)]
+    plus = [f" + {p.bias.format(j=f'(j + {e}u)')}" if p.bias and whole else "" for e in range(4)]
     if by_four:
-        values = ", ".join(f"v.{x}{plus[e]}" for e, x in enumerate("xyzw"))
-        return f"{text}if (j < P.n) {{ put_quad_o(place_o(at, i, j), {of}({values})); }} }}\n"
+        values = f"{of}({', '.join(f'v.{x}{plus[e]}' for e, x in enumerate('xyzw'))})"
+        values += " + quad_o(to)" if p.adds and whole else ""
+        return f"{text}if (j < P.n) {{ let to = place_o(at, i, j); put_quad_o(to, {values}); }} }}\n"
     for e, x in enumerate([""] if single else [".x", ".y", ".z", ".w"]):
-        text += f"if (j + {e}u < P.n) {{ put_o(place_o(at, i, j + {e}u), v{x}{plus[e]}); }}\n"
+        value = f"v{x}{plus[e]}{' + get_o(to)' if p.adds and whole else ''}"
+        text += f"if (j + {e}u < P.n) {{ let to = place_o(at, i, j + {e}u); put_o(to, {value}); }}\n"
     return text + "}\n"
 
 
 def _finish(run: Runtime, p: Product, splits: int) -> Kernel | None:
     """Sums the parts in their order and stores an element, or four of 16 bits, per invocation."""
-    by_four = p.quads[0] and p.kind.per_word == 2
+    by_four = p.quads[0] and p.kinds[0].per_word == 2
     count = p.batch * p.m * p.n
     numbers = {"m": p.m, "n": p.n, "count": count, "splits": splits, **p.numbers}
-    types, each = (Vectors, 4) if by_four else (Tensor, 1)
-    arguments = [types("o", p.kind, True), types("s", p.sums)] + ([Tensor("c", p.kind)] if p.bias else [])
-    of, get = (f"vec4<{p.kind.computed}>", "quad_s") if by_four else (p.kind.computed, "get_s")
+    each = 4 if by_four else 1
+    found = [tensor("o", p.kinds[0], by_four, True), tensor("s", p.sums, by_four)]
+    arguments = [argument for argument, _ in found] + ([Tensor("c", p.kinds[0])] if p.bias else [])
+    of, get = (f"vec4<{p.type}>", "quad_s") if by_four else (p.type, "get_s")
     body = f"""let e = g * {each}u; if (e >= P.count) {{ return; }} var sum = {of}();
     for (var s = 0u; s < P.splits; s++) {{ sum += {get}(s * P.count + e); }}
     store(base_o(e / P.n / P.m), e / P.n % P.m, e % P.n, sum);"""
-    source = p.help + p.writes + _store(p, not by_four, by_four, p.bias) + main(body)
+    source = "".join(text for _, text in found) + p.help + p.writes + _store(p, not by_four, by_four) + main(body)
     return run.kernel(arguments, source, -(-count // (WIDTH * each)), numbers)
 
 
 def _whole(run: Runtime, p: Product, together: int) -> Kernel | None:
     """Each element of the output by one invocation, or by the `together` of a workgroup."""
-    of, count = p.kind.computed, p.batch * p.m * p.n
+    of, count = p.type, p.batch * p.m * p.n
     numbers = {"m": p.m, "n": p.n, "k": p.k, "count": count, **p.numbers}
-    arguments = [Tensor("o", p.kind, True), Tensor("a", p.kind), Tensor("b", p.kind)]
-    arguments += [Tensor("c", p.kind)] if p.bias else []
-    source = p.help + p.reads + p.writes + (_padded(p) if p.padded else "") + _store(p, True, False, p.bias)
+    arguments = [Tensor(name, kind, name == "o") for name, kind in zip("oab", p.kinds)]
+    arguments += [Tensor("c", p.kinds[0])] if p.bias else []
+    source = p.help + p.reads + p.writes + (_padded(p) if p.padded else "") + _store(p, True, False)
     product = f"{_get(p, 'a', 'row', 'k', 'at_a')} * {_get(p, 'b', 'column', 'k', 'at_b')}"
     start, step, guard, end = "0u", "1u", "if (g >= P.count) { return; }", ""
     if together > 1:

@@ -31,7 +31,7 @@ def random(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
     out, to, sort = operands[0], kind(operands[0]), attrs["kind"]
     walk, each = Walk("o", out.shape, [out.strides]), 4
     if sort == "bits":
-        value = "i64(w[e])"
+        value = "i64(u64(w[e]))"  # i64 of a u32 would extend its sign
     elif sort == "bits64":
         each, value = 2, "i64(u64(w[2u * e] >> 1u) << 32u | u64(w[2u * e] << 31u | w[2u * e + 1u] >> 1u))"
     elif sort == "uniform":

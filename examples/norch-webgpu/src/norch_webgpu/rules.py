@@ -12,8 +12,8 @@ SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
 UNARY_FLOATING = {
     "neg": "-a", "abs": "abs(a)", "sign": "select(sign(a), a, is_nan(a))",
     **{f: f"{f}(a)" for f in "sqrt floor ceil round trunc".split()},
-    **{f: f"{f}_f32(a)" for f in "exp expm1 log log1p log2 log10 sigmoid sin cos tan asin acos atan sinh cosh tanh asinh "
-       "acosh atanh erf".split()},
+    **{f: f"{f}_f32(a)" for f in "exp expm1 log log1p log2 log10 sigmoid sin cos tan asin acos atan sinh cosh tanh "
+       "asinh acosh atanh erf".split()},
 }  # fmt: skip
 UNARY_INTEGER = {"neg": "-a", "abs": "select(a, -a, a < 0)", "sign": "@(a > 0) - @(a < 0)", "bitwise_not": "~a", **SAME}
 UNARY_BOOL = {"neg": "a", "abs": "a", "sign": "a", "bitwise_not": "1 - a", **SAME}

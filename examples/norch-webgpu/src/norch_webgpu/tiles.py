@@ -7,7 +7,6 @@ columns of it in registers. While one part of the sum is computed the operands o
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .dtypes import Kind
 from .source import main
 
 SPLIT_BELOW = 128
@@ -32,19 +31,17 @@ class Tile(NamedTuple):
 
 
 LARGE, MIDDLE, SMALL = Tile(128, 128, 16, 8, 8), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
-FLAT = Tile(8, 128, 16, 2, 4)
 
 
 def choose(m: int, n: int, k: int, batch: int, shared: int, computed: str) -> tuple[Tile, int]:
     """A tile for products of m * k by k * n in `shared` bytes, and among how many workgroups each sum is split."""
-    tiles = [FLAT] if m <= FLAT.m else [LARGE, MIDDLE, SMALL]
-    fit = [t for t in tiles if (t.m + t.n + 4) * t.k * (8 if computed == "i64" else 4) <= shared] or [SMALL]
-    tile = next((t for t in fit if t.count(m, n) * batch >= SPLIT_BELOW), fit[-1])
+    fit = [t for t in (LARGE, MIDDLE) if (t.m + t.n + 4) * t.k * (8 if computed == "i64" else 4) <= shared]
+    tile = next((t for t in fit if t.count(m, n) * batch >= SPLIT_BELOW), SMALL)
     groups = max(tile.count(m, n) * batch, 1)
     return tile, max(1, min(-(-SPLIT_BELOW // groups), k // 256))
 
 
-def tiled(tile: Tile, kind: Kind, along_k: tuple[bool, bool], setup: str) -> str:
+def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
     """An entry point that computes a tile of out[i, j] = sum of a[i, k] * b[j, k] over first <= k < last.
 
     `setup` declares row and column, the tile's first, and first, last, at_a, at_b and at_o. The text before it has
@@ -52,20 +49,20 @@ def tiled(tile: Tile, kind: Kind, along_k: tuple[bool, bool], setup: str) -> str
     and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
     or for b along k of a number.
     """
-    return "".join(_shared(tile, kind, along_k)) + main(
-        f"{setup}\n{_body(tile, kind, along_k)}", tile.width
+    return "".join(_shared(tile, of, along_k)) + main(
+        f"{setup}\n{_body(tile, of, along_k)}", tile.width
     )
 
 
-def _shared(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> Iterator[str]:
+def _shared(tile: Tile, of: str, along_k: tuple[bool, bool]) -> Iterator[str]:
     """Vectors along k lie in lines of the same k, with room for two more, so that few banks are asked twice."""
     for name, size, along in zip(("left", "right"), tile[:2], along_k):
         count = tile.k // 4 * (size + 2) if along else tile.k * size // 4
-        yield f"var<workgroup> {name}: array<vec4<{kind.computed}>, {count}>;\n"
+        yield f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
 
 
-def _body(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
-    four, quads = f"vec4<{kind.computed}>", tile.k // 4
+def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
+    four, quads = f"vec4<{of}>", tile.k // 4
     across, down = tile.n // tile.columns, tile.m // tile.rows
     fetch, keep, names = "", "", ""
     for side, shared, size, along, start in zip("ab", ("left", "right"), tile[:2], along_k, ("row", "column")):
@@ -81,7 +78,7 @@ def _body(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
             fetch += f"{guard}{{ {side}{s} = load_{side}(at_{side}, {side}_line{s}, start + {side}_k{s}, last); }}\n"
             keep += f"{guard}{{ {shared}[{side}_at{s}] = {side}{s}; }}\n"
     sums = "".join(f"var c{r}_{g}: {four}; " for r in range(tile.rows) for g in range(tile.columns // 4))
-    terms = f"for (var q = 0u; q < {quads}u; q++) {{\n{_terms(tile, kind, along_k)}}}"
+    terms = f"for (var q = 0u; q < {quads}u; q++) {{\n{_terms(tile, of, along_k)}}}"
     return f"""let x = l % {across}u; let y = l / {across}u;
     {sums}
     {names}
@@ -98,7 +95,7 @@ def _body(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
     {_stores(tile, along_k)}"""
 
 
-def _terms(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
+def _terms(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
     """Adds the four terms of `q` to each sum."""
     across, down = tile.n // tile.columns, tile.m // tile.rows
     text = f"let a_q = q * {tile.m + 2 * along_k[0]}u + y; let b_q = q * {tile.n + 2 * along_k[1]}u + x;\n"
@@ -117,11 +114,11 @@ def _terms(tile: Tile, kind: Kind, along_k: tuple[bool, bool]) -> str:
             text += f"let b{c} = right[b_q + {c * across}u];\n"
     for d, e in enumerate("xyzw"):
         for g in range(tile.columns // 4):
-            b = f"vec4<{kind.computed}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"
+            b = f"vec4<{of}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"
             for r in range(tile.rows):
                 a = f"a{r}.{e}" if along_k[0] else f"a{r // 4}_{d}.{'xyzw'[r % 4]}"
                 c = f"c{r}_{g}"
-                sum = f"fma(vec4<f32>({a}), {b}, {c})" if kind.is_floating else f"{c} + {a} * {b}"
+                sum = f"fma(vec4<f32>({a}), {b}, {c})" if of == "f32" else f"{c} + {a} * {b}"
                 text += f"{c} = {sum};\n"
     return text
 

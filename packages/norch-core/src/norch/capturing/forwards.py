@@ -90,7 +90,7 @@ class ForwardProgram(Program):
         node = GraphNode(self.backwards, self.found.ends, tensors, len(self.found.live))
         buffers = self.buffers
         node.memory = [Memory(buffers[place]) if place else NOTHING for place in self.keeps]
-        node.program, node.fed, node.numbers = self, fed, numbers
+        node.program, node.fed, node.numbers = self, fed, numbers or self.made_of[0].given
         if node.output_count == 1:
             return (*self.differentiated, node)
         return (*self.differentiated, *[Output(node, i) for i in range(node.output_count)])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import switches
 from ..device import known_devices
 from ..dispatch import plan as planning
+from ..dispatch.traced import plain
 from ..living import Newborn
 from ..settings import on_change
 from .python import note
@@ -72,8 +73,8 @@ class Compiled:
         kernel = self.kernel
 
         def call(*args: Any) -> None:
-            kernel(*args)
             recorder = active
+            kernel(*(args if recorder is None else map(plain, args)))
             if recorder is not None:
                 if recorder.thread == get_ident():
                     recorder.called(self, args)
@@ -93,7 +94,7 @@ class Compiled:
                 return
             recorder.hidden += 1
             try:
-                kernel(*args)
+                kernel(*map(plain, args))
             finally:
                 recorder.hidden -= 1
             recorder.called(self, args)

@@ -200,6 +200,7 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 @public(check="function")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
+    chunks = as_int(chunks, "chunk", "chunks")
     if chunks < 1:
         raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
     at = wrap_dim(dim, input.spec.ndim, "chunk")
