@@ -14,6 +14,8 @@ from .dtypes import KINDS, Kind
 from .source import WIDTH, Tensor, main
 from .tiles import Tile, choose, tiled
 
+FEW = 1 << 17
+"""Up to so many terms are added by an invocation for each element."""
 NOWHERE = "0xffffffffu"
 """The place of a zero that is not in memory: padding."""
 
@@ -75,7 +77,7 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
         return lambda *args: None
     if p.m * p.n <= 64 and p.k >= 1024:
         return _whole(run, p, WIDTH)
-    if p.batch * p.m * p.n * p.k <= 1 << 17 or (p.m <= 2 and p.k <= 512 and p.padded):
+    if p.batch * p.m * p.n * p.k <= FEW or (p.m <= 2 and p.k <= 512 and p.padded):
         return _whole(run, p, 1)
     shared = min(d.limits["max-compute-workgroup-storage-size"] for d in run.devices)
     tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.type)
