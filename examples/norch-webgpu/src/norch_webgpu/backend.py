@@ -84,7 +84,6 @@ class WebGPUBackend(Backend):
     def unusable_reason(self) -> str | None:
         return self.run.reason
 
-    @speaking
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
