@@ -13,8 +13,8 @@ def there(values):
     return norch.tensor(values, device="webgpu")
 
 
-@pytest.mark.parametrize("n", (1, 5, 255, 256, 257, 1000, 5000))
-@pytest.mark.parametrize("descending", (False, True))
+@pytest.mark.parametrize("n", [1, 5, 255, 256, 257, 1000, 5000])
+@pytest.mark.parametrize("descending", [False, True])
 def test_sort_is_stable_and_nan_is_largest(n, descending):
     for dtype in DTYPES:
         a = np.random.default_rng(n).integers(0, 50, (3, n)).astype(dtype)
@@ -29,7 +29,7 @@ def test_sort_is_stable_and_nan_is_largest(n, descending):
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("dim", (0, 1))
+@pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_scattered_to_one_place(n, dim, dtype):
     draw = np.random.default_rng(n)
@@ -65,12 +65,12 @@ def test_an_embedding_and_its_gradient():
         np.testing.assert_allclose(weight.grad.cpu().numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("wrong", (-1, 50, 1 << 32, -(1 << 40)))
+@pytest.mark.parametrize("wrong", [-51, 50, 1 << 32, -(1 << 40)])
 def test_a_wrong_index_is_reported_late_and_by_its_number(wrong):
     weight = norch.zeros(50, 2, device="webgpu")
     weight.sum().item()
-    norch.embedding(there([3, wrong]), weight)
-    with pytest.raises(IndexError, match=rf"embedding\(\): index {wrong} .* size 50"):
+    weight.gather(0, there([[3, 3], [wrong, 3]]))
+    with pytest.raises(IndexError, match=rf"gather\(\): index {wrong} .* size 50"):
         norch.webgpu.synchronize()
     assert weight.sum().item() == 0
 

@@ -85,7 +85,7 @@ def test_a_backend_without_some_dtypes_passes_and_the_report_says_so(broken, tmp
     tried = {(case.level, case.op) for case in passed}
     assert {(3, "add"), (5, "exp"), (6, "softmax"), (7, "train"), (8, "bitwise_and")} <= tried
     assert not [case.id for case in passed if case.level in (2, 3, 4) and case.dtype in Lacks.missing_dtypes]
-    assert len(passed) > 5000
+    assert len(passed) > 4500
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "bfloat16"])

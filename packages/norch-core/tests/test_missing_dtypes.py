@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from broken_backends import Broken
 from broken_promises import Lacks
 
 import norch
@@ -12,6 +13,7 @@ from norch.__main__ import collect, show
 from norch.backend.registry import register, unregister
 
 REASON = "its chip has 32 bits"
+ATTRS = {"gather": {"dim": 0}, "argmax": {"dims": (0,)}, "sort": {"dim": 0, "descending": False}, "copy": {}}
 DOUBLE = norch.tensor(np.array([1.5, 2.5, 3.5]))
 
 
@@ -56,6 +58,26 @@ def test_the_fallback_on_the_cpu_does_not_step_in(small):
             norch.ones(3, device=small).double()
     finally:
         norch.set_cpu_fallback(False)
+
+
+def test_indices_of_a_device_that_does_not_compute_in_int64():
+    class Indexed(Lacks):
+        def refuse(self, op, operands):
+            return Broken().compile(op, operands, ATTRS[op]) if op in ATTRS else None
+
+    register(Indexed())
+    try:
+        x, index = norch.tensor([1.0, 3.0, 2.0], device="broken"), norch.tensor([2, 0], device="broken")
+        assert x.gather(0, index).tolist() == [2, 1]
+        assert [n.tolist() for n in x.sort(0)] == [[1, 2, 3], [0, 2, 1]]
+        assert (x.argmax(0).item(), index.clone().tolist()) == (1, [2, 0])
+        with pytest.raises(norch.MissingDTypeError, match=rf"add\(\): device broken:0 has no int64: {REASON}"):
+            index + 1
+        norch.set_cpu_fallback(True)
+        assert (index + 1).tolist() == [3, 1]
+    finally:
+        norch.set_cpu_fallback(False)
+        unregister("broken")
 
 
 def test_values_are_converted_where_both_dtypes_are(small):

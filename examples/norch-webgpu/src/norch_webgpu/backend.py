@@ -31,18 +31,27 @@ FAMILIES: dict[str, str] = {
     **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
     "gather": "indexing.gather",
     **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
-    "embedding": "indexing.embedding",
     "sort": "sort.sort",
     **dict.fromkeys(STEPS, "optimizer.step"),
     **{f"{name}{x}": "norms.softmax" for name in ("softmax", "log_softmax") for x in ("", "_grad")},
     **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
     **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
+    "cross_entropy_rows": "loss.cross_entropy",
+    "cross_entropy_rows_grad": "loss.cross_entropy_grad",
 }
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {
-    "gather": 2, "scatter": 1, "scatter_add": 1, "embedding": 1, "sort": 1, "max_pool2d_indices": 0, "argmax": 0, "argmin": 0,
-}  # fmt: skip
+    "gather": 2,
+    "scatter": 1,
+    "scatter_add": 1,
+    "sort": 1,
+    "max_pool2d_indices": 0,
+    "argmax": 0,
+    "argmin": 0,
+    "cross_entropy_rows": 3,
+    "cross_entropy_rows_grad": 4,
+}
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
 
 

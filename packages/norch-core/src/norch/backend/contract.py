@@ -245,9 +245,10 @@ class Backend(ABC):
 
     missing_dtypes: Mapping[str, str] = {}
     """By name the dtypes that its devices do not have, each with the reason, a sentence that users see: {"float64":
-    "its adapter has no shader-f64"}. Core makes no tensors of them there, so that no kernel is asked for one; `compile`
-    answers None. It is known, and does not change, once device_count() is not 0. No backend is without float32 or bool.
-    One without int64 has no indices: gather, argmax and sort are missing too."""
+    "its adapter has no shader-f64"}. Core makes no tensors of them there, and asks for no kernel; `compile` answers
+    None. It is known, and does not change, once device_count() is not 0. No backend is without float32 or bool. int64,
+    the dtype of indices, is never missing whole: its tensors are made and moved, and `compile` is asked; where it
+    answers None, the op is refused."""
 
     @abstractmethod
     def device_count(self) -> int:

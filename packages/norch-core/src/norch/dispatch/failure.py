@@ -6,6 +6,7 @@ import builtins
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..backend.contract import IndexOutOfBounds
+from ..dtype import int64
 from ..errors import BackendError, DTypeError, IndexError, MissingDTypeError, NorchError, OutOfMemoryError
 from ..spec import Spec
 
@@ -51,10 +52,13 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
 
 
-def check_dtype(device: Device, dtype: DType, what: str) -> None:
-    """Raises MissingDTypeError where a device does not have a dtype. what: who asks for it."""
+def check_dtype(device: Device, dtype: DType, what: str, computes: bool = False) -> None:
+    """Raises MissingDTypeError where a device does not have a dtype. what: who asks for it.
+
+    computes: whether it computes in it, for which int64 may be missing; tensors of indices are everywhere.
+    """
     reason = device.backend.missing_dtypes.get(dtype.name)
-    if reason is not None:
+    if reason is not None and (computes or dtype is not int64):
         raise MissingDTypeError(what, dtype.name, device.type, str(device), reason)
 
 

@@ -14,7 +14,7 @@ from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
 from .failure import check_dtype, provider
-from .fallback import cpu_fallback
+from .fallback import cpu_fallback, is_cpu_fallback_allowed
 from .traced import Traced
 
 if TYPE_CHECKING:
@@ -408,10 +408,9 @@ def compile_kernel(
         stored.COMPILE[:] = (compile_kernel,)
         return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
+    asked = (name if op is None else op.name) + "()"
     if backend.missing_dtypes:
-        for operand in operands:
-            if not operand.is_scalar:
-                check_dtype(device, operand.dtype, f"{name}()" if op is None else f"{op.name}()")
+        _check_dtypes(device, operands, asked)
     try:
         kernel = backend.compile(name, operands, attrs)
     except NorchError:
@@ -422,11 +421,19 @@ def compile_kernel(
     if kernel is None and op is not None and device.type in op.kernels:
         kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
     if kernel is None and required:
+        if backend.missing_dtypes and not is_cpu_fallback_allowed():
+            _check_dtypes(device, operands, asked, computes=True)
         kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
     if kernel is not None:
         for watcher in watchers:
             kernel = watcher(name, device, operands, attrs, kernel, whose)
     return kernel
+
+
+def _check_dtypes(device: Device, operands: tuple[Operand, ...], asked: str, computes: bool = False) -> None:
+    for operand in operands:
+        if not operand.is_scalar:
+            check_dtype(device, operand.dtype, asked, computes)
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:
