@@ -53,7 +53,7 @@ RECORD = Tensor("record", KINDS["bytes1"], True)
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
+    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
     numbers = {**walk.numbers, "size": x.shape[dim], "step": x.strides[dim]}
     text = PLACE + main(GATHER.format(walk=walk.code()))
     return _checked(run, op, index, 2, x.shape[dim], run.kernel(arguments, text, -(-walk.count // 64), numbers))
