@@ -165,9 +165,7 @@ def _quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None, bias:
 
 
 @public(method=False)
-def quantized_linear(
-    input: Tensor, weight: Tensor, scale: Tensor | None = None, bias: Tensor | None = None
-) -> Tensor:
+def quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """input @ w.T + bias for the w that a quantised weight stands for: (..., in), (out, ...), (out), (out) -> (..., out).
 
     weight, scale: what `quantize_weight` gives of (out, in), or the blocks of a GGUF file. Backends may round each 32
