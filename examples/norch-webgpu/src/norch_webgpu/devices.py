@@ -21,7 +21,7 @@ from .source import WIDTH, Scalar, Tensor, header, main
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
-CHECKED = ("gather", "scatter", "scatter_add", "cross_entropy")
+CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
 """The ops that look for an index out of range."""
 APIS, SORTS = ("Vulkan", "Metal", "D3D12"), ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
 # What compilers are known to get wrong, and what is right.

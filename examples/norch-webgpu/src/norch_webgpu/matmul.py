@@ -7,7 +7,7 @@ from norch.backend import Kernel, Operand
 
 from .devices import Runtime
 from .dtypes import Attrs, Kind, Operands, kind
-from .products import Product, multiply
+from .products import Product, multiply, places
 from .source import Walk
 
 
@@ -43,19 +43,15 @@ def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
 
 
 def linear(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """linear (out, input, weight, bias), linear_input_grad (out, grad, weight), linear_weight_grad (out, grad, input)."""
-    found = [_rows(o) for o in operands[:3]]
-    if None in found:
-        return None
-    out, a, b = found
+    """linear: out, input, weight, bias. linear_input_grad: out, grad, weight; linear_weight_grad: out, grad, input."""
+    walks = [Walk("o", o.shape[:-1], [o.strides[:-1]]) for o in operands[:3]]
+    if any(len(walk.dims) > 1 for walk in walks):
+        return None  # the rows of an operand are not evenly spaced
+    out, a, b = (
+        Matrix(kind(o), (), w.dims[0][1][0], o.strides[-1], w.count, o.shape[-1]) for w, o in zip(walks, operands)
+    )
     a, b = a.turned if op == "linear_weight_grad" else a, b if op == "linear" else b.turned
     return multiply(run, product((), out, a, b, operands[3].strides[0] if len(operands) > 3 else None))
-
-
-def _rows(o: Operand) -> Matrix | None:
-    """An operand with all dims but the last as one; None where they cannot be walked as one."""
-    dims = Walk("o", o.shape[:-1], [o.strides[:-1]]).dims
-    return Matrix(kind(o), (), dims[0][1][0], o.strides[-1], prod(o.shape[:-1]), o.shape[-1]) if len(dims) == 1 else None
 
 
 def product(
@@ -66,9 +62,8 @@ def product(
     for name, x in (("o", out), ("a", a), ("b", b)):
         walk = Walk(name, batch, [x.batch], f"{name}i", bake=False)
         numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, f"{name}_first": x.first, **walk.numbers}
-        texts.append(f"""fn base_{name}(i: u32) -> u32 {{ let {name}i = i + P.{name}_first; {walk.code()} return at_{name}; }}
-fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return at + i * P.{name}_line + k * P.{name}_other; }}
-""")
+        base = f"let {name}i = i + P.{name}_first; {walk.code()} return at_{name};"
+        texts.append(places(name, base, f"at + i * P.{name}_line + k * P.{name}_other"))
     along = (a.other == 1 or a.line != 1, b.other == 1 or b.line != 1)
     return Product(
         (out.kind, a.kind, b.kind), prod(batch) if count is None else count, out.lines, out.others, a.others, along,

@@ -15,7 +15,7 @@ from .source import WIDTH, Tensor, main
 from .tiles import Tile, choose, tiled
 
 FEW = 1 << 17
-"""Up to so many terms are added by an invocation for each element."""
+"""Up to so many terms, or a 32nd of that in each of many products, are added by an invocation for each element."""
 NOWHERE = "0xffffffffu"
 """The place of a zero that is not in memory: padding."""
 
@@ -23,10 +23,10 @@ NOWHERE = "0xffffffffu"
 class Product(NamedTuple):
     """out[i, j] = sum of a[i, k] * b[j, k], `batch` times.
 
-    kinds: of out, a and b, which are computed with as one type. along: whether a and b are best read along k, otherwise along i or j. quads: whether four elements of out (along j),
-    a and b (as they are read) are neighbours in memory, if the offset is a multiple of 4. reads, writes: the functions of
-    a and b, and of o. padded: place_b may say NOWHERE. bias: of out's (at, i, {j}), or None.
-    help: what the functions call. adds: to what out is.
+    kinds: of out, a and b, which are computed with as one type. along: whether a and b are best read along k, otherwise
+    along i or j. quads: whether four elements of out (along j), a and b (as they are read) are neighbours in memory, if
+    the offset is a multiple of 4. reads, writes: the functions of a and b, and of o. padded: place_b may say NOWHERE.
+    bias: of out's (at, i, {j}), or None. help: what the functions call. adds: to what out is.
     """
 
     kinds: tuple[Kind, Kind, Kind]
@@ -65,10 +65,19 @@ def tensor(name: str, kind: Kind, by_four: bool, written: bool = False) -> tuple
         halves = [f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")]
         pairs = [f"encode_{kind.name}(v.{low}) | encode_{kind.name}(v.{high}) << 16u" for low, high in ("xy", "zw")]
         found, given = f"{four}({', '.join(halves)})", f"vec2<u32>({', '.join(pairs)})"
-    return Tensor(name, kind, written, word), f"""
+    return (
+        Tensor(name, kind, written, word),
+        f"""
 fn quad_{name}(i: u32) -> {four} {{ let w = {name}[(P.{name}_ + i) / 4u]; return {found}; }}
 fn put_quad_{name}(i: u32, v: {four}) {{ {name}[(P.{name}_ + i) / 4u] = {given}; }}
-"""
+""",
+    )
+
+
+def places(name: str, base: str, place: str) -> str:
+    """The functions of an operand, from a body and an expression."""
+    text = f"fn base_{name}(i: u32) -> u32 {{ {base} }}\n"
+    return f"{text}fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return {place}; }}\n"
 
 
 def multiply(run: Runtime, p: Product) -> Kernel | None:
@@ -77,7 +86,8 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
         return lambda *args: None
     if p.m * p.n <= 64 and p.k >= 1024:
         return _whole(run, p, WIDTH)
-    if p.batch * p.m * p.n * p.k <= FEW or (p.m <= 2 and p.k <= 512 and p.padded):
+    terms = p.m * p.n * p.k
+    if terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 512 and p.padded):
         return _whole(run, p, 1)
     shared = min(d.limits["max-compute-workgroup-storage-size"] for d in run.devices)
     tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.type)
@@ -87,7 +97,7 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
     def call(*args: Any) -> None:
         key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1:6:2])])
         if key not in programs:
-            programs[key] = _tiles(run, p._replace(quads=key), tile, splits)
+            programs[key] = _tiles(run, p._replace(quads=key), tile, splits)  # type: ignore[arg-type]
         first, finish, nbytes = programs[key]
         if finish is None:
             first(*args)
@@ -102,10 +112,21 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
 def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | None, Kernel | None, int]:
     """The kernel that multiplies; the one that sums its parts and stores them, if it does not write the output itself;
     and the bytes of the parts."""
-    direct = splits == 1 and (p.kinds[0].per_word == 1 or (p.quads[0] and not p.along[1]))
+    parts = p.batch * p.m * p.n * p.sums.size
+    splits = min(splits, run.devices[0].pool.most // parts) or 1
+    direct = splits == 1 and (
+        p.kinds[0].per_word == 1 or (p.quads[0] and not p.along[1]) or parts > run.devices[0].pool.most
+    )
     chunk = max(-(-p.k // splits // tile.k) * tile.k, tile.k)
-    numbers = {"m": p.m, "n": p.n, "k": p.k, "across": -(-p.n // tile.n), "tiles": tile.count(p.m, p.n), "chunk": chunk}
-    numbers |= {"batch": p.batch, "groups": tile.count(p.m, p.n) * p.batch * splits, **p.numbers}
+    numbers = {
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "across": -(-p.n // tile.n),
+        "tiles": tile.number(p.m, p.n),
+        "chunk": chunk,
+    }
+    numbers |= {"batch": p.batch, "groups": tile.number(p.m, p.n) * p.batch * splits, **p.numbers}
     by_four = not p.along[1] and (p.quads[0] if direct else p.n % 4 == 0)
     kinds = (p.kinds[0] if direct else p.sums, *p.kinds[1:])
     found = [tensor(*of, of[0] == "o") for of in zip("oab", kinds, (by_four, *p.quads[1:]))]
@@ -114,8 +135,7 @@ def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | 
         arguments.append(Tensor("c", p.kinds[0]))
     writes, index = p.writes, "i"
     if not direct:
-        writes, index = "fn place_o(at: u32, i: u32, j: u32) -> u32 { return (at * P.m + i) * P.n + j; }\n", "whole"
-        writes += "fn base_o(i: u32) -> u32 { return i; }\n"
+        writes, index = places("o", "return i;", "(at * P.m + i) * P.n + k"), "whole"
     setup = f"""if (group >= P.groups) {{ return; }}
     let row = group % P.tiles / P.across * {tile.m}u; let column = group % P.tiles % P.across * {tile.n}u;
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
@@ -124,15 +144,15 @@ def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | 
     source += writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
     source += _store(p, p.along[1], by_four, direct) + tiled(tile, p.type, p.along, setup)
     kernel = run.kernel(arguments, source, numbers["groups"], numbers, trusted=True)
-    parts = splits * p.batch * p.m * p.n
-    return kernel, None if direct else _finish(run, p, splits), parts * p.sums.size
+    return kernel, None if direct else _finish(run, p, splits), parts * splits
 
 
 def _load(p: Product, name: str, along: bool, quads: bool) -> str:
     of, lines = f"vec4<{p.type}>", "m" if name == "a" else "n"
     text = f"fn load_{name}(at: u32, i: u32, k: u32, last: u32) -> {of} {{\n"
     if quads:
-        return f"{text}if (i < P.{lines} && k < last) {{ return quad_{name}(place_{name}(at, i, k)); }} return {of}(); }}\n"
+        inside = f"if (i < P.{lines} && k < last) {{ return quad_{name}(place_{name}(at, i, k)); }}"
+        return f"{text}{inside} return {of}(); }}\n"
     text += f"var v = {of}();\n"
     for e, x in enumerate("xyzw"):
         i, k = ("i", f"k + {e}u") if along else (f"i + {e}u", "k")
