@@ -1,5 +1,8 @@
 """gather, scatter, embedding and sort: lines that are looked through and lines that are sorted, against NumPy."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,6 +78,15 @@ def test_a_wrong_index_is_reported_late_and_by_its_number(wrong):
     assert weight.sum().item() == 0
 
 
+def test_an_embedding_has_no_negative_index():
+    weight = norch.zeros(50, 2, device="webgpu")
+    for index in (there([3, -1]), there(-1)):
+        norch.embedding(index, weight)
+        with pytest.raises(IndexError, match=r"embedding\(\): index -1 .* size 50"):
+            norch.webgpu.synchronize()
+    assert norch.embedding(there(49), weight + 1).tolist() == [1, 1]
+
+
 def test_a_wrong_index_leaves_the_output_as_it_was():
     for n in (2, 100):
         out, index = norch.zeros(5, device="webgpu"), [0] * n
@@ -82,3 +94,25 @@ def test_a_wrong_index_leaves_the_output_as_it_was():
         with pytest.raises(IndexError, match=r"scatter_add\(\): index 5 .* size 5"):
             norch.webgpu.synchronize()
         assert out.tolist() == [0] * 5
+
+
+WITHOUT = """
+import norch_webgpu.devices
+norch_webgpu.devices.USED = ()
+import numpy as np, norch
+a = np.random.default_rng(0).standard_normal((40, 3000)).astype(np.float32)
+x = norch.tensor(a, device="webgpu")
+assert np.allclose(x.sum(1).cpu().numpy(), a.astype(float).sum(1), atol=1e-3)
+assert (x.argmax(1).cpu().numpy() == a.argmax(1)).all()
+assert (x.sort(1)[1].cpu().numpy() == np.argsort(a, 1, kind="stable")).all()
+assert np.allclose(x.softmax(1).sum(1).cpu().numpy(), 1)
+weight, index = norch.ones(50, 3000, device="webgpu", requires_grad=True), norch.tensor([3] * 40, device="webgpu")
+loss = norch.cross_entropy(norch.embedding(index, weight) * x, index)
+loss.backward()
+assert weight.grad[3].abs().sum().item() > 0 and weight.grad[4].abs().sum().item() == 0
+"""
+
+
+def test_an_adapter_without_subgroups_and_int64():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from .rules import COMPOSITE
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
     **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
-    "arange": "elementwise.arange",
+    "arange": "elementwise.computed",
     "fused": "elementwise.fused",
     "random": "random.random",
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
@@ -29,6 +29,7 @@ FAMILIES: dict[str, str] = {
     "max_pool2d_indices": "pooling.pool",
     **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
     "gather": "indexing.gather",
+    "embedding": "indexing.embedding",
     **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
     "sort": "sort.sort",
     **dict.fromkeys(STEPS, "optimizer.step"),
@@ -44,6 +45,7 @@ INDICES = {
     "gather": 2,
     "scatter": 1,
     "scatter_add": 1,
+    "embedding": 1,
     "sort": 1,
     "max_pool2d_indices": 0,
     "argmax": 0,
@@ -97,7 +99,8 @@ class WebGPUBackend(Backend):
 
     @speaking
     def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        buffer.device.read(buffer, offset, data, later=True)
+        encoder = buffer.device.encoder
+        encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
 
     @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:

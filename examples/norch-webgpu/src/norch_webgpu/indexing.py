@@ -1,4 +1,4 @@
-"""gather, scatter and scatter_add. A first kernel looks for wrong indices; if it finds one, the second does nothing.
+"""gather, embedding, scatter, scatter_add. A first kernel looks for wrong indices; if it finds one, no other writes.
 
 What is scattered to one place is added in its order, by one invocation, and rounded once: that of the first index which
 names the place. The others are found by looking through a short line, or by sorting a long one.
@@ -53,10 +53,29 @@ RECORD = Tensor("record", KINDS["bytes1"], True)
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
+    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
     numbers = {**walk.numbers, "size": x.shape[dim], "step": x.strides[dim]}
-    text = PLACE + main(GATHER.format(walk=walk.code()))
+    text = _place(op) + main(GATHER.format(walk=walk.code()))
     return _checked(run, op, index, 2, x.shape[dim], run.kernel(arguments, text, -(-walk.count // 64), numbers))
+
+
+def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """A gather of rows, by an index that is never negative. It is native so that int64 need not be computed with."""
+    out, index, weight = operands
+    if index.dtype.itemsize != 8:
+        return None
+    table = weight._replace(
+        shape=(weight.shape[0], *out.shape),
+        strides=(weight.strides[0], *[0] * len(index.shape), weight.strides[1]),
+    )
+    index = index._replace(shape=(1, *out.shape), strides=(0, *index.strides, 0))
+    out = out._replace(shape=(1, *out.shape), strides=(0, *out.strides))
+    kernel: Any = gather(run, op, (out, table, index), {"dim": 0})
+    return lambda o, o_at, p, p_at, x, x_at: kernel(o, o_at, x, x_at, p, p_at)
+
+
+def _place(op: str) -> str:
+    return PLACE if op != "embedding" else PLACE.replace("P.size > 0u", "false")
 
 
 def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -92,7 +111,7 @@ def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: 
     """`kernel`, which takes the error record and the call's number at the end, behind a check of its index."""
     walk = Walk("p", index.shape, [index.strides])
     numbers = {**walk.numbers, "size": size, "op": CHECKED.index(op)}
-    text = PLACE + main(CHECK.format(walk=walk.code()))
+    text = _place(op) + main(CHECK.format(walk=walk.code()))
     check: Any = run.kernel([Tensor("p", raw(index)), RECORD, CALL], text, -(-walk.count // 64), numbers)
 
     def call(*args: Any) -> None:

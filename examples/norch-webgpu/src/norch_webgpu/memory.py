@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import wgpu
 
 from norch.backend import Buffer
-from norch.errors import DeviceError
+
+from .encoder import USAGE
 
 if TYPE_CHECKING:
     from .devices import Device
 
-GRAIN = 256
-"""Pieces begin at multiples of it, and have that size at least; whole elements of any dtype fit."""
+GRAIN = 256  # pieces begin at multiples of it, and have that size at least
 SLAB = 16 << 20
 
 
@@ -21,7 +21,7 @@ class Slab:
     """A buffer of the device, bound as a whole. `free` has its (start, size) that no piece holds, in order."""
 
     def __init__(self, device: "Device", size: int) -> None:
-        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+        usage = USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST
         self.buffer: Any = device.wgpu.create_buffer(size=size, usage=usage)
         self.raw, self.size, self.free = self.buffer._internal, size, [(0, size)]
 
@@ -63,7 +63,7 @@ class Pool:
         with self.device.lock:
             self.collect()
             waiting = self.bins.get(size)
-            found = waiting.pop() if waiting else self._carve(size, nbytes)
+            found = waiting.pop() if waiting else self._find(size) or self._carve(size, nbytes)
             self.used += size
             if self.used > self.peak:
                 self.peak = self.used
@@ -79,28 +79,20 @@ class Pool:
         return sum(slab.size for slab in self.slabs)
 
     def _carve(self, size: int, nbytes: int) -> tuple[Slab, int]:
-        if size > self.most:
-            raise MemoryError(f"{self.device.name} binds at most {self.most} bytes at once, a tensor has {nbytes}")
-        found = self._find(size)
-        if not found:
+        """A piece of what lies about, or of a new slab, as large as is wanted or just as is asked for."""
+        said: Any = None
+        for attempt in (max(size, SLAB, self.reserved() // 2 // GRAIN * GRAIN), size):
             self._merge()
             found = self._find(size)
-        if not found:
-            self._grow(min(self.most, max(size, SLAB, self.reserved() // 2 // GRAIN * GRAIN)), size, nbytes)
-            found = self._find(size)
-        assert found
-        return found
-
-    def _grow(self, want: int, size: int, nbytes: int) -> None:
-        """A new slab, of the size that is wanted or else just what is asked for."""
-        for attempt in (want, size):
+            if found:
+                return found
+            if size > self.most:
+                raise MemoryError(f"{self.device.name} binds at most {self.most} bytes at once, a tensor has {nbytes}")
             try:
-                self.slabs.append(Slab(self.device, attempt))
-                return
-            except wgpu.GPUError as error:
+                self.slabs.append(Slab(self.device, min(self.most, attempt)))
+                return self._find(size) or self._carve(size, nbytes)
+            except wgpu.GPUOutOfMemoryError as error:
                 said = self.device.explained(error)
-                if isinstance(said, DeviceError):
-                    raise said from None
                 self.release()
         held = f"{self.used} are in use, {self.reserved()} reserved"
         raise MemoryError(f"{self.device.name} has no room for {nbytes} bytes ({held}): {said}")
@@ -111,11 +103,11 @@ class Pool:
         if not ranges:
             return None
         room, i, start = min(ranges)
-        slab = self.slabs[i]
-        slab.free.remove((start, room))
+        free = self.slabs[i].free
+        free.remove((start, room))
         if room > size:
-            insort(slab.free, (start + size, room - size))
-        return slab, start
+            insort(free, (start + size, room - size))
+        return self.slabs[i], start
 
     def _merge(self) -> None:
         """Gives what waits in bins back to its slabs."""
@@ -136,6 +128,5 @@ class Pool:
         with self.device.lock:
             self.collect()
             self._merge()
-            empty = [slab for slab in self.slabs if slab.free == [(0, slab.size)]]
-            self.slabs = [slab for slab in self.slabs if slab not in empty]
-            self.device.encoder.forget(empty)
+            self.slabs = [slab for slab in self.slabs if slab.free != [(0, slab.size)]]
+            self.device.encoder.groups.clear()

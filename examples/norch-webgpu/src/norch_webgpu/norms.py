@@ -87,10 +87,9 @@ def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     if not operands[0].shape:
         return None
     dim = attrs["dim"] % len(operands[0].shape)
-    turned = [
-        o._replace(**{f: (*v[:dim], *v[dim + 1 :], v[dim]) for f, v in (("shape", o.shape), ("strides", o.strides))})
-        for o in operands
-    ]
+    order = [d for d in range(len(operands[0].shape)) if d != dim] + [dim]
+    turned = [o._replace(shape=tuple([o.shape[d] for d in order])) for o in operands]
+    turned = [t._replace(strides=tuple([o.strides[d] for d in order])) for t, o in zip(turned, operands)]
     return _rows(run, op, "ogy" if op.endswith("grad") else "ox", turned, 1)
 
 

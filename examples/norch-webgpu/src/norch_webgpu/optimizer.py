@@ -67,7 +67,7 @@ def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
     sizes = [prod(o.shape) for o in tensors[:count]]
-    kernels = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
+    kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
     if None in kernels.values():
         return None
     rows = [(kernels[n], [2 * (list_ * count + i) for list_ in range(len(names))]) for i, n in enumerate(sizes)]

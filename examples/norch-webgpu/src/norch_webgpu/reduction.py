@@ -77,6 +77,12 @@ def power_of_two(n: int, most: int) -> int:
     return 1 << max(1, min(n, most)).bit_length() - 1
 
 
+def types(computed: str) -> str:
+    """WGSL of T, the type computed in, and of is_nan for whole numbers, which floats have already."""
+    nan = "fn is_nan(v: T) -> bool { return false; }\n" * (computed != "f32")
+    return f"alias T = {computed};\n{nan}"
+
+
 def state(of: str, rule: str = "return a + b;", neutral: str = "S(0)") -> str:
     """WGSL of S, what is reduced, of the rule for two of them, and of what changes none."""
     return f"alias S = {of};\nfn neutral() -> S {{ return {neutral}; }}\nfn rule(a: S, b: S) -> S {{ {rule} }}\n"
@@ -146,8 +152,7 @@ def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a.y), 0u));", 2 * size
     else:
         rule, neutral = RULES[op]
-        text = state(of, rule, neutral if isinstance(neutral, str) else neutral[of])
-        text += f"fn is_nan(v: {of}) -> bool {{ return false; }}\n" * (not found.is_floating)
+        text = types(of) + state("T", rule, neutral if isinstance(neutral, str) else neutral[of])
         item, store = "get_x(at_x)", "put_o(at_o, a);"
     arguments = [Tensor("o", raw(out) if op.startswith("arg") else kind(out), True), Tensor("x", found)]
     return fold(run, arguments, text, size, item, store, outer, inner)
@@ -156,7 +161,7 @@ def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
 def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
     lines, found, n = across("ox", dim, out, x), kind(x), x.shape[dim]
-    text = f"alias T = {found.computed};\nvar<workgroup> sums: array<T, 256>;\n"
+    text = f"{types(found.computed)}var<workgroup> sums: array<T, 256>;\n"
     numbers = {**lines.numbers, "n": n, "o_step": out.strides[dim], "x_step": x.strides[dim]}
     arguments = [Tensor("o", kind(out), True), Tensor("x", found)]
     team = power_of_two(2 * n - 1, GROUP)

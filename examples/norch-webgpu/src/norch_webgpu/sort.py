@@ -13,6 +13,7 @@ from .source import Tensor, main
 
 # Of equals that with the lower place is first.
 BLOCKS = """let i = group / P.blocks; let start = group % P.blocks * 256u; let j = start + l;
+    if (i >= P.i_count) {{ return; }}
     {line}
     if (j < P.n) {{ keys[l] = key_of(j, at_x); }}
     workgroupBarrier();
