@@ -25,7 +25,7 @@ class Product(NamedTuple):
 
     kinds: of out, a and b, which are computed with as one type. along: whether a and b are best read along k, otherwise
     along i or j. quads: whether four elements of out (along j), a and b (as they are read) are neighbours in memory, if
-    the offset is a multiple of 4. reads, writes: the functions of a and b, and of o; help: what they call. adds: to out.
+    the offset is a multiple of 4. reads, writes: the functions of a and b, of o; help: what they call. adds: to out.
     """
 
     kinds: tuple[Kind, Kind, Kind]
