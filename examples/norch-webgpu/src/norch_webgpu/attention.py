@@ -112,7 +112,7 @@ def _products(run: Runtime, batch: Any, count: int, found: Any, text: str, adds:
     steps: list[Step] = []
     for names in (line.replace("=", "").split() for line in text.split("; ")):
         out, a, b = (found[x.strip("'")][0].turned if x.endswith("'") else found[x][0] for x in names)
-        p = product(batch, out, a, b, None, count)._replace(adds=adds and names[0][:2] in ("dk", "dv"))
+        p = product(batch, out, a, b, count)._replace(adds=adds and names[0][:2] in ("dk", "dv"))
         steps.append((multiply(run, p), [(x.strip("'"), found[x.strip("'")][1]) for x in names]))
     return steps
 

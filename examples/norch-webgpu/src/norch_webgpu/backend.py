@@ -24,7 +24,6 @@ FAMILIES: dict[str, str] = {
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
     "cumsum": "reduction.cumsum",
     "matmul": "matmul.matmul",
-    **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
     **{f"{x}_pool2d{y}": "pooling.pool" for x in ("max", "sum") for y in ("", "_grad")},
     "max_pool2d_indices": "pooling.pool",

@@ -7,7 +7,7 @@ from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind, raw
-from .reduction import LEAST, types
+from .reduction import LEAST
 from .source import WIDTH, Tensor, main
 
 WINDOW = """struct Found {{ v: T, at: u32 }}
@@ -81,6 +81,8 @@ def pool(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     let c = plane % P.c; let n = plane / P.c; let at = n * P.o_0 + c * P.o_1 + y * P.o_2 + x * P.o_3;
     {BODIES[op]}"""
     computed = kinds[-1].computed
-    source = types(computed) + (WINDOW.format(least=LEAST[computed]) if op.startswith("max") else "") + main(body)
+    source = f"alias T = {computed};\n"
+    source += "" if computed == "f32" else "fn is_nan(v: T) -> bool { return false; }\n"
+    source += (WINDOW.format(least=LEAST[computed]) if op.startswith("max") else "") + main(body)
     arguments = [Tensor(name, of, name == "o") for name, of in zip(names, kinds)]
     return run.kernel(arguments, source, -(-count // WIDTH), numbers)
