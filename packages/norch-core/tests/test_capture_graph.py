@@ -300,3 +300,50 @@ def test_leaves_as_arguments():
         other = x.detach().requires_grad_()
         net(other).sum().backward()
         assert got == bits(other.grad)
+
+
+class Normed(Net):
+    """Its first layer is normed, and keeps running averages, which its results depend on if `uses`."""
+
+    def __init__(self, uses=False):
+        super().__init__()
+        self.mean, self.uses = norch.zeros(6), uses
+
+    def __call__(self, x):
+        h = x @ self.a
+        mean = h.mean(0)
+        if self.uses:
+            h = h - self.mean
+        with norch.no_grad():
+            self.mean.mul_(0.9).add_(mean.detach(), alpha=0.1)
+        return (h - mean).tanh() @ self.b
+
+
+@pytest.mark.parametrize("late", [5, 12])
+def test_a_forward_that_changes_state_is_replayed_before_any_backward(late):
+    found = []
+    for wrap in (lambda f: f, norch.capture):
+        net = Normed()
+        forward = wrap(net.__call__)
+        norch.manual_seed(3)
+        seen = []
+        for i in range(14):
+            out = forward(norch.randn(5, 6))
+            if i >= late:  # one that was replayed, and whose backward pass nobody has seen yet
+                net.zero()
+                (out**2).mean().backward()
+            seen.append((bits(out), bits(net.mean), bits([p.grad for p in net.parameters()])))
+        found.append(seen)
+    assert found[0] == found[1]
+    assert forward.report().replayed >= late - 4
+
+
+def test_a_state_that_results_depend_on_waits_for_a_backward_pass_and_says_so():
+    net = Normed(uses=True)
+    forward = norch.capture(net.__call__)
+    for i in range(12):
+        forward(norch.randn(5, 6))
+        if i >= 3:
+            assert "no backward pass goes through its results" in str(forward.report())
+    assert "not replayed" in str(forward.report())
+    assert forward.report().replayed == 0

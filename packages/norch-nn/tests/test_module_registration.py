@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 from example_net import Net, names
 
@@ -108,6 +109,25 @@ def test_a_forgotten_super_init_is_named():
         Lazy()(1)
     with pytest.raises(AttributeError, match=r"call super\(\).__init__\(\) first in Lazy.__init__\(\)"):
         list(Lazy().parameters())
+
+
+def test_an_attribute_may_be_a_tuple_of_tensors_or_arrays():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.LSTMCell(3, 4)
+            self.state = None
+
+        def forward(self, x):
+            self.state = self.cell(x, self.state)
+            return self.state[0]
+
+    module, x = Recurrent(), norch.randn(2, 3)
+    once = module(x).clone()
+    assert not norch.equal(module(x), once)
+    module.pair = np.zeros(2), np.ones(2)
+    module.pair = np.ones(2), np.ones(2)
+    assert module.pair[0].tolist() == [1, 1]
 
 
 def test_a_missing_attribute_is_an_attribute_error():

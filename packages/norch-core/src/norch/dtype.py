@@ -138,7 +138,7 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
 
 def scalar_dtype(kind: type) -> DType:
     """The dtype that a Python scalar of type `kind` has on its own."""
-    return _default if kind is float else _PYTHON[kind]
+    return _PYTHON.get(kind, _default)
 
 
 def promote_types(a: DType, b: DType) -> DType:

@@ -62,3 +62,32 @@ def test_a_refusal_says_where(device):
     (why,) = report.refused.values()
     assert "values are read by Python (test_report.py:" in why
     assert why in str(report)
+
+
+def test_what_is_recorded_again_and_again_says_why(device):
+    factors = iter([2.0, 3.0, 4.0, 5.0, 6.0])
+    step = norch.capture(lambda x: x * next(factors))
+    for _ in range(3):
+        step(norch.ones(2, device=device))
+    report = step.report()
+    (why,) = report.refused.values()
+    assert "a number that mul gets was 3.0, then 4.0" in why
+    assert "it is recorded again" in why
+
+
+def test_more_programs_than_are_kept_for_one_signature_are_given_up_with_a_sentence(device):
+    weights = [norch.ones(3, device=device, requires_grad=True) for _ in range(10)]
+
+    @norch.capture
+    def step(x):
+        loss = sum((x * w).sum() for w in weights)
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        for k in range(10):
+            for _ in range(3):
+                for i, w in enumerate(weights):  # another leaf has a gradient from before
+                    w.grad = norch.ones(3, device=device) if i == k else None
+                step(norch.ones(3, device=device))
+    assert "more than 8 programs" in str(step.report())

@@ -87,7 +87,7 @@ class Backwards:
         """Forgets what was learnt of runs that are not like `forward`."""
         if self.forward is not None and self.forward is not forward:
             try:
-                compare(self.forward, forward, (), ())
+                compare(self.forward, forward, fixed=frozenset())
             except Differs:
                 self.patterns.clear()
         self.forward = forward
@@ -172,10 +172,13 @@ class Backwards:
                     known.programs = [entry for entry in known.programs if entry[0].holds()]
                 self.moves = switches.moves
             assert node.program is not None
+            numbers = [*node.numbers, *node.fed]
             for program, read, places in pattern.programs:
-                if read <= node.program.kept and places == node.program.found.places and program.fits():
+                if not (read <= node.program.kept and places == node.program.found.places):
+                    continue
+                if program.fits() and program.is_for(numbers):
                     arguments = [g for g in (*grads, *carried) if g is not None]
-                    values = program.run_step([*arguments, *node.memory], node.fed)  # type: ignore[misc]
+                    values = program.run_step([*arguments, *node.memory], numbers)  # type: ignore[misc]
                     rest = iter(values)
                     return [next(rest) if there else None for there in program.returned]  # type: ignore[attr-defined]
         return None
@@ -202,8 +205,9 @@ class Backwards:
         carried = [None if g is None else next(rest) for g in carried]
         arguments: list[Any] = [*given, *memory]
         recorder = Recorder(arguments, False)
+        recorder.given, recorder.trace = forward.given, forward.trace
         before = [t.buffer.modified for t in given]
-        with recording.recording(recorder):
+        with recording.recording(recorder), recorder.trace:
             values = run_inside(backward, graph.inner, graph.nodes, needed, grads, carried)
             made = [v for v in values if v is not None]
             recorder.finish(made, [v.base for v in made if v.base is not None])
@@ -228,12 +232,12 @@ class Backwards:
         try:
             if last[1] != described:
                 raise Differs("its backward pass is another the second time")
-            flat, sources = compare(last[0], recorder, (), (), (last[2], forward.draws))
+            flat, sources = compare(last[0], recorder, (last[2], forward.draws))
         except Differs as why:
             if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
-        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, (), None))
+        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, None))
         recorder.forget()
         program.returned = returned  # type: ignore[attr-defined]
         first = len(given)
@@ -252,7 +256,7 @@ class Backwards:
         try:
             if last[1] != described:
                 raise Differs("its backward pass is another")
-            compare(last[0], recorder, (), (), (last[2], draws))
+            compare(last[0], recorder, (last[2], draws), frozenset())
         except Differs as why:
             self.patterns.clear()
             self.missed = True

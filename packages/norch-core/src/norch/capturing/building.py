@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ..func.trees import unflatten
+from ..dispatch.traced import ARGUMENT, Trace, traced
+from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from .attributes import Attribute
 from .signatures import VALUES
@@ -34,6 +36,14 @@ def caller_of(function: Callable[..., Any], leaves: list[Any], structure: Any) -
         return function(*args, **kwargs)
 
     return call
+
+
+def with_traced(arguments: Any, trace: Trace) -> Any:
+    """The arguments with floats whose use `trace` is told of."""
+    leaves, structure = flatten(arguments)
+    follow = [type(x) is float and isfinite(x) for x in leaves]
+    found = [traced(x, (ARGUMENT, i), trace) if follow[i] else x for i, x in enumerate(leaves)]
+    return unflatten(structure, found)
 
 
 def putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) -> Callable[[list[Any]], Any]:

@@ -7,6 +7,7 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from math import isfinite
 from threading import Lock, active_count, get_ident
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
+from ..dispatch.traced import Trace, Traced, plain
 from ..errors import CaptureError
-from ..func.trees import flatten
+from ..func.trees import flatten, unflatten
 from ..observing import CAPTURED, observable
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
@@ -24,7 +26,7 @@ from . import recording
 from .attributes import attributes_of, holders_in
 from .backwards import Backwards
 from .batches import batches
-from .building import builder_of, caller_of, is_plain, putting
+from .building import builder_of, caller_of, is_plain, putting, with_traced
 from .checks import next_check
 from .comparing import Differs, compare
 from .entries import Entry
@@ -39,7 +41,7 @@ from .parts import LAST, SOMEWHERE, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .results import is_differentiated
-from .signatures import VALUES, canonically, described, key_of, modes
+from .signatures import VALUES, canonically, described, key_of, modes, with_floats
 from .slices import slices
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ class Captured:
         self.source = function if source is None else source
         self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.by_value: dict[Any, None] = {}
+        """Signatures of which each float has a program of its own, since Python needs to know it."""
         self.fast: dict[Any, Entry] = {}
         """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
         self.lock = Lock()
@@ -160,10 +164,10 @@ class Captured:
             self.running = get_ident()
             try:
                 entry = self._entry(leaves, structure)
-                found = self._program(entry, tensors)
+                found = self._program(entry, tensors, numbers)
                 if entry.ready is not None and entry.refusal is None:
                     self._complete(entry, args, kwargs, leaves, structure)
-                    found = self._program(entry, tensors)
+                    found = self._program(entry, tensors, numbers)
                 if found is not None and found[0].runs < found[0].check:
                     return found[1](found[0].run_step(tensors, numbers))
                 entry.calls += 1
@@ -194,9 +198,13 @@ class Captured:
 
     def _entry(self, leaves: list[Any], structure: Any) -> Entry:
         key = key_of(leaves, structure)
+        by_value = key in self.by_value
+        if by_value:
+            key = with_floats(key, leaves)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, described(leaves))
+            entry = self.entries[key] = Entry(key, described(leaves, by_value))
+            entry.traces = not by_value and any(type(x) is float and isfinite(x) for x in leaves)
             self._make_room()
         self.entries.move_to_end(key)
         self.latest = entry
@@ -214,7 +222,7 @@ class Captured:
         entry.programs = list(kept)
         self.fast = {known: other for known, other in self.fast.items() if other is not entry}
 
-    def _program(self, entry: Entry, tensors: list[Tensor]) -> tuple[Program, Any] | None:
+    def _program(self, entry: Entry, tensors: list[Tensor], numbers: list[Any]) -> tuple[Program, Any] | None:
         if entry.moves != switches.moves or any(program.gone for program, _ in entry.programs):
             entry.moves = switches.moves
             kept = [pair for pair in entry.programs if pair[0].holds()]
@@ -227,7 +235,7 @@ class Captured:
                 self._drop(entry)
                 entry.begin_again()
                 entry.backwards.record_again()
-        return next((pair for pair in entry.programs if pair[0].fits_all(tensors)), None)
+        return next((pair for pair in entry.programs if pair[0].fits_all(tensors, numbers)), None)
 
     def _again(self, entry: Entry, why: str, kept: Sequence[tuple[Program, Any]]) -> None:
         self.captured_again.append(f"{entry.signature}: {why}")
@@ -241,6 +249,15 @@ class Captured:
     def _refuse(self, entry: Entry, why: str) -> None:
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.begin_again()
+
+    def _give_each_a_program(self, entry: Entry, why: str) -> None:
+        """Has each value of the floats that the step is called with recorded for itself."""
+        self.captured_again.append(f"{entry.signature}: for each float by itself, since {why}")
+        self._drop(entry)
+        self.entries.pop(entry.key, None)
+        self.by_value[entry.key] = None
+        if len(self.by_value) > MOST_SIGNATURES:
+            del self.by_value[next(iter(self.by_value))]
 
     def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
         """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
@@ -266,8 +283,12 @@ class Captured:
         numbers: list[Any],
     ) -> Any:
         self.recorded += 1
+        trace = Trace()
+        if entry.traces:
+            args, kwargs = with_traced((args, kwargs), trace)
         counts = counts_of(tensors)
         recorder = Recorder(tensors, self.fullgraph)
+        recorder.given, recorder.trace = numbers, trace
         recorder.code = getattr(self.source, "__code__", None)
         # Where other threads run, tuples that they are building must not be held even for a moment.
         held = (holders_of(tensors), counts) if is_recording() and active_count() == 1 else None
@@ -276,10 +297,13 @@ class Captured:
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
         graph = None
         try:
-            with recording.recording(recorder), entered(tensors, recorder) as entrances:
+            with recording.recording(recorder), recorder.trace, entered(tensors, recorder) as entrances:
                 out = self.function(*args, **kwargs)
                 autocast.cache = None
                 leaves, structure = flatten(out)
+                if entry.traces and any(type(x) is Traced for x in leaves):
+                    leaves = [plain(x, "it returns one") for x in leaves]
+                    out = unflatten(structure, leaves)
                 made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
                 live = [i for i, t in enumerate(made) if is_live(t, recorder)]
                 differentiated = [is_differentiated(t, recorder.start) for t in made]
@@ -311,6 +335,7 @@ class Captured:
                 if entry.backwards is None:
                     entry.backwards = Backwards(entry, _rewrite)
                 node = GraphNode(entry.backwards, graph.ends, tensors, len(live))
+                node.numbers = numbers
                 found = Live(graph, made, live, tensors, recorder)
                 attach(node, graph, [made[i] for i in live])
             if recorder.python:
@@ -332,8 +357,8 @@ class Captured:
         elif held is not None and kept_elsewhere(tensors, graph, id(out), lists, held):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
-        plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-        if not all(type(x) in (*VALUES, float) for x in plain):
+        others = [None if isinstance(x, TensorBase) else x for x in leaves]
+        if not all(type(x) in (*VALUES, float) for x in others):
             recorder.refuse("it returns what is neither a tensor nor a number")
             recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
@@ -345,7 +370,7 @@ class Captured:
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
             where = [(id(a.owner()), a.name) for a in attributes or ()]
-            now = recorder, numbers, (repr(plain), structure, graph_of_it, where)
+            now = recorder, (repr(others), structure, graph_of_it, where)
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
             elif entry.refusal is not None:
@@ -373,10 +398,14 @@ class Captured:
     ) -> bool:
         """What comes of a recording: nothing yet, a refusal, or a program (true). One that was there is kept or not."""
         recorder: Recorder = now[0]
+        if recorder.trace.pinned is not None and recorder.refusal is None:
+            self._give_each_a_program(entry, recorder.trace.pinned)
+            return False
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
+            entry.waiting = "other threads compute while it is recorded"
             if entry.disturbed >= MOST_CHANGES:
-                self._refuse(entry, "other threads compute while it is recorded")
+                self._refuse(entry, entry.waiting)
             return False
         if program is not None:
             if program not in entry.programs:
@@ -396,13 +425,18 @@ class Captured:
         entry.recordings += 1
         last, entry.recorded = entry.recorded, now
         if last is None:
+            if entry.programs:
+                entry.waiting = "its programs are for other gradients, or arguments in other memory"
             return False
         try:
-            if last[2] != now[2]:
+            if last[1] != now[1]:
                 raise Differs("what it returns is not the same the second time")
-            arguments, sources = compare(last[0], recorder, last[1], now[1])
+            arguments, sources = compare(last[0], recorder)
         except Differs as why:
-            if entry.recordings >= MOST_RECORDINGS:
+            entry.waiting = str(why)
+            if entry.recordings >= MOST_RECORDINGS and entry.traces and last[0].given != recorder.given:
+                self._give_each_a_program(entry, str(why))
+            elif entry.recordings >= MOST_RECORDINGS:
                 self._refuse(entry, str(why))
                 if self.fullgraph:
                     raise CaptureError(f"capture(): {why}") from None
@@ -425,14 +459,18 @@ class Captured:
         assert backwards is not None
         now, pinned, arguments, sources, differentiated, found, build = entry.ready
         recorder = now[0]
+        if recorder.trace.pinned is not None:
+            self._give_each_a_program(entry, recorder.trace.pinned)
+            return
         if backwards.refusal is not None:
             backwards.patterns.clear()
             self._refuse(entry, backwards.refusal)
             return
         if not backwards.settled():
-            if backwards.patterns or recorder.modified or recorder.moved:
+            if backwards.patterns or not found.can_run_again:
+                entry.waiting = "no backward pass goes through its results twice in the same way"
                 if entry.recordings >= 2 * MOST_RECORDINGS:
-                    self._refuse(entry, "no backward pass goes through its results twice in the same way")
+                    self._refuse(entry, entry.waiting)
                 return
         backwards.of(recorder)
         again = caller_of(self.function, leaves, structure)
@@ -444,8 +482,12 @@ class Captured:
 
     def _add(self, entry: Entry, program: Program, build: Any) -> None:
         program.made_of[0].forget()
-        entry.programs = [*entry.programs, (program, build)][-MOST_PROGRAMS:]
+        entry.programs.append((program, build))
         entry.begin_again()
+        entry.waiting = None
+        if len(entry.programs) > MOST_PROGRAMS:
+            why = f"its calls need more than {MOST_PROGRAMS} programs, for gradients and arguments in other memory"
+            self._again(entry, why, entry.programs[1:])
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()
 

@@ -7,6 +7,7 @@ from typing import Any
 from weakref import ref
 
 from ..backend.contract import Fed, Place
+from ..dispatch.traced import Traced, arguments_of, plain
 from .places import CONSTANT, STATE, OfLeaf
 from .recorder import Recorder, keyed_kernels
 
@@ -23,13 +24,15 @@ class Sources:
 
     draws: generators with how many draws each makes in a step: their seeds, each followed by its offsets, come first.
     steps: by number of a `replayed` method's call, and of an optimiser's step that it makes, where the numbers of that
-    step begin; they come next, `fed` in all. arguments: positions of Python numbers among the step's arguments.
+    step begin; they come next, `fed` in all. arguments: positions of Python numbers among the step's arguments, and
+    expressions of these; `fixed` those that must stay as they were.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self.draws = [(generator, count) for generator, _, count in recorder.draws]
-        self.arguments: list[int] = []
+        self.arguments: list[Any] = []
         self.first_argument = sum(1 + count for _, count in self.draws)
+        self.fixed = frozenset[int]()
         self.steps: dict[tuple[int, int], int] = {}
         for i, call in enumerate(recorder.python):
             for k, step in enumerate(call.steps):
@@ -39,23 +42,20 @@ class Sources:
     def described(self) -> Any:
         return [(id(generator), count) for generator, count in self.draws], self.arguments
 
-    def of_argument(self, position: int) -> Fed:
-        if position not in self.arguments:
-            self.arguments.append(position)
-        return Fed(self.first_argument + self.arguments.index(position))
+    def of_argument(self, source: Any) -> Fed:
+        if source not in self.arguments:
+            self.arguments.append(source)
+        return Fed(self.first_argument + self.arguments.index(source))
 
 
 def compare(
-    a: Recorder,
-    b: Recorder,
-    numbers_a: Sequence[Any],
-    numbers_b: Sequence[Any],
-    earlier: tuple[Draws, Draws] = ((), ()),
+    a: Recorder, b: Recorder, earlier: tuple[Draws, Draws] = ((), ()), fixed: frozenset[int] | None = None
 ) -> tuple[list[tuple[Any, ...]], Sources]:
     """The arguments of b's calls, with Fed for numbers that change, and where those come from.
 
-    numbers_a, numbers_b: the Python numbers among the steps' arguments, None for others. earlier: draws made before the
-    steps, whose seeds and offsets, in this order, are their arguments in place of numbers. Raises Differs.
+    earlier: draws made before the steps, whose seeds and offsets, in this order, are arguments too, behind the numbers
+    that the steps were called with. fixed: which of these numbers do not change; without it, those that were the same.
+    Raises Differs.
     """
     if a.reseeded or b.reseeded:
         raise Differs("the step seeds a generator")
@@ -68,8 +68,14 @@ def compare(
         again.why = again.why or method.why  # one that did nothing, and computes now and then
     if len(a.python) != len(b.python) or a.scalars != b.scalars:
         raise Differs("optimisers and the like make other steps the second time")
+    if a.decisions != b.decisions:
+        raise Differs("Python decides in another way by a number the second time")
     keyed = keyed_kernels()
     sources = Sources(b)
+    if fixed is None:
+        both = enumerate(zip(a.given, b.given, strict=True))
+        fixed = frozenset([i for i, (x, y) in both if type(x) is float and repr(x) == repr(y)])
+    sources.fixed = fixed
     flat_calls = []
     for number, ((one, first, line), (other, second, _)) in enumerate(zip(a.calls, b.calls, strict=False)):
         if one is not other and (one.op, one.operands, dict(one.attrs)) != (
@@ -84,7 +90,11 @@ def compare(
             if (found := _drawn(a.draws, b.draws, first, second)) is not None:
                 sourced = {last: Fed(found[0]), last + 1: Fed(found[1])}
             elif (found := _drawn(*earlier, first, second)) is not None:
-                sourced = {last: sources.of_argument(found[0]), last + 1: sources.of_argument(found[1])}
+                first_drawn = len(b.given)
+                sourced = {
+                    last: sources.of_argument(first_drawn + found[0]),
+                    last + 1: sources.of_argument(first_drawn + found[1]),
+                }
         elif number in b.scalars:
             begin = sources.steps[b.scalars[number]]
             tensors = 2 * sum(not operand.is_scalar for operand in one.operands)
@@ -98,13 +108,15 @@ def compare(
             elif type(x) is Place:
                 _compare_places(a, b, x, y, one.op, line)
                 flat.append(y)
+            elif type(x) is Traced:
+                if x.expression != y.expression:
+                    raise Differs(f"a number that {one.op} gets is computed in another way the second time ({line})")
+                is_fixed = arguments_of(x.expression) <= fixed
+                flat.append(plain(y) if is_fixed else sources.of_argument(x.expression))
             elif x == y or x != x != y != y:
                 flat.append(y)
             else:
-                same = [i for i, (p, q) in enumerate(zip(numbers_a, numbers_b, strict=True)) if (p, q) == (x, y)]
-                if not same:
-                    raise Differs(f"a number that {one.op} gets was {x!r}, then {y!r} ({line})")
-                flat.append(sources.of_argument(same[0]))
+                raise Differs(f"a number that {one.op} gets was {x!r}, then {y!r} ({line})")
         flat_calls.append(tuple(flat))
     if len(a.calls) != len(b.calls):
         raise Differs(f"it made {len(a.calls)} kernel calls, then {len(b.calls)}")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
 from ..dispatch.op import Op, all_ops
 from ..dispatch.plan import compile_kernel
 from ..dtype import BOOL
 from .calls import Call
+
+if TYPE_CHECKING:
+    from .recording import Compiled
 
 SMALL = 65536
 """Bytes of a result that may be kept for a later call that would compute it again."""
@@ -324,13 +327,13 @@ def access(call: Call) -> Access:
     if not call.operands:  # bytes that are copied
         places = [int(x) for x in call.arguments if type(x) is Place]
         regions = [Region(place, 0, Operand(None, (), ())) for place in places]  # type: ignore[arg-type]
-    everything, outputs = tuple(regions), _outputs(call)
+    everything, outputs = tuple(regions), count_outputs(call)
     if outputs is None:
         return Access(everything, everything, False)
     return Access(everything[:outputs], everything[outputs:], True)
 
 
-def _outputs(call: Call) -> int | None:
+def count_outputs(call: Call | Compiled) -> int | None:
     """How many outputs a call has that it only writes; None where that is not known."""
     if call.op in IN_PLACE or not call.operands:
         return None

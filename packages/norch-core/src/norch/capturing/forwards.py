@@ -13,6 +13,7 @@ from ..errors import AutogradError
 from ..func.trees import flatten
 from ..source_lines import table
 from ..tensor_base import TensorBase, make_tensor
+from .dependence import depend_on_changes
 from .graphs import GraphNode, Memory, StepGraph, entered, saved_places, saved_state, with_bases
 from .program import Program
 from .recorder import Recorder
@@ -31,7 +32,7 @@ class Live:
 
     live: the positions of those results. bases: what results are views of: (result, whether of a result, which).
     places: of memory that its graph holds and that another run has elsewhere. state: buffers that it holds and that
-    were there before.
+    were there before. can_run_again: whether another run, later, would make the same graph.
     """
 
     def __init__(
@@ -39,6 +40,9 @@ class Live:
     ) -> None:
         self.ends, self.described, self.live = graph.ends, graph.described(), live
         self.places, self.state = saved_places(graph, recorder), saved_state(graph, recorder)
+        results = [recorder.results[i] for i in live]
+        seen = {int(where[0]) for where in results if isinstance(where, tuple)}
+        self.can_run_again = not depend_on_changes(recorder, seen.union(self.places))
         self.bases: list[tuple[int, bool, int]] = []
         for i in live:
             base = made[i].base
@@ -86,7 +90,7 @@ class ForwardProgram(Program):
         node = GraphNode(self.backwards, self.found.ends, tensors, len(self.found.live))
         buffers = self.buffers
         node.memory = [Memory(buffers[place]) if place else NOTHING for place in self.keeps]
-        node.program, node.fed, node.numbers = self, fed, numbers
+        node.program, node.fed, node.numbers = self, fed, numbers or self.made_of[0].given
         if node.output_count == 1:
             return (*self.differentiated, node)
         return (*self.differentiated, *[Output(node, i) for i in range(node.output_count)])

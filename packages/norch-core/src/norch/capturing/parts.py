@@ -12,7 +12,9 @@ from .splitting import Odd, Part, Split
 if TYPE_CHECKING:
     from .captured import Captured
 
-_CHANGING = (int, float, str)
+_KINDS = (int, str)
+_CHANGING = (*_KINDS, float)
+"""Types of numbers and the like that have a program for each value, floats where it must be."""
 MOST_CHANGES = 3
 
 SOMEWHERE = 0
@@ -72,7 +74,8 @@ class PartCall:
         self.changes = [0] * len(part.inputs)
 
     def __call__(self, *args: Any) -> Any:
-        if self.last != (values := tuple([x if type(x) in _CHANGING else None for x in args])):
+        kinds = _CHANGING if self.captured.by_value else _KINDS
+        if self.last != (values := tuple([x if type(x) in kinds else None for x in args])):
             for i, (old, new) in enumerate(zip(self.last, values, strict=False)):
                 self.changes[i] += old != new
                 if self.changes[i] == MOST_CHANGES and self.parts.split is not None:

@@ -11,6 +11,7 @@ from .. import switches
 from ..autograd.graph import Leaf, changed_by, init_node
 from ..backend.contract import Place
 from ..device import Device
+from ..dispatch.traced import evaluate
 from ..observing import REPLAY, observable
 from ..tensor_base import make_tensor
 from .calls import Call
@@ -199,9 +200,11 @@ class Program:
                 return False
         return True
 
-    def fits_all(self, tensors: Sequence[Tensor]) -> bool:
-        """`fits`, and whether the arguments are memory that the program may be given."""
+    def fits_all(self, tensors: Sequence[Tensor], numbers: Sequence[Any] = ()) -> bool:
+        """`fits`, and whether the arguments are memory that the program may be given, and numbers that it is for."""
         if not self.fits():
+            return False
+        if numbers and not self.is_for(numbers):
             return False
         for position, memory, offset in self.pinned:
             if id(tensors[position].buffer) != memory or tensors[position].offset != offset:
@@ -214,12 +217,27 @@ class Program:
                 return False
         return self.state.isdisjoint(given)
 
-    def compare(self, now: tuple[Recorder, Sequence[Any], Any]) -> None:
+    def is_for(self, numbers: Sequence[Any]) -> bool:
+        """Whether Python would decide by these numbers as it did when the step was recorded."""
+        recorder, sources = self.made_of[0], self.sources
+        if any(repr(numbers[at]) != repr(recorder.given[at]) for at in sources.fixed):
+            return False
+        try:
+            for expression, outcome in recorder.decisions.items():
+                if evaluate(expression, numbers) is not outcome:
+                    return False
+            for expression in sources.arguments:
+                evaluate(expression, numbers)
+        except ArithmeticError:
+            return False  # eager code raises it where it comes
+        return True
+
+    def compare(self, now: tuple[Recorder, Any]) -> None:
         """Raises Differs unless another run of the step has done what the program does."""
-        recorder, numbers, returned = self.recording
-        if returned != now[2]:
+        recorder, returned = self.recording
+        if returned != now[1]:
             raise Differs("what it returns is another")
-        given, sources = compare(recorder, now[0], numbers, now[1])
+        given, sources = compare(recorder, now[0], fixed=self.sources.fixed)
         same = [(type(x), x) for flat in given for x in flat] == [(type(x), x) for flat in self.flat for x in flat]
         if not same or sources.described() != self.sources.described():
             raise Differs("numbers that its kernels get are others")
@@ -274,7 +292,7 @@ class Program:
                 fed += [next(offsets) & _MASK for _ in range(count)]
             fed += stepped
             fed += [0.0] * self.unfed
-            fed += [numbers[at] for at in sources.arguments]
+            fed += [numbers[x] if type(x) is int else evaluate(x, numbers) for x in sources.arguments]
         elif stepped:
             fed = stepped
         kept: set[int] = set()

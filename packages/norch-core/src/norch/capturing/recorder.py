@@ -11,6 +11,7 @@ from weakref import ref
 from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
 from ..dispatch.op import all_ops
+from ..dispatch.traced import Trace
 from ..errors import CaptureError
 from ..source_lines import here
 from ..spec import span
@@ -39,6 +40,11 @@ class Recorder:
     def __init__(self, arguments: list[Tensor], fullgraph: bool) -> None:
         self.thread = get_ident()
         self.fullgraph = fullgraph
+        self.trace = Trace()
+        self.given: list[Any] = []
+        """The numbers among what the step is called with, None for others. What is computed of them, `trace` tells."""
+        self.decisions: dict[Any, bool] = {}
+        """Those that Python has made by these numbers in this run."""
         self.refusal: str | None = None
         self.code: Any = None
         """The step's own code. `at`: the line in it where the step was refused, if that was while it ran."""
@@ -285,6 +291,7 @@ class Recorder:
 
     def finish(self, results: list[Tensor], held: Sequence[Tensor] = ()) -> None:
         """Finds what the step has left behind. `results`: the tensors that it returned; `held`: those of its graph."""
+        self.decisions = dict(self.trace.decisions)
         if host_random() != self.host_random:
             self.refuse("the step draws from Python's or NumPy's random numbers")
         self.check_states()

@@ -128,9 +128,15 @@ MANY = 16
 
 def _refused(entries: list[Any]) -> dict[str, str]:
     found = {entry.signature: entry.refusal for entry in entries if entry.refusal is not None}
+    for entry in entries:
+        if entry.refusal is None and entry.waiting is not None:
+            found.setdefault(entry.signature, f"{entry.waiting}; it is recorded again")
     passing = [entry.signature for entry in entries if entry.refusal is None and not entry.programs]
     if len(passing) >= MANY:
-        why = "an argument that is a number or an object is another at each call; give a tensor of no dims for a number"
+        why = (
+            "an argument that is a number, an object or a tensor that requires grad is another at each call; give a "
+            "tensor of no dims for a number, and let the step call requires_grad_()"
+        )
         found[f"{len(passing)} signatures such as {passing[-1]}"] = why
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -58,9 +59,14 @@ def modes() -> tuple[Any, ...]:
 
 
 def key_of(leaves: Sequence[Any], structure: Any) -> Any:
-    """What a call has in common with those that may run the same program."""
+    """What a call has in common with those that may run the same program: a float may be another."""
     tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
     return tuple(map(_key_of_leaf, leaves)), repr(structure), shared(tensors), modes()
+
+
+def with_floats(key: Any, leaves: Sequence[Any]) -> Any:
+    """The key for these floats alone."""
+    return key, tuple([repr(x) for x in leaves if type(x) is float])
 
 
 def _key_of_leaf(x: Any) -> Any:
@@ -72,7 +78,9 @@ def _key_of_leaf(x: Any) -> Any:
         return x.spec, Same(x) if type(node) is Leaf else node is not None
     if type(x) in VALUES:
         return type(x), x
-    if type(x) is float or isinstance(x, np.generic):
+    if type(x) is float:
+        return float if isfinite(x) else (float, repr(x))
+    if isinstance(x, np.generic):
         return type(x), repr(x)
     return Same(x)
 
@@ -125,9 +133,9 @@ def are_apart(tensors: Sequence[Tensor]) -> bool:
     return all(end <= begin and first < begin for (first, end), (begin, _) in pairwise(found))
 
 
-def described(leaves: Sequence[Any]) -> str:
-    """The arguments of a signature, as text."""
-    return f"({', '.join(map(_described, leaves))})"
+def described(leaves: Sequence[Any], floats: bool) -> str:
+    """The arguments of a signature, as text; floats: with their values."""
+    return f"({', '.join('float' if type(x) is float and not floats else _described(x) for x in leaves)})"
 
 
 def _described(x: Any) -> str:

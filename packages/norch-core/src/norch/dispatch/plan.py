@@ -13,8 +13,9 @@ from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
-from .failure import provider
-from .fallback import cpu_fallback
+from .failure import check_dtype, provider
+from .fallback import cpu_fallback, is_cpu_fallback_allowed
+from .traced import Traced
 
 if TYPE_CHECKING:
     from .op import Op
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PLAN_LIMIT = 8192
 """Plans that all caches together keep at most, in each of two generations: 2 kB each."""
 
-SCALARS = frozenset({bool, int, float})
+SCALARS = frozenset({bool, int, float, Traced})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
 Watcher = Callable[[str, "Device", tuple[Operand, ...], Any, Kernel, str], Kernel]
@@ -105,13 +106,15 @@ class Plans(dict[Any, Plan]):
     it becomes the old one, and what is then still used moves back from there.
     """
 
-    __slots__ = ("__weakref__", "into", "old", "op")
+    __slots__ = ("__weakref__", "aside", "into", "old", "op")
 
     young: ClassVar[int] = 0
 
     def __init__(self, op: Op, into: bool = False) -> None:
         self.op, self.into = op, into
         self.old: dict[Any, Plan] = {}
+        self.aside: tuple[dict[Any, Plan], dict[Any, Plan]] | None = None
+        """Both generations that `exchange_plans` has put aside."""
         _caches.add(self)
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -122,6 +125,8 @@ class Plans(dict[Any, Plan]):
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
+            if any(value is Traced for value in values):
+                return self[tuple([float if value is Traced else value for value in values])]
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)
@@ -146,6 +151,24 @@ def forget_plans() -> None:
         plans.clear()
         plans.old.clear()
     Plans.young = 0
+
+
+def exchange_plans() -> None:
+    """Exchanges what every plan cache holds for what it held when this was last called."""
+    for plans in tuple(_caches):
+        aside = plans.aside
+        if plans or plans.old or aside is not None:
+            plans.aside = (dict(plans), plans.old) if plans or plans.old else None
+            plans.clear()
+            plans.old = {}
+            if aside is not None:
+                plans.update(aside[0])
+                plans.old = aside[1]
+
+
+def forget_plans_aside() -> None:
+    for plans in tuple(_caches):
+        plans.aside = None
 
 
 settings.on_change(forget_plans)
@@ -254,6 +277,8 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
+        for spec in outputs:
+            check_dtype(device, spec.dtype, f"{op.name}()")
         return _nothing_to_do
     kernel = None
     is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
@@ -403,6 +428,9 @@ def compile_kernel(
         stored.COMPILE[:] = (compile_kernel,)
         return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
+    asked = (name if op is None else op.name) + "()"
+    if backend.missing_dtypes:
+        _check_dtypes(device, operands, asked)
     try:
         kernel = backend.compile(name, operands, attrs)
     except NorchError:
@@ -413,11 +441,19 @@ def compile_kernel(
     if kernel is None and op is not None and device.type in op.kernels:
         kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
     if kernel is None and required:
+        if backend.missing_dtypes and not is_cpu_fallback_allowed():
+            _check_dtypes(device, operands, asked, computes=True)
         kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
     if kernel is not None:
         for watcher in watchers:
             kernel = watcher(name, device, operands, attrs, kernel, whose)
     return kernel
+
+
+def _check_dtypes(device: Device, operands: tuple[Operand, ...], asked: str, computes: bool = False) -> None:
+    for operand in operands:
+        if not operand.is_scalar:
+            check_dtype(device, operand.dtype, asked, computes)
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .nn.normalization import *
     from .nn.pixels import *
     from .nn.pooling import *
+    from .nn.quantized import *
     from .nn.recurrence import *
     from .nn.volumes import *
     from .optimizer.adam import *
@@ -78,6 +79,7 @@ else:
         normalization,
         pixels,
         pooling,
+        quantized,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views

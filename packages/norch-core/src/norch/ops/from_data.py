@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device, get_default_device
+from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..observing import TRANSFER, observable
@@ -49,7 +50,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
         moved = given.detach() if copy else given
         moved = moved.to(given.device if device is None else target, chosen or given.dtype)
         return moved.clone() if copy and moved.buffer is given.buffer else moved
-    if type(data) in (float, bool) and (chosen is None or chosen.category == FLOATING):
+    if type(data) in SCALARS and type(data) is not int and (chosen is None or chosen.category == FLOATING):
         return FILL.call(spec_for((), chosen or scalar_dtype(type(data)), target, "tensor"), data)
     if type(data) is list and (found := _of_one_type(data, chosen)) is not None:
         out = found

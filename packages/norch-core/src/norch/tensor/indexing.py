@@ -11,6 +11,7 @@ from ..autograd.graph import is_recording, mark_modified, resolve
 from ..device import CPU
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
+from ..dispatch.traced import Traced
 from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import FILL, arange, spec_for
@@ -310,7 +311,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
         return
-    if type(value) is float and self.spec.dtype.category == FLOATING:
+    if type(value) in (float, Traced) and self.spec.dtype.category == FLOATING:
         value = FILL.call(spec_for((), self.spec.dtype, self.spec.device, "__setitem__"), value)
     elif not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)

@@ -27,6 +27,7 @@ from ..dispatch.call import as_operand, call_in_place
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
+from ..dispatch.traced import Traced
 from ..dtype import FLOATING, bool_, can_cast, float64, int64
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..observing import IN_PLACE, observable
@@ -345,7 +346,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
     """
-    source: Any = src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) is float else None)
+    source: Any = (
+        src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) in (float, Traced) else None)
+    )
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
         return copy_as("copy_", self, source)
@@ -377,7 +380,8 @@ def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     if source.node is not None and is_recording() and resolve(source) is not None:
         return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
     if source.spec is not spec and source.spec.device is not spec.device:
-        source = source.to(spec.device)
+        lacks = source.spec.dtype.name in spec.device.backend.missing_dtypes
+        source = source.to(spec.device, spec.dtype) if lacks else source.to(spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
     mark_modified(self, op)
     if tracked:

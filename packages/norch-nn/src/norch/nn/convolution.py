@@ -19,8 +19,11 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def _sizes(value: Any, dims: int, title: str, what: str) -> tuple[int, ...]:
-    """One int for all dims or one for each. Raises ShapeError for another number."""
+    """One for all dims, which but for the kernel's may be a sequence of one, or one for each. Raises ShapeError for
+    another number."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+    if len(values) == 1 and what != "kernel_size":
+        values *= dims
     if len(values) != dims:
         raise norch.ShapeError(f"{title}: {what} must be an int or {dims}, got {value!r}")
     return values

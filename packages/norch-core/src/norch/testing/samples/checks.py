@@ -123,13 +123,14 @@ def check_special_values(sample: Sample, device: Any = "cpu") -> None:
         same_values(got, expected, sample.result_dtypes(dtype)[0], f"{sample.name} of special values", sample.loose)
 
 
-def check_shares_memory(sample: Sample, device: Any = "cpu") -> None:
-    """A view lies on its operand's memory."""
+def check_shares_memory(sample: Sample, device: Any = "cpu", dtype: DType | None = None) -> None:
+    """A view lies on its operand's memory. dtype: the operand's, the last that the op takes unless given."""
+    dtype = sample.dtypes[-1] if dtype is None else dtype
     for one in sample.cases:
-        built = build(sample, one, sample.dtypes[-1], device)
+        built = build(sample, one, dtype, device)
         source = built.args[0]
         for result in flat(sample.function(*built.args, **built.kwargs)):
-            what = label(sample, one, sample.dtypes[-1])
+            what = label(sample, one, dtype)
             expect(result.buffer is source.buffer, f"{what}: the result is no view")
 
 

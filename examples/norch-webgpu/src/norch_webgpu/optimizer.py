@@ -1,0 +1,80 @@
+"""Steps of optimisers: one kernel a parameter, which reads and writes each of its tensors once."""
+
+from math import prod, sqrt
+from typing import Any
+
+from .devices import Runtime
+from .dtypes import KINDS, Attrs, Operands, as_float32, kind
+from .source import WIDTH, Scalar, Tensor, main
+
+Numbers = dict[str, float]
+DESCEND = """p *= P.kept; var d = P.sign * g;
+if (P.decay != 0) { d += P.decay * p; } // 0 times an infinite parameter is not 0
+"""
+MOMENTS = DESCEND + "a = P.beta1 * a + P.rest1 * d; b = P.beta2 * b + P.rest2 * d * d;\n"
+
+
+def _descent(f: Attrs, lr: float, decay: float = 0, decoupled: bool = False) -> Numbers:
+    kept, decay = (1 - lr * decay, 0.0) if decoupled else (1.0, decay)
+    return {"lr": lr, "kept": kept, "decay": decay, "sign": -1.0 if f["maximize"] else 1.0}
+
+
+def _moments(f: Attrs, lr: float, decay: float, beta1: float, beta2: float, eps: float = 0) -> Numbers:
+    found = {"beta1": beta1, "rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": eps}
+    return found | _descent(f, lr, decay, f.get("decoupled", False))
+
+
+# The attribute that each state needs, if any; how the gradient g changes the parameter p and the states, where a line
+# that begins with a state is for steps that have it; the numbers in P, from the attributes and scalars of the op.
+STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
+    "sgd_step": ({"a": "momentum"}, DESCEND + """a: a = P.momentum * a + P.rest * d;
+        a: d = select(a, d + P.momentum * a, P.nesterov != 0);
+        p -= P.lr * d;""", lambda f, lr, decay, momentum, dampening: _descent(f, lr, decay) | {
+            "momentum": momentum, "rest": 1 - dampening, "nesterov": float(f["nesterov"])}),
+    "lion_step": ({"a": ""}, """let d = P.sign * g;
+        p = P.kept * p - P.lr * sign(P.beta1 * a + P.rest1 * d); a = P.beta2 * a + P.rest2 * d;""",
+        lambda f, *given: _moments({**f, "decoupled": True}, *given)),
+    "adam_step": ({"a": "", "b": "", "c": "amsgrad"}, MOMENTS + """var v = b;
+        c: c = max(c, b); v = c;
+        p -= P.lr * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, *given: _moments(f, lr, *given[:4]) | {
+            "lr": lr / given[4], "root": 1 / sqrt(given[5])}),
+    "adamax_step": ({"a": "", "b": ""}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
+        b = max(P.beta2 * b, abs(d) + P.eps); p -= P.lr * a / b;""",
+        lambda f, lr, *given: _moments(f, lr, *given[:4]) | {"lr": lr / given[4]}),
+    "adagrad_step": ({"a": ""}, DESCEND + "a += d * d; p -= P.lr * d / (sqrt(a) + P.eps);",
+        lambda f, lr, decay, eps: _descent(f, lr, decay) | {"eps": eps}),
+    "rmsprop_step": ({"a": "", "b": "centered", "c": "momentum"}, DESCEND + """a = P.alpha * a + P.rest * d * d;
+        var spread = a;
+        b: b = P.alpha * b + P.rest * d; spread = a - b * b;
+        d /= sqrt(spread) + P.eps;
+        c: c = P.momentum * c + d; d = c;
+        p -= P.lr * d;""", lambda f, lr, decay, alpha, eps, momentum: _descent(f, lr, decay) | {
+            "alpha": alpha, "rest": 1 - alpha, "eps": eps, "momentum": momentum}),
+    "update_averages": ({}, "p += P.weight * (g - p);", lambda f, weight: {"weight": weight}),
+}  # fmt: skip
+
+
+def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    (states, text, numbers), count = STEPS[op], attrs["count"]
+    there = [name for name, attr in states.items() if not attr or attrs[attr]]
+    parts = [line.strip().partition(": ") for line in text.splitlines()]
+    text = "\n".join(last if sign else first for first, sign, last in parts if not sign or first in there)
+    tensors, names, found = [o for o in operands if not o.is_scalar], ["p", *there, "g"], kind(operands[0])
+    loads = " ".join(f"{'let' if n == 'g' else 'var'} {n} = get_{n}(i);" for n in names)
+    stores = " ".join(f"put_{n}(i, {n});" for n in names[:-1])
+    source = main(f"let i = g; if (i >= P.count) {{ return; }} {{ {loads}\n{text}\n{stores} }}")
+    fields = list(numbers(attrs, *[0.5] * (len(operands) - len(tensors))))
+    arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
+    arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
+    sizes = [prod(o.shape) for o in tensors[:count]]
+    kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
+    if None in kernels.values():
+        return None
+    rows = [(kernels[n], [2 * (list_ * count + i) for list_ in range(len(names))]) for i, n in enumerate(sizes)]
+
+    def call(*args: Any) -> None:
+        values = numbers(attrs, *args[2 * len(tensors) :]).values()
+        for kernel, places in rows:
+            kernel(*[args[at + end] for at in places for end in (0, 1)], *values)
+
+    return call
