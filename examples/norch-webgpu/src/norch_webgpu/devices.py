@@ -63,18 +63,17 @@ class Device:
     def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
         """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
         with self.lock:
-            found = self.pipelines.get((source, tensors))
-            if found is None:
+            if (source, tensors) not in self.pipelines:
+                make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
                 try:
-                    make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
                     compute = {"module": make(self.wgpu, source), "entry_point": "main"}
-                    found = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
+                    made = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
                 except wgpu.GPUError as error:
                     refused = self.explained(error)
                     refused.add_note(f"It was to compile:\n{source}")
                     raise refused from None
-                self.pipelines[source, tensors] = found
-            return found
+                self.pipelines[source, tensors] = made
+            return self.pipelines[source, tensors]
 
     def read(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Device to host. Raises IndexError if a kernel met an index out of range."""
