@@ -1,10 +1,10 @@
 """What WGSL makes of norch's dtypes: how each is stored, and in which type its values are computed with.
 
-- float32 and int32 are WGSL's own. int64 is i64, where the adapter has shader-int64; without it, int64 is only moved.
+- float32 and int32 are WGSL's own. int64 is i64, of shader-int64; without that the adapter has no int64.
 - Dtypes of 1 and 2 bytes lie in u32 words, 4 and 2 to a word. float16 and bfloat16 are computed in float32 and rounded
   once, to nearest even; the integers in int32, cut to their width when they are stored.
 - A word that a tensor has in part is changed by atomics, so that neighbours keep their bytes.
-- float64 and complex dtypes are refused: no adapter but Vulkan's knows float64, and none has its functions.
+- float64 is refused: few GPUs have it, and none its functions.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ KINDS = {
 
 
 def kind(operand: Operand) -> Kind:
-    """The kind of an operand, for what computes with it. Raises KeyError for a dtype that is refused."""
+    """The kind of an operand, for what computes with it."""
     return KINDS[operand.dtype.name]
 
 
@@ -64,17 +64,19 @@ def raw(operand: Operand) -> Kind:
     return KINDS[f"bytes{operand.dtype.itemsize}"]
 
 
+@np.errstate(all="ignore")
+def _stored(value: Any, dtype: Any) -> Any:
+    return np.array(value).astype(dtype.numpy)
+
+
 def as_bits(o: Operand) -> Number:
     """A number's bytes in the dtype."""
-    unsigned = np.dtype(f"u{o.dtype.itemsize}")
-    return np.errstate(all="ignore")(lambda value: int(np.array(value).astype(o.dtype.numpy).view(unsigned)))
+    return lambda value: int(_stored(value, o.dtype).view(f"u{o.dtype.itemsize}"))
 
 
 def as_stored(o: Operand) -> Number:
     """A number as the dtype holds it."""
-    if not o.dtype.is_floating_point:
-        return int
-    return np.errstate(all="ignore")(lambda value: float(np.array(value).astype(o.dtype.numpy)))
+    return (lambda value: float(_stored(value, o.dtype))) if o.dtype.is_floating_point else int
 
 
 def as_computed(o: Operand) -> Number:
@@ -82,5 +84,6 @@ def as_computed(o: Operand) -> Number:
     return as_float32 if o.dtype.is_floating_point else int
 
 
+@np.errstate(over="ignore")
 def as_float32(value: Any) -> float:
     return value if -3e38 < value < 3e38 else float(np.float32(value))

@@ -10,131 +10,76 @@ from norch.backend import Operand
 
 from .devices import Runtime
 from .dtypes import Attrs, Kind, Operands, kind
-from .memory import Memory
-from .reduction import GROUP, fold, power_of_two, teams
+from .reduction import GROUP, fold, power_of_two, state, teams
 from .source import Tensor, Walk
 
-KEPT = 8
-"""Vectors of a row that an invocation keeps, at most. Longer rows are read again."""
-VECTOR = Kind("vector", "vec4<f32>")
-SUMS = "alias S = {0};\nfn neutral() -> S {{ return S(0); }}\nfn rule(a: S, b: S) -> S {{ return a + b; }}\n"
+KEPT = 16
+"""Elements of a row that an invocation keeps, at most. Longer rows are read again."""
 # The largest of some numbers, and the sum of exp(number - largest). That of none is finite, as -inf less it is -inf.
-ONLINE = """alias S = vec2<f32>;
-fn neutral() -> S { return S(-3.4e38f, 0); }
-fn rule(a: S, b: S) -> S { let m = max(a.x, b.x); return S(m, a.y * exp(a.x - m) + b.y * exp(b.x - m)); }
-"""
-SOFTMAX = """var best = -3.4e38f; [best = max(best, most(x@));]
-    var sum = V(0); [sum += exp(x@ - best);] let a = together(S(best, total(sum)), l, lanes);"""
-GRAD = "var s = V(0); [s += {0};] let c = together(total(s), l, lanes);"
-MEAN = "var s = V(0); [s += x@;] let mean = together(S(total(s)), l, lanes){0} / f32(P.n);\n"
-FACTOR = "let factor = 1 / sqrt({0} / f32(P.n) + bitcast<f32>(P.eps));\n"
-SPREAD = "var q = V(0); [let d = x@ - mean; q += d * d;] let square = together(total(q), l, lanes);" + FACTOR.format(
-    "square"
+ONLINE = state(
+    "vec2<f32>", "let m = max(a.x, b.x); return S(m, a.y * exp(a.x - m) + b.y * exp(b.x - m));", "S(-3.4e38f, 0)"
 )
-SPREAD_GRAD = """var q = V(0); var p = V(0); var r = V(0);
-    [let d = x@ - mean; let h = g@ * w@; q += d * d; p += h; r += h * d;]
-    let c = together(S(total(q), total(p), total(r), 0), l, lanes) / f32(P.n);
+SOFTMAX = """var most = -3.4e38f; [most = max(most, x@);]
+    var s = 0f; [s += exp(x@ - most);] let a = together(S(most, s), l, lanes);"""
+GRAD = "var s = 0f; [s += {0};] let c = together(s, l, lanes);"
+MEAN = "var s = S(0); [s += S(x@);] let mean = together(s, l, lanes){0} / f32(P.n);"
+NORM = """var q = 0f; [q += (x@ - mean) * (x@ - mean);]
+    let factor = 1 / sqrt(together(q, l, lanes) / f32(P.n) + bitcast<f32>(P.eps));"""
+NORM_GRAD = """var q = S(0); [let d = x@ - mean; let h = g@ * w@; q += S(d * d, h, h * d, 0);]
+    let c = together(q, l, lanes) / f32(P.n);
     let factor = 1 / sqrt(c.x + bitcast<f32>(P.eps)); let along = c.z * factor * factor;
-    if (t == 0u && live) { KEEP }
-"""
-# S, what a row is gone through for (what is in brackets is done for each vector of it), and what becomes of a vector.
+    if (t == 0u && end > 0u) { KEEP }"""
+# S, what a row is gone through for (what is in brackets is done for each element), and what becomes of an element.
 ROWS = {
-    "softmax": (ONLINE, SOFTMAX + "let f = 1 / a.y;", "exp(x@ - a.x) * f"),
-    "log_softmax": (ONLINE, SOFTMAX + "let f = a.x + log(a.y);", "x@ - f"),
-    "softmax_grad": (SUMS.format("f32"), GRAD.format("g@ * y@"), "(g@ - c) * y@"),
-    "log_softmax_grad": (SUMS.format("f32"), GRAD.format("g@"), "g@ - exp(y@) * c"),
-    "layer_norm": (SUMS.format("f32"), MEAN.format("") + SPREAD, "(x@ - mean) * factor * w@ + b@"),
-    "rms_norm": (SUMS.format("f32"), "let mean = 0f;" + SPREAD, "x@ * factor * w@"),
+    "softmax": (ONLINE, f"{SOFTMAX} let f = 1 / a.y;", "exp(x@ - a.x) * f"),
+    "log_softmax": (ONLINE, f"{SOFTMAX} let f = a.x + log(a.y);", "x@ - f"),
+    "softmax_grad": (state("f32"), GRAD.format("g@ * y@"), "(g@ - c) * y@"),
+    "log_softmax_grad": (state("f32"), GRAD.format("g@"), "g@ - exp(y@) * c"),
+    "layer_norm": (state("f32"), MEAN.format("") + NORM, "(x@ - mean) * factor * w@ + b@"),
+    "rms_norm": (state("f32"), f"let mean = 0f; {NORM}", "x@ * factor * w@"),
     "layer_norm_grad": (
-        SUMS.format("vec4<f32>"), MEAN.format(".x") + SPREAD_GRAD, "(g@ * w@ - c.y - (x@ - mean) * along) * factor"
+        state("vec4<f32>"), MEAN.format(".x") + NORM_GRAD, "(g@ * w@ - c.y - (x@ - mean) * along) * factor"
     ),
-    "rms_norm_grad": (SUMS.format("vec4<f32>"), "let mean = 0f;" + SPREAD_GRAD, "(g@ * w@ - x@ * along) * factor"),
+    "rms_norm_grad": (state("vec4<f32>"), f"let mean = 0f; {NORM_GRAD}", "(g@ * w@ - x@ * along) * factor"),
 }  # fmt: skip
-STATS = Tensor("stats", Kind("pair", "vec2<f32>", code="Q"), True)
-
-
-def _access(name: str, found: Kind, many: int, is_written: bool) -> str:
-    """WGSL of load_NAME or store_NAME, of the vector e of the row that begins at `at`."""
-    place = f"(P.{name}_ + at + 4u * e)"
-    if many == 1:
-        load, store = f"return get_{name}(at + e * P.{name}_step);", f"put_{name}(at + e * P.{name}_step, v);"
-    elif found.per_word == 1:
-        load, store = f"return {name}[{place} >> 2u];", f"{name}[{place} >> 2u] = v;"
-    else:
-        words = [f"{name}[{place} / 2u + {k}u]" for k in (0, 1)]
-        parts = ", ".join(f"decode_{found.name}({w} & 0xffffu), decode_{found.name}({w} >> 16u)" for w in words)
-        load, code = f"return V({parts});", f"encode_{found.name}(v"
-        store = " ".join(
-            f"atomicStore(&{w}, {code}.{a}) | {code}.{b}) << 16u);" for w, (a, b) in zip(words, ("xy", "zw"))
-        )
-    if is_written:
-        return f"fn store_{name}(at: u32, e: u32, v: V) {{ {store} }}\n"
-    return f"fn load_{name}(at: u32, e: u32) -> V {{ {load} }}\n"
+STATS = Tensor("stats", Kind("pair", "", 1, "Q"), element="vec2<f32>")
 
 
 def _rows(
     run: Runtime, op: str, names: str, operands: Sequence[Operand], last: int, eps: float = 0, keep: str = ""
 ) -> Any:
-    """A kernel of ROWS over the last dims of operands, the output and the inputs; None where they do not lie in lines."""
-    state, passes, result = ROWS[op]
-    shape = operands[0].shape
-    lead, inner = shape[: len(shape) - last], shape[len(shape) - last :]
-    lines = [Walk("x", inner, [o.strides[len(o.shape) - last :]]) for o in operands]
-    layouts = [o.strides[: len(o.shape) - last] or (0,) * len(lead) for o in operands]
+    """A kernel of ROWS over the last dims of operands, output first; None where those are no line in memory."""
+    (text, passes, result), shape = ROWS[op], operands[0].shape
+    rank, n = len(shape) - last, prod(shape[len(shape) - last :])
+    lines = [Walk("x", shape[rank:], [o.strides[len(o.shape) - last :]]) for o in operands]
     if any(len(line.dims) > 1 for line in lines):
         return None
-    walk, n = Walk(names, lead, layouts), prod(inner)
-    steps = [line.dims[0][1][0] for line in lines]
-    fits = n % 4 == 0 and set(steps) == {1} and not any(s % 4 for d in walk.dims for s in d[1])
+    walk = Walk(names, shape[:rank], [o.strides[: len(o.shape) - last] or (0,) * rank for o in operands])
+    team = power_of_two(-(-n // 8), GROUP)
+    count = -(-n // team)
     for name in "wb":
         if name not in names:
-            passes, result = (re.sub(rf" [*+] {name}@", "", text) for text in (passes, result))
-    kinds = [kind(o) for o in operands]
+            passes, result = (re.sub(rf" [*+] {name}@", "", part) for part in (passes, result))
+    loads = " ".join(f"{m}@ = get_{m}(at_{m} + e@ * P.{m}_step);" for m in names[1:])
 
-    def make(many: int) -> Any:
-        vectors = n // many
-        team = power_of_two(-(-vectors // 4), GROUP)
-        count = range(-(-vectors // team))
-        is_kept = len(count) <= KEPT
-        loads = [(m, f"load_{m}(at_{m}, ") for m in names[1:]]
+    def each(template: str) -> str:
+        if count <= KEPT:
+            return " ".join(f"if (e{k} < end) {{ {template.replace('@', str(k))} }}" for k in range(count))
+        again = re.sub(r"(\w@ =)", r"let \1", loads)
+        return f"for (var e = t; e < end; e += {team}u) {{ {again} {template} }}".replace("@", "")
 
-        def each(template: str) -> str:
-            if is_kept:
-                return " ".join(f"if (has{k}) {{ {template.replace('@', str(k))} }}" for k in count)
-            given = " ".join(f"let {m} = {load}e);" for m, load in loads)
-            return f"for (var e = t; e < end; e += {team}u) {{ {given} {template.replace('@', '')} }}"
-
-        kept = "".join(f"let e{k} = t + {k * team}u; let has{k} = e{k} < end;\n" for k in count if is_kept)
-        kept += "".join(f"var {m}{k}: V; " for m, _ in loads for k in count if is_kept)
-        if is_kept:
-            kept += each(" ".join(f"{m}@ = {load}e@);" for m, load in loads))
-        body = re.sub(r"\[([^\]]*;)\]", lambda found: each(found[1]), passes).replace("KEEP", keep)
-        body = f"""let i = group * {GROUP // team}u + l / {team}u; let t = l % {team}u; let live = i < P.i_count;
-            let end = select(0u, {vectors}u, live); {walk.code()}
-            {kept}
-            {body}
-            {each(f"store_o(at_o, e@, {result});")}"""
-        types = "alias V = vec4<f32>; fn total(v: V) -> f32 { return v.x + v.y + v.z + v.w; } "
-        types += "fn most(v: V) -> f32 { return max(max(v.x, v.y), max(v.z, v.w)); }\n"
-        if many == 1:
-            types = "alias V = f32; fn total(v: V) -> f32 { return v; } fn most(v: V) -> f32 { return v; }\n"
-        arguments = [
-            Tensor(m, VECTOR if many == 4 and k.per_word == 1 else k, m == "o") for m, k in zip(names, kinds)
-        ] + [STATS] * bool(keep)
-        types += "".join(_access(m, k, many, m == "o") for m, k in zip(names, kinds)) + state
-        numbers = {**walk.numbers, "n": n, "eps": unpack("I", pack("f", eps))[0]}
-        numbers |= {f"{m}_step": step for m, step in zip(names, steps)}
-        return run.kernel(
-            arguments, types + teams(run, team, body), -(-walk.count * team // GROUP) if n else 0, numbers
-        )
-
-    kernels = {many: make(many) for many in ((1, 4) if fits else (1,))}
-
-    def call(*args: Any) -> None:
-        offsets = args[1 : 2 * len(names) : 2]
-        kernels[4 if fits and not any(at % 4 for at in offsets) else 1](*args)
-
-    return call
+    kept = "".join(f"let e{k} = t + {k * team}u; " for k in range(count)) * (count <= KEPT)
+    if kept:
+        kept += "".join(f"var {m}{k} = 0f; " for m in names[1:] for k in range(count)) + each(loads)
+    passes = re.sub(r"\[([^\]]*;)\]", lambda found: each(found[1]), passes).replace("KEEP", keep)
+    body = f"""let i = group * {GROUP // team}u + l / {team}u; let t = l % {team}u;
+    let end = select(0u, P.n, i < P.i_count);
+    {walk.code()}\n{kept}\n{passes}\n{each(f"put_o(at_o + e@ * P.o_step, {result});")}"""
+    arguments = [Tensor(m, kind(o), m == "o") for m, o in zip(names, operands)] + [STATS] * bool(keep)
+    numbers = {**walk.numbers, "n": n, "eps": unpack("I", pack("f", eps))[0]}
+    numbers |= {f"{m}_step": line.dims[0][1][0] for m, line in zip(names, lines)}
+    groups = -(-walk.count * team // GROUP) if n else 0
+    return run.kernel(arguments, teams(run, text, team, body), groups, numbers, trusted=True)
 
 
 def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -142,11 +87,9 @@ def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     if not operands[0].shape:
         return None
     dim = attrs["dim"] % len(operands[0].shape)
-
-    def moved(dims: Sequence[int]) -> tuple[int, ...]:
-        return (*dims[:dim], *dims[dim + 1 :], dims[dim])
-
-    turned = [o._replace(shape=moved(o.shape), strides=moved(o.strides)) for o in operands]
+    order = [d for d in range(len(operands[0].shape)) if d != dim] + [dim]
+    turned = [o._replace(shape=tuple([o.shape[d] for d in order])) for o in operands]
+    turned = [t._replace(strides=tuple([o.strides[d] for d in order])) for t, o in zip(turned, operands)]
     return _rows(run, op, "ogy" if op.endswith("grad") else "ox", turned, 1)
 
 
@@ -157,29 +100,25 @@ def norm(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
 
 
 def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
-    """Their gradients. Those of weight and bias are sums over the rows, whose mean and factor are kept for it."""
-    last, is_layer = len(attrs["shape"]), op == "layer_norm_grad"
-    outputs = 1 + attrs["affine"] * (1 + is_layer)
+    """Their gradients. Those of weight and bias are sums over the rows, whose mean and factor are kept for them."""
+    outputs = 1 + attrs["affine"] * (1 + (op == "layer_norm_grad"))
     given = (operands[0], *operands[outputs:])
-    keep = "stats[P.stats_ + i] = vec2<f32>(mean, factor);" if outputs > 1 else ""
-    first = _rows(run, op, "ogxw"[: len(given)], given, last, attrs["eps"], keep)
+    keep = "stats[P.stats_ + i] = vec2<f32>(mean, factor);" * attrs["affine"]
+    first = _rows(run, op, "ogxw"[: len(given)], given, len(attrs["shape"]), attrs["eps"], keep)
     if outputs == 1 or not first:
         return first
-    (g, x), shape = given[1:3], given[0].shape
-    rank = len(shape) - last
-    walks = [o.strides for o in operands[1:outputs]] + [g.strides[rank:], x.strides[rank:]]
-    outer = Walk("wbgx" if is_layer else "wgx", shape[rank:], walks)
-    inner = Walk("gx", shape[:rank], [g.strides[:rank], x.strides[:rank]], "j")
-    arguments = [Tensor(m, kind(o), True) for m, o in zip("wb", operands[1:outputs])]
-    arguments += [Tensor("g", kind(g)), Tensor("x", kind(x)), STATS]
+    (_, g, x, *_), rank, names = given, len(given[0].shape) - len(attrs["shape"]), "wb"[: outputs - 1] + "gx"
+    laid = [o.strides for o in operands[1:outputs]] + [g.strides[rank:], x.strides[rank:]]
+    outer = Walk(names, g.shape[rank:], laid)
+    inner = Walk("gx", g.shape[:rank], [g.strides[:rank], x.strides[:rank]], "j")
+    arguments = [Tensor(m, kind(o), m in "wb") for m, o in zip(names, (*operands[1:outputs], g, x))]
     item = "S(get_g(at_g) * (get_x(at_x) - stats[P.stats_ + j].x) * stats[P.stats_ + j].y, get_g(at_g))"
-    store = "put_w(at_w, a.x);" + " put_b(at_b, a.y);" * is_layer
-    second = fold(run, arguments, SUMS.format("vec2<f32>"), item, store, outer, inner, {}, size=8)
+    store = " ".join(f"put_{m}(at_{m}, a.{c});" for m, c in zip(names[:-2], "xy"))
+    second = fold(run, [*arguments, STATS], state("vec2<f32>"), 8, item, store, outer, inner)
 
     def call(*args: Any) -> None:
-        stats: Memory = args[0].device.pool.take(8 * inner.count)
-        inputs = args[2 * outputs :]
-        first(*args[:2], *inputs, stats, 0)
-        second(*args[2 : 2 * outputs], *inputs[:4], stats, 0)
+        stats = args[0].device.pool.take(8 * inner.count)
+        first(*args[:2], *args[2 * outputs :], stats, 0)
+        second(*args[2 : 2 * outputs + 4], stats, 0)
 
     return call if second else None

@@ -31,13 +31,6 @@ STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
         a: d = select(a, d + P.momentum * a, P.nesterov != 0);
         p -= P.lr * d;""", lambda f, lr, decay, momentum, dampening: _descent(f, lr, decay) | {
             "momentum": momentum, "rest": 1 - dampening, "nesterov": float(f["nesterov"])}),
-    "asgd_step": ({"a": ""}, DESCEND + """p = P.shrink * p - P.lr * d;
-        a = select(a + P.mu * (p - a), p, P.mu == 1);""",
-        lambda f, eta, decay, lambd, mu: _descent(f, eta, decay) | {"shrink": 1 - lambd * eta, "mu": mu}),
-    "rprop_step": ({"a": "", "b": ""}, """let d = P.sign * g; let turn = d * a;
-        b = clamp(b * select(select(turn + 1, P.minus, turn < 0), P.plus, turn > 0), P.least, P.most);
-        a = select(d, 0f, turn < 0); p -= sign(a) * b;""", lambda f, minus, plus, least, most: _descent(f, 0) | {
-            "minus": minus, "plus": plus, "least": least, "most": most}),
     "lion_step": ({"a": ""}, """let d = P.sign * g;
         p = P.kept * p - P.lr * sign(P.beta1 * a + P.rest1 * d); a = P.beta2 * a + P.rest2 * d;""",
         lambda f, *given: _moments({**f, "decoupled": True}, *given)),
@@ -45,21 +38,11 @@ STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
         c: c = max(c, b); v = c;
         p -= P.lr * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, *given: _moments(f, lr, *given[:4]) | {
             "lr": lr / given[4], "root": 1 / sqrt(given[5])}),
-    "nadam_step": ({"a": "", "b": ""}, MOMENTS + """
-        p -= (P.of_grad * d + P.of_average * a) / (sqrt(b) * P.root + P.eps);""",
-        lambda f, lr, *given: _moments(f, lr, *given[:4]) | {
-            "of_grad": lr * given[4], "of_average": lr * given[5], "root": 1 / sqrt(given[6])}),
-    "radam_step": ({"a": "", "b": ""}, MOMENTS + "p -= P.lr * a / select(1f, sqrt(b) + P.eps, P.rectified != 0);",
-        lambda f, lr, *given: _moments(f, lr, *given[:4]) | {"lr": lr * given[4], "rectified": float(f["rectified"])}),
     "adamax_step": ({"a": "", "b": ""}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
         b = max(P.beta2 * b, abs(d) + P.eps); p -= P.lr * a / b;""",
         lambda f, lr, *given: _moments(f, lr, *given[:4]) | {"lr": lr / given[4]}),
     "adagrad_step": ({"a": ""}, DESCEND + "a += d * d; p -= P.lr * d / (sqrt(a) + P.eps);",
         lambda f, lr, decay, eps: _descent(f, lr, decay) | {"eps": eps}),
-    "adadelta_step": ({"a": "", "b": ""}, DESCEND + """a = P.rho * a + P.rest * d * d;
-        let change = sqrt(b + P.eps) / sqrt(a + P.eps) * d;
-        b = P.rho * b + P.rest * change * change; p -= P.lr * change;""",
-        lambda f, lr, decay, rho, eps: _descent(f, lr, decay) | {"rho": rho, "rest": 1 - rho, "eps": eps}),
     "rmsprop_step": ({"a": "", "b": "centered", "c": "momentum"}, DESCEND + """a = P.alpha * a + P.rest * d * d;
         var spread = a;
         b: b = P.alpha * b + P.rest * d; spread = a - b * b;
@@ -84,7 +67,7 @@ def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
     sizes = [prod(o.shape) for o in tensors[:count]]
-    kernels = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
+    kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
     if None in kernels.values():
         return None
     rows = [(kernels[n], [2 * (list_ * count + i) for list_ in range(len(names))]) for i, n in enumerate(sizes)]

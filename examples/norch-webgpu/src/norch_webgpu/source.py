@@ -8,6 +8,14 @@ from .dtypes import Kind, Number
 
 WIDTH = 64
 """Invocations of a workgroup where a kernel does not say otherwise."""
+PUT = """fn put_{0}(i: u32, v: {1}) {{
+    let at = P.{0}_ + i; let s = at % {3}u * {4}u; mask_{0}(at / {3}u, {5}u << s, encode_{2}(v) << s);
+}}
+fn mask_{0}(at: u32, mask: u32, word: u32) {{ // writes the bits of a word that mask has
+    if (mask == 0xffffffffu) {{ atomicStore(&{0}[at], word); }}
+    else if (mask != 0u) {{ atomicAnd(&{0}[at], ~mask); atomicOr(&{0}[at], word); }}
+}}
+"""
 
 
 class Tensor(NamedTuple):
@@ -21,32 +29,22 @@ class Tensor(NamedTuple):
     element: str = ""
 
     def declare(self, place: int) -> str:
-        name, (kind, computed, per, _) = self.name, self.kind
+        name, (sort, computed, per, _) = self.name, self.kind
+        element = self.element or (computed if per == 1 else "atomic<u32>" if self.written else "u32")
+        text = f"@group(0) @binding({place}) var<storage, read_write> {name}: array<{element}>;\n"
         if self.element:
-            return f"@group(0) @binding({place}) var<storage, read_write> {name}: array<{self.element}>;\n"
-        word = computed if per == 1 else "atomic<u32>" if self.written else "u32"
-        text = f"@group(0) @binding({place}) var<storage, read_write> {name}: array<{word}>;\n"
-        if per == 1:
-            text += f"fn get_{name}(i: u32) -> {computed} {{ return {name}[P.{name}_ + i]; }}\n"
-            if self.written:
-                text += f"fn put_{name}(i: u32, v: {computed}) {{ {name}[P.{name}_ + i] = v; }}\n"
             return text
-        bits, step = 32 // per, per.bit_length() - 1
-        load = f"atomicLoad(&{name}[at >> {step}u])" if self.written else f"{name}[at >> {step}u]"
-        text += f"fn get_{name}(i: u32) -> {computed} {{ let at = P.{name}_ + i; "
-        text += f"return decode_{kind}(extractBits({load}, (at & {per - 1}u) * {bits}u, {bits}u)); }}\n"
-        if self.written:
-            mask = (1 << bits) - 1
-            text += f"""fn put_{name}(i: u32, v: {computed}) {{
-    let at = P.{name}_ + i; let s = (at & {per - 1}u) * {bits}u;
-    mask_{name}(at >> {step}u, {mask}u << s, encode_{kind}(v) << s);
-}}
-fn mask_{name}(at: u32, mask: u32, word: u32) {{ // writes the bits of a word that mask has
-    if (mask == 0xffffffffu) {{ atomicStore(&{name}[at], word); return; }}
-    if (mask != 0u) {{ atomicAnd(&{name}[at], ~mask); atomicOr(&{name}[at], word); }}
-}}
-"""
-        return text
+        load, bits = f"{name}[P.{name}_ + i]", 32 // per
+        if per > 1:
+            word = f"{name}[(P.{name}_ + i) / {per}u]"
+            word = f"atomicLoad(&{word})" if self.written else word
+            load = f"decode_{sort}(extractBits({word}, (P.{name}_ + i) % {per}u * {bits}u, {bits}u))"
+        text += f"fn get_{name}(i: u32) -> {computed} {{ return {load}; }}\n"
+        if not self.written:
+            return text
+        if per > 1:
+            return text + PUT.format(name, computed, sort, per, bits, (1 << bits) - 1)
+        return text + f"fn put_{name}(i: u32, v: {computed}) {{ {load} = v; }}\n"
 
 
 class Scalar(NamedTuple):
@@ -58,17 +56,15 @@ class Scalar(NamedTuple):
 
 
 def header(arguments: Sequence[Tensor | Scalar], numbers: Sequence[str]) -> str:
-    """What stands before a kernel: the types and functions of its arguments, and `P`, its numbers."""
+    """What stands before a kernel: its arguments with their functions, and `P`, its numbers."""
     tensors, fields = [a for a in arguments if isinstance(a, Tensor)], []
     for a in arguments:
         if isinstance(a, Tensor):
             fields.append(f"{a.name}_: u32")
-        elif a.kind.code in "qQ":  # halves, lest the struct be padded
-            fields.append(f"{a.name}_0: u32, {a.name}_1: u32")
-        else:
-            fields.append(f"{a.name}: {a.kind.computed}")
-    fields += [f"{name}: u32" for name in numbers]
-    text = f"struct Numbers {{ {', '.join(fields)} }}\n"
+        else:  # what has 8 bytes in halves, lest the struct be padded
+            wide = a.kind.code in "qQ"
+            fields.append(f"{a.name}_0: u32, {a.name}_1: u32" if wide else f"{a.name}: {a.kind.computed}")
+    text = f"struct Numbers {{ {', '.join(fields + [f'{name}: u32' for name in numbers])} }}\n"
     text += "".join(tensor.declare(i) for i, tensor in enumerate(tensors))
     return text + f"@group(0) @binding({len(tensors)}) var<uniform> P: Numbers;\n"
 
@@ -98,7 +94,9 @@ class Walk:
     sizes and strides are numbers of the kernel, so that operands of many shapes share a program.
     """
 
-    def __init__(self, names: str, shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True) -> None:
+    def __init__(
+        self, names: Sequence[str], shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True
+    ) -> None:
         self.names, self.count, self.index = names, prod(shape), index
         dims: list[tuple[int, tuple[int, ...]]] = []
         for size, *steps in zip(shape, *strides):
@@ -108,15 +106,10 @@ class Walk:
                 dims.append((size, tuple(steps)))
         self.dims = dims or [(1, (1,) * len(strides))]
         self.flat = bake and len(self.dims) == 1 and max(self.dims[0][1], default=0) <= 1
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The numbers that `code` reads from P, and the count."""
-        found = {f"{self.index}_count": self.count}
-        for d, (size, steps) in enumerate(() if self.flat else self.dims):
-            found[f"{self.index}_size{d}"] = size
-            found |= {f"{name}_{self.index}{d}": step for name, step in zip(self.names, steps)}
-        return found
+        self.numbers = {f"{index}_count": self.count}
+        for d, (size, each) in enumerate(() if self.flat else self.dims):
+            self.numbers[f"{index}_size{d}"] = size
+            self.numbers |= {f"{name}_{index}{d}": step for name, step in zip(names, each)}
 
     def code(self, start: str = "0u") -> str:
         """Declares `at_NAME`, the place of element `index` of each operand, from `start` on."""
@@ -126,10 +119,7 @@ class Walk:
             return " ".join(f"let at_{n} = {start.format(n)}{f' + {i}' * step};" for n, step in steps)
         text = " ".join(f"var at_{n} = {start.format(n)};" for n in self.names) + f" var rest_{i} = {i};\n"
         for d in reversed(range(len(self.dims))):
-            place, size = f"rest_{i}", f"P.{i}_size{d}"
-            if d:
-                text += f"let next_{i}{d} = rest_{i} / {size}; let place_{i}{d} = rest_{i} - next_{i}{d} * {size};"
-                place = f"place_{i}{d}"
-            text += "".join(f" at_{n} += {place} * P.{n}_{i}{d};" for n in self.names)
-            text += f" rest_{i} = next_{i}{d};\n" if d else "\n"
+            size, place = f"P.{i}_size{d}", f"rest_{i} % P.{i}_size{d}" if d else f"rest_{i}"
+            text += "".join(f" at_{n} += ({place}) * P.{n}_{i}{d};" for n in self.names)
+            text += f" rest_{i} /= {size};\n" if d else "\n"
         return text

@@ -94,12 +94,12 @@ struct Tile {
     Sum sums[R][C] = {};
     float below[R][C] = {};  // by how much the sums are too large
 
-    /// Adds the products of block b. The rows of w are `row` bytes apart.
-    NORCH_INLINE void add(const RoundedRows& x, int64_t b, const char* w, int64_t row) {
+    /// Adds the products of block b. The rows of w are `row` bytes apart; what lies `ahead` bytes further is fetched.
+    NORCH_INLINE void add(const RoundedRows& x, int64_t b, const char* w, int64_t row, int64_t ahead) {
         NORCH_UNROLL
         for (int c = 0; c < C; ++c) {
             const char* block = w + c * row;
-            __builtin_prefetch(block + C * row);
+            __builtin_prefetch(block + ahead);
             const auto numbers = load_numbers<F>(block + numbers_at(F));
             const float scale = F == Format::int8 ? 1 : scale_of(block);
             NORCH_UNROLL
@@ -117,14 +117,16 @@ template <Format F, int R, int C>
 void dot_tile(const RoundedRows& x, const StoredRows& w, int64_t first, float* out, int64_t out_row) {
     Tile<F, R, C> tile;
     const char* rows = w.data + first * w.row;
-    const int64_t whole = w.features / BLOCK_NUMBERS, rest = w.features % BLOCK_NUMBERS;
-    for (int64_t b = 0; b < whole; ++b) tile.add(x, b, rows + b * block_bytes(F), w.row);
-    if (rest) {  // of int8 only
-        char last[C * BLOCK_NUMBERS] = {};
-        for (int c = 0; c < C; ++c)
-            std::memcpy(last + c * BLOCK_NUMBERS, rows + c * w.row + whole * BLOCK_NUMBERS, size_t(rest));
-        tile.add(x, whole, last, BLOCK_NUMBERS);
-    }
+    const int64_t whole = w.features / BLOCK_NUMBERS;
+    [[maybe_unused]] const int64_t rest = w.features % BLOCK_NUMBERS;
+    for (int64_t b = 0; b < whole; ++b) tile.add(x, b, rows + b * block_bytes(F), w.row, C * w.row);
+    if constexpr (F == Format::int8)
+        if (rest) {
+            char last[C * BLOCK_NUMBERS] = {};
+            for (int c = 0; c < C; ++c)
+                std::memcpy(last + c * BLOCK_NUMBERS, rows + c * w.row + whole * BLOCK_NUMBERS, size_t(rest));
+            tile.add(x, whole, last, BLOCK_NUMBERS, 0);
+        }
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) out[r * out_row + first + c] = total(tile.sums[r][c]) - 8 * tile.below[r][c];
 }

@@ -1,4 +1,4 @@
-"""GGUF files, as llama.cpp has them: quantised tensors become float32, by the package gguf, or stay the blocks they are.
+"""GGUF files, as llama.cpp has them: quantised tensors become float32, by the package gguf, or stay blocks.
 
 The header is read here: that package makes objects of each of its numbers, which a tokenizer has by the hundred
 thousand.

@@ -61,8 +61,8 @@ def _layouts(features: int) -> list[tuple[str, norch.DType, int]]:
 class Linear(_Quantized):
     """x @ w.T + bias for a quantised weight: (*, in_features) to (*, out_features), see `norch.quantized_linear`.
 
-    weight, scale: as `norch.quantize_weight` gives them; at first 0, as is bias, which `bias=False` leaves out. dtype: of
-    the bias.
+    weight, scale: as `norch.quantize_weight` gives them; at first 0, as is bias, which `bias=False` leaves out.
+    dtype: of the bias.
     """
 
     bias: norch.Tensor | None
@@ -133,14 +133,12 @@ class Embedding(_Quantized):
         return f"{self.num_embeddings}, {self.embedding_dim}, format={self.format!r}"
 
 
-def quantize_(
-    model: Module, format: str = "int8", filter_fn: Callable[[Module, str], bool] | None = None
-) -> Module:
+def quantize_(model: Module, format: str = "int8", filter_fn: Callable[[Module, str], bool] | None = None) -> Module:
     """Puts quantised layers in the place of every nn.Linear and nn.Embedding of a model, whose weights they have.
 
     Weights that layers share are shared again. Not replaced are layers of other classes, such as the projections within
     MultiheadAttention, ones that have hooks, and an Embedding with `max_norm`. filter_fn: of the others only those that
-    it is true for; it gets each, and its dotted name. Returns the model, or, if that is such a layer itself, the new one.
+    it is true for; it gets each, and its dotted name. Returns the model, or, if that is such a layer, the new one.
 
     Raises ValueError for another format, ShapeError for a layer whose features are no multiple of 32 where the format
     has blocks; then nothing is replaced.
