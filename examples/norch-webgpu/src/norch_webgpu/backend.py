@@ -84,7 +84,6 @@ class WebGPUBackend(Backend):
     def unusable_reason(self) -> str | None:
         return self.run.reason
 
-    @speaking
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
@@ -115,12 +114,11 @@ class WebGPUBackend(Backend):
         self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+        moves = op in ("fill", "where") or (op == "copy" and operands[0].dtype is operands[1].dtype)
         tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
+        if moves:
+            tensors.discard("int64")  # as two words
         if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")
-        try:
-            make = getattr(import_module(f".{family}", __package__), name)
-        except ModuleNotFoundError:
-            return None
-        return make(self.run, op, operands, attrs)
+        return getattr(import_module(f".{family}", __package__), name)(self.run, op, operands, attrs)

@@ -182,19 +182,15 @@ fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
 fn encode_bfloat16(v: f32) -> u32 {
     let b = bitcast<u32>(v); return select((b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u, 0x7fc0u, is_nan(v));
 }
-fn decode_int16(w: u32) -> i32 { return extractBits(i32(w), 0u, 16u); }
-fn encode_int16(v: i32) -> u32 { return u32(v) & 0xffffu; }
-fn decode_int8(w: u32) -> i32 { return extractBits(i32(w), 0u, 8u); }
-fn encode_int8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_uint8(w: u32) -> i32 { return i32(w); }
-fn encode_uint8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_bool(w: u32) -> i32 { return i32(w); }
-fn encode_bool(v: i32) -> u32 { return u32(v != 0); }
-fn decode_bytes1(w: u32) -> u32 { return w; }
-fn encode_bytes1(v: u32) -> u32 { return v; }
-fn decode_bytes2(w: u32) -> u32 { return w; }
-fn encode_bytes2(v: u32) -> u32 { return v; }
 """
+# Of words that hold several: from bits to a value, and back.
+for _name, _type, _load, _store in (
+    ("int16", "i32", "extractBits(i32(v), 0u, 16u)", "u32(v) & 0xffffu"), ("uint8", "i32", "i32(v)", "u32(v) & 0xffu"),
+    ("int8", "i32", "extractBits(i32(v), 0u, 8u)", "u32(v) & 0xffu"), ("bool", "i32", "i32(v)", "u32(v != 0)"),
+    ("bytes1", "u32", "v", "v"), ("bytes2", "u32", "v", "v"),
+):  # fmt: skip
+    TEXT += f"fn decode_{_name}(v: u32) -> {_type} {{ return {_load}; }}\n"
+    TEXT += f"fn encode_{_name}(v: {_type}) -> u32 {{ return {_store}; }}\n"
 
 
 def _horner(found: re.Match[str]) -> str:
