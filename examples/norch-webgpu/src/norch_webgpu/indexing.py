@@ -35,8 +35,8 @@ GATHER = """let i = g;
     if (i >= P.i_count || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
     {walk}
     put_o(at_o, get_x(at_x + place_of(get_p(at_p)) * P.step));"""
-SCATTER = """let i = g / P.n; let k = g % P.n;
-    if (i >= P.i_count || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
+SCATTER = """let i = {i}; let k = {k};
+    if (i >= P.i_count || k >= P.n || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
     {walk}
     let mine = place_of(get_p(at_p + {nth_k} * P.p_step));
     for (var m = {from_m}; m < k; m++) {{ if (place_of(get_p(at_p + {nth_m} * P.p_step)) == mine) {{ return; }} }}
@@ -90,9 +90,11 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel |
             steps[d], below = below, below * alike[d]
     layouts = [[o.strides[d] for d in lines] for o in (out, index, src)] + [[steps[d] for d in lines]]
     walk = Walk("opxr", [index.shape[d] for d in lines], layouts)
+    i, k = ("g / P.n", "g % P.n") if src.strides[dim] == 1 else ("g % P.i_count", "g / P.i_count")  # near in memory
     body = SCATTER.format(
-        walk=walk.code(), nth_k="k" if short else "get_order(at_r + k)", nth_m="m" if short else "get_order(at_r + m)",
-        from_m="0u" if short else "max(k, 1u) - 1u", otherwise="" if short else "else { break; }",
+        i=i, k=k, walk=walk.code(), nth_k="k" if short else "get_order(at_r + k)",
+        nth_m="m" if short else "get_order(at_r + m)", from_m="0u" if short else "max(k, 1u) - 1u",
+        otherwise="" if short else "else { break; }",
         value="b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b",
     )  # fmt: skip
     numbers = {**walk.numbers, "size": size, "step": out.strides[dim], "n": n}
