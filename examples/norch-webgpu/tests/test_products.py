@@ -45,11 +45,12 @@ def in_tiles(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("left", "right"), [("plain", "plain"), ("transposed", "transposed"), ("amid", "amid")])
-def test_products_of_every_layout(in_tiles, dtype, left, right):
+@pytest.mark.parametrize("layouts", [("plain", "plain"), ("transposed", "transposed"), ("amid", "amid")], ids=" ".join)
+def test_products_of_every_layout(in_tiles, dtype, layouts):
     in_tiles(tiles.SMALL)
     a, b = whole_numbers(36, 40), whole_numbers(40, 68, seed=1)
-    assert (back(laid_out(a, dtype, left) @ laid_out(b, dtype, right)) == a @ b).all()
+    left, right = (laid_out(x, dtype, how) for x, how in zip((a, b), layouts))
+    assert (back(left @ right) == a @ b).all()
 
 
 @pytest.mark.parametrize("tile", [tiles.MIDDLE, tiles.LARGE], ids=["middle", "large"])
@@ -101,14 +102,24 @@ CONVOLUTIONS = [  # input, weight, stride, padding, dilation, groups
 ]
 
 
-@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
-@pytest.mark.parametrize("tiled", [True, False])
+@pytest.mark.parametrize(
+    ("case", "dtype", "tiled"),
+    [
+        *[(case, dtype, False) for case in CONVOLUTIONS for dtype in (norch.float32, norch.float16)],
+        *[(case, norch.float32, True) for case in CONVOLUTIONS[:3]],
+        (CONVOLUTIONS[0], norch.bfloat16, True),
+    ],
+    ids=str,
+)
 def test_convolution_and_its_gradients(in_tiles, case, dtype, tiled):
     if tiled:
         in_tiles(tiles.SMALL, 2 if case[-1] == 2 else 1)
     shape, weight_shape, stride, padding, dilation, groups = case
-    x, weight, bias = whole_numbers(*shape), whole_numbers(*weight_shape, seed=1), whole_numbers(weight_shape[0], seed=2)
+    x, weight, bias = (
+        whole_numbers(*shape),
+        whole_numbers(*weight_shape, seed=1),
+        whole_numbers(weight_shape[0], seed=2),
+    )
     seen = windows(x, weight_shape[2:], stride, padding, dilation)
     n, c, rows, columns, kh, kw = seen.shape
     seen = seen.reshape(n, groups, c // groups, rows, columns, kh, kw)
@@ -143,7 +154,10 @@ def test_pooling(dtype):
     seen = windows(x, (3, 2), (2, 1), (1, 1), (1, 2), -np.inf)
     found, places = norch.max_pool2d(there(x, dtype), (3, 2), (2, 1), 1, (1, 2), return_indices=True)
     assert (back(found) == seen.max((4, 5))).all()
-    assert (np.take_along_axis(x.reshape(2, 3, -1), places.cpu().numpy().reshape(2, 3, -1), 2).reshape(found.shape) == back(found)).all()
+    assert (
+        np.take_along_axis(x.reshape(2, 3, -1), places.cpu().numpy().reshape(2, 3, -1), 2).reshape(found.shape)
+        == back(found)
+    ).all()
     if dtype.is_floating_point:
         sums = windows(x, (4, 2), (2, 1), (2, 1), (1, 1)).sum((4, 5))
         assert (back(norch.avg_pool2d(there(x, dtype), (4, 2), (2, 1), (2, 1))) == sums / 8).all()
@@ -165,7 +179,9 @@ def test_attention_and_its_gradient(monkeypatch, parts, kind, dtype):
         monkeypatch.setattr(attention, "QUERIES", 3)
         monkeypatch.setattr(attention, "SCORES", 2 * 3 * 9)
     draw = np.random.default_rng(0)
-    rounded = [norch.tensor(draw.standard_normal(s), dtype=dtype) for s in ((2, 3, 8, 6), (3, 9, 6), (3, 9, 5), (2, 3, 8, 5))]
+    rounded = [
+        norch.tensor(draw.standard_normal(s), dtype=dtype) for s in ((2, 3, 8, 6), (3, 9, 6), (3, 9, 5), (2, 3, 8, 5))
+    ]
     q, k, v, g = (x.double().numpy() for x in rounded)
     scores, options = q @ k.swapaxes(-1, -2) / np.sqrt(6), {}
     if kind == "causal":
@@ -191,10 +207,16 @@ def test_attention_and_its_gradient(monkeypatch, parts, kind, dtype):
         assert np.abs(back(x) - y).max() <= bound * np.abs(y).max()
 
 
-def test_attention_never_holds_all_scores():
-    q = norch.zeros(1, 1, 6000, 4).to(WEBGPU)
-    before = norch.webgpu.memory_allocated()
-    norch.scaled_dot_product_attention(q, q, q, is_causal=True)
-    norch.webgpu.synchronize()
+def test_attention_never_holds_all_scores(monkeypatch):
+    monkeypatch.setattr(attention, "SCORES", 1 << 16)
+    q = norch.zeros(2, 1000, 4).to(WEBGPU)
     pool = q.device.backend.run.devices[0].pool
-    assert pool.peak - before < 6000 * 6000 * 4 / 2
+    pool.collect()
+    pool.peak = before = pool.used
+    norch.scaled_dot_product_attention(q, q, q)
+    assert pool.peak - before < 1000 * 1000
+
+
+def test_many_products_and_rows():
+    a, b = whole_numbers(70_000, 1, 3), whole_numbers(70_000, 3, 1, seed=1)
+    assert (back(there(a) @ there(b)) == a @ b).all()

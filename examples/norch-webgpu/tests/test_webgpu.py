@@ -214,6 +214,32 @@ def test_a_driver_that_miscompiles_is_not_used():
     assert "cannot be used: its driver" in said
 
 
+def test_an_adapter_without_features_trains_and_refuses_what_it_cannot_compute():
+    said = run("""if True:
+        import norch_webgpu.devices
+        norch_webgpu.devices.USED = ()
+        import norch
+        from norch import nn, optim
+
+        norch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)).to("webgpu")
+        optimizer = optim.AdamW(model.parameters(), lr=0.05)
+        x, y = norch.randn(5, 4, device="webgpu"), norch.tensor([0, 1, 2, 0, 1], device="webgpu")
+        for _ in range(20):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(model(x).argmax(1).tolist(), norch.full((2,), -5, device="webgpu")[1:].contiguous().item())
+        try:
+            y + 1
+        except norch.DTypeError as error:
+            print(error)
+    """)
+    assert said.splitlines()[0] == "[0, 1, 2, 0, 1] -5"
+    assert "shader-int64" in said
+
+
 # --- Numbers ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,5 @@
 """scaled_dot_product_attention and its gradient, some queries at a time: there is never more than a part of the matrix
-of scores. Products make a part, a kernel its weights, products what comes of them; the gradient makes the weights again.
+of scores. Products make a part, a kernel its weights, products what comes of them; the gradient makes them again.
 """
 
 import itertools
@@ -22,6 +22,8 @@ SCORES = 1 << 23
 QUERIES = 512
 
 FLOAT = KINDS["float32"]
+Step = tuple[Any, list[tuple[str, int]]]
+"""A kernel, and the names of its arguments with where in them it begins."""
 ROWS = f"""var<workgroup> shared_part: array<f32, {WIDTH}>;
 fn together(mine: f32, l: u32, is_sum: bool) -> f32 {{
     workgroupBarrier(); shared_part[l] = mine; workgroupBarrier();
@@ -59,81 +61,82 @@ BACKWARD = """var dot = 0f;
     for (var j = l; j < P.keys; j += {width}u) {{ put_d(at + j, get_s(at + j) * (get_d(at + j) - dot) * scale); }}"""
 
 
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """Outputs out, or the gradients of query, key and value; then that of out, query, key, value, and a mask if any."""
+    if not all(prod(o.shape) for o in operands):
+        return None
+    is_grad, batch = op.endswith("_grad"), operands[0].shape[:-2]
+    names = ["dq", "dk", "dv", "o", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
+    given, first = dict(zip(names, operands)), "s = q k; d = o v" if is_grad else "s = q k"
+    queries, keys, heads = given["q"].shape[-2], given["k"].shape[-2], prod(batch)
+    rows = min(queries, QUERIES, max(SCORES // keys, 1))
+    many = min(heads, max(SCORES // (rows * keys), 1))
+    sums = is_grad and rows < queries and kind(given["q"]).per_word > 1  # of parts, in float32, lest each be rounded
+    second = "o = s v'" if not is_grad else "dq = d k'; dk = d' q'; dv = s' o'"
+    if sums:
+        second = second.replace("dk", "dk_sum").replace("dv", "dv_sum")
+        given |= {f"{x}_sum": Operand(float32, given[x].shape, _contiguous(given[x].shape)) for x in ("dk", "dv")}
+    steps: list[Step] = []
+    for head, row in itertools.product(range(0, heads, many), reversed(range(0, queries, rows))):
+        count, size = min(many, heads - head), min(rows, queries - row)
+        is_last = row + size == queries
+        seen = min(keys, row + size) if attrs["is_causal"] and not is_last else keys
+        scores = Matrix(FLOAT, _contiguous((*batch, size * seen))[:-1], seen, 1, size, seen)
+        found = {"s": (scores, 0), "d": (scores, 0)}
+        for name, operand in given.items():
+            x = _lines(operand, batch, head, size if name in ("q", "o", "dq") else seen)
+            found[name] = (x, row * x.line if name in ("q", "o", "dq") else 0)
+        steps += _products(run, batch, count, found, first, False)
+        steps.append(_weights(run, batch, count, size, seen, head, row, attrs, given.get("m"), is_grad))
+        steps += _products(run, batch, count, found, second, not is_last)
+    for name in ("dk", "dv") if sums else ():
+        steps.append((moved(run, "copy", (given[name], given[f"{name}_sum"]), {}), [(name, 0), (f"{name}_sum", 0)]))
+    scratch = {name: 4 * prod(o.shape) for name, o in given.items() if name.endswith("_sum")}
+    scratch |= dict.fromkeys(("s", "d") if is_grad else ("s",), 4 * many * rows * keys)
+
+    def call(*args: Any) -> None:
+        places = dict(zip(names, zip(args[::2], args[1::2])))
+        places |= {name: (args[0].device.pool.take(nbytes), 0) for name, nbytes in scratch.items()}
+        for step, takes in steps:
+            step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
+
+    return None if any(step is None for step, _ in steps) else call
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
-def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """Outputs out, or the gradients of query, key and value; then that of out, query, key, value, and the mask if any."""
-    is_grad, batch = op.endswith("_grad"), operands[0].shape[:-2]
-    outs, (query, key, value, *mask) = (operands[:4], operands[4:]) if is_grad else (operands[:1], operands[1:])
-    if not all(prod(o.shape) for o in operands):
-        return None
-    names = ["dq", "dk", "dv", "o", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
-    queries, keys, heads = query.shape[-2], key.shape[-2], prod(batch)
-    rows = min(queries, QUERIES, max(SCORES // keys, 1))
-    many, most = max(SCORES // (rows * keys), 1), 0
-    sums = [Operand(float32, o.shape, contiguous(o.shape)) for o in outs[1:3]]
-    rounded = is_grad and rows < queries and kind(query).per_word > 1  # sums of parts, which are rounded once
-    steps: list[tuple[Kernel | None, list[tuple[str, int]]]] = []
-    for head, row in itertools.product(range(0, heads, many), reversed(range(0, queries, rows))):
-        count, size = min(many, heads - head), min(rows, queries - row)
-        begins, seen = row + size == queries, keys
-        if attrs["is_causal"] and not begins:
-            seen = min(keys, row + size)
-        most = max(most, count * size * seen)
-        scores = Matrix(FLOAT, contiguous((*batch, size * seen))[:-1], seen, 1, size, seen)
-        q, o, dq = (_lines(x, batch, head, size) for x in (query, outs[-1], outs[0]))
-        k, v = (_lines(x, batch, head, seen) for x in (key, value))
-        at_q, at_o, at_dq = (row * x.line for x in (q, o, dq))
-
-        def multiplied(out: str, a: str, b: str, *of: Any, adds: bool = False) -> None:
-            p = product(batch, *of, count=count)._replace(adds=adds)
-            places = {"q": at_q, "o": at_o, "dq": at_dq}
-            steps.append((multiply(run, p), [(x, places.get(x, 0)) for x in (out, a, b)]))
-
-        multiplied("s", "q", "k", scores, q, k)
-        if is_grad:
-            multiplied("d", "o", "v", scores, o, v)
-        steps.append(_weights(run, batch, count, size, seen, head, row, attrs, mask, is_grad))
-        if not is_grad:
-            multiplied("o", "s", "v", o, scores, v.turned)
-            continue
-        multiplied("dq", "d", "k", dq, scores, k.turned)
-        for out, a, b, of, to, total in (("dk", "d", "q", q, outs[1], sums[0]), ("dv", "s", "o", o, outs[2], sums[1])):
-            into = _lines(total if rounded else to, batch, head, seen)
-            multiplied(f"{out}_sum" if rounded else out, a, b, into, scores.turned, of.turned, adds=not begins)
-    if rounded:
-        steps += [(moved(run, "copy", pair, {}), [(n, 0), (f"{n}_sum", 0)]) for n, pair in zip(("dk", "dv"), zip(outs[1:], sums))]
-    room = {"s": most, "d": most} | ({"dk_sum": prod(outs[1].shape), "dv_sum": prod(outs[2].shape)} if rounded else {})
-    return None if any(step is None for step, _ in steps) else _sequence(names, room, steps)
-
-
-def _sequence(names: list[str], room: dict[str, int], steps: Any) -> Kernel:
-    """Kernels one after the other. `room`: scratch memory, in numbers of 4 bytes."""
-    used = {name for _, takes in steps for name, _ in takes}
-
-    def call(*args: Any) -> None:
-        pool = args[0].device.pool
-        found = dict(zip(names, zip(args[::2], args[1::2])))
-        found |= {name: (pool.take(4 * size), 0) for name, size in room.items() if name in used}
-        for step, takes in steps:
-            step(*[x for name, at in takes for x in (found[name][0], found[name][1] + at)])
-
-    return call
+def _products(run: Runtime, batch: Any, count: int, found: Any, text: str, adds: bool) -> list[Step]:
+    """Products, such as "dq = d k'; dk = d' q'", some of them turned. `adds`: to the gradients of key and value."""
+    steps: list[Step] = []
+    for names in (line.replace("=", "").split() for line in text.split("; ")):
+        out, a, b = (found[x.strip("'")][0].turned if x.endswith("'") else found[x][0] for x in names)
+        p = product(batch, out, a, b, count)._replace(adds=adds and names[0][:2] in ("dk", "dv"))
+        steps.append((multiply(run, p), [(x.strip("'"), found[x.strip("'")][1]) for x in names]))
+    return steps
 
 
 def _lines(o: Operand, batch: tuple[int, ...], head: int, lines: int) -> Matrix:
     """The first `lines` rows of an operand, whose batch dims broadcast to `batch`, from a head on."""
     missing = len(batch) + 2 - len(o.shape)
-    steps = [0] * missing + [0 if size == 1 else step for size, step in zip(o.shape[:-2], o.strides)]
-    return Matrix(kind(o), tuple(steps), *o.strides[-2:], lines, o.shape[-1], head)
+    steps = [0] * missing + [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
+    return Matrix(kind(o), tuple(steps[:-2]), steps[-2], steps[-1], lines, o.shape[-1], head)
 
 
 def _weights(
-    run: Runtime, batch: Any, count: int, rows: int, keys: int, head: int, row: int, attrs: Attrs, mask: Any, is_grad: bool
-) -> tuple[Kernel | None, list[tuple[str, int]]]:
-    """Of scores `s` the weights, and of what they are worth, `d`, the gradient of the scores."""
+    run: Runtime,
+    batch: Any,
+    count: int,
+    rows: int,
+    keys: int,
+    head: int,
+    row: int,
+    attrs: Attrs,
+    mask: Any,
+    is_grad: bool,
+) -> Step:
+    """Of scores `s` the weights, and of their gradient `d` that of the scores."""
     numbers = {"rows": rows, "count": rows * count, "keys": keys, "first": head, "row": row}
     numbers["scale"] = unpack("I", pack("f", attrs["scale"]))[0]
     score, place, source, names = "get_s(at + j) * scale", "", ROWS, ["s", "d"] if is_grad else ["s"]
@@ -141,14 +144,12 @@ def _weights(
     if attrs["is_causal"]:
         score = f"select({score}, -inf(), j > row + P.row)"
     elif mask:
-        m = _lines(mask[0], batch, head, 0)
-        line, other = (0 if size == 1 else step for size, step in zip(mask[0].shape[-2:], mask[0].strides[-2:]))
+        m = _lines(mask, batch, head, 0)
         walk = Walk("m", batch, [m.batch], "u", bake=False)
-        numbers |= {"m_line": line, "m_other": other, **walk.numbers}
+        numbers |= {"m_line": m.line, "m_other": m.other, **walk.numbers}
         source += f"fn base_m(u: u32) -> u32 {{ {walk.code()} return at_m; }}\n"
-        place = "let at_m = base_m(head + P.first) + (row + P.row) * P.m_line;"
-        get = "get_m(at_m + j * P.m_other)"
-        score = f"select(-inf(), {score}, {get} != 0)" if mask[0].dtype.name == "bool" else f"{score} + {get}"
+        place, get = "let at_m = base_m(head + P.first) + (row + P.row) * P.m_line;", "get_m(at_m + j * P.m_other)"
+        score = f"select(-inf(), {score}, {get} != 0)" if m.kind.name == "bool" else f"{score} + {get}"
         arguments.append(Tensor("m", m.kind))
         names.append("m")
     end = (BACKWARD if is_grad else FORWARD).format(width=WIDTH)

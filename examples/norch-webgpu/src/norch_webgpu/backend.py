@@ -18,13 +18,12 @@ from .rules import COMPOSITE
 FAMILIES: dict[str, str] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
     **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
-    "arange": "elementwise.arange",
+    "arange": "elementwise.computed",
     "fused": "elementwise.fused",
     "random": "random.random",
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
     "cumsum": "reduction.cumsum",
     "matmul": "matmul.matmul",
-    **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
     **{f"{x}_pool2d{y}": "pooling.pool" for x in ("max", "sum") for y in ("", "_grad")},
     "max_pool2d_indices": "pooling.pool",
@@ -86,7 +85,6 @@ class WebGPUBackend(Backend):
     def unusable_reason(self) -> str | None:
         return self.run.reason
 
-    @speaking
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
@@ -100,7 +98,8 @@ class WebGPUBackend(Backend):
 
     @speaking
     def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        buffer.device.read(buffer, offset, data, later=True)
+        encoder = buffer.device.encoder
+        encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
 
     @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
@@ -116,12 +115,11 @@ class WebGPUBackend(Backend):
         self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+        moves = op in ("fill", "where") or (op == "copy" and operands[0].dtype is operands[1].dtype)
         tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
+        if moves:
+            tensors.discard("int64")  # as two words
         if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")
-        try:
-            make = getattr(import_module(f".{family}", __package__), name)
-        except ModuleNotFoundError:
-            return None
-        return make(self.run, op, operands, attrs)
+        return getattr(import_module(f".{family}", __package__), name)(self.run, op, operands, attrs)

@@ -14,7 +14,7 @@ import wgpu
 from norch.errors import DeviceError
 
 from .dtypes import KINDS
-from .encoder import BLOCK, Encoder, shader_module
+from .encoder import BLOCK, Encoder, trusted_module
 from .functions import called
 from .memory import Memory, Pool
 from .source import WIDTH, Scalar, Tensor, header, main
@@ -23,8 +23,16 @@ USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
 CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
 """The ops that look for an index out of range."""
-APIS = ("Vulkan", "Metal", "D3D12")
-KINDS_OF_ADAPTER = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")
+APIS, SORTS = ("Vulkan", "Metal", "D3D12"), ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
+# What compilers are known to get wrong, and what is right.
+PROBE = "var<workgroup> total: atomic<i32>;" + main("""
+    if (l == 0u) { atomicStore(&total, 0); }
+    workgroupBarrier(); atomicAdd(&total, i32(l)); workgroupBarrier();
+    if (l == 0u) {
+        put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2));
+        put_o(3u, i32(encode_float16(65519f + f32(P.n)))); put_o(4u, atomicLoad(&total)); put_o(5u, P.n >> 1u);
+    }""")
+PROBED = [1, 0, -4, 0x7BFF, 2016, -4]
 
 
 class Device:
@@ -37,23 +45,19 @@ class Device:
     def __init__(self, adapter: Any, index: int, lock: Any) -> None:
         self.adapter, self.index, self.lock = adapter, index, lock
         self.name = adapter.info["device"] or adapter.info["description"] or adapter.info["vendor"]
-        self.features = {f for f in USED if f in adapter.features}
-        self.wgpu = adapter.request_device_sync(required_features=sorted(self.features), required_limits={})
-        self.limits: Mapping[str, int] = self.wgpu.limits
-        self.queue = self.wgpu.queue
+        self.features = sorted(f for f in USED if f in adapter.features)
+        self.wgpu = adapter.request_device_sync(required_features=self.features, required_limits={})
+        self.limits, self.queue = self.wgpu.limits, self.wgpu.queue
         self.pipelines: dict[tuple[str, int], Any] = {}
         self.encoder, self.pool = Encoder(self), Pool(self)
-        self.unchecked = False
-        self.record = self.pool.take(64)
+        self.unchecked, self.record = False, self.pool.take(64)
         self.encoder.write(self.record, 0, memoryview(bytes(64)))
 
     def explained(self, error: wgpu.GPUError) -> RuntimeError:
         """An error of wgpu's as a sentence that names the adapter."""
-        said = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+        said = " ".join(str(error).split())
         if "lost" in said:
-            return DeviceError(
-                f"{self.name} was lost, and with it what its tensors held; other devices work on ({said})"
-            )
+            return DeviceError(f"{self.name} was lost, and with it what its tensors held; others work on ({said})")
         return RuntimeError(f"{self.name}: {said}")
 
     def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
@@ -62,8 +66,9 @@ class Device:
             found = self.pipelines.get((source, tensors))
             if found is None:
                 try:
-                    module = {"module": shader_module(self.wgpu, source, trusted), "entry_point": "main"}
-                    found = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=module)
+                    make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
+                    compute = {"module": make(self.wgpu, source), "entry_point": "main"}
+                    found = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
                 except wgpu.GPUError as error:
                     refused = self.explained(error)
                     refused.add_note(f"It was to compile:\n{source}")
@@ -71,24 +76,18 @@ class Device:
                 self.pipelines[source, tensors] = found
             return found
 
-    def read(self, memory: Memory, offset: int, data: memoryview, later: bool = False) -> None:
+    def read(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Device to host. Raises IndexError if a kernel met an index out of range."""
-        pieces = [(memory, offset, data)] if data.nbytes else []
-        found = memoryview(bytearray(24)) if self.unchecked and not later else None
-        if found:
-            pieces.append((self.record, 0, found))
-        fetched = self.encoder.fetch(pieces) if pieces else None
-        if later:
-            self.encoder.later += [fetched] if fetched else []
-        elif fetched:
-            self.encoder.fill(fetched)
-        if found:
-            self.unchecked = False
-            _, is_wrong, low, high, size, op = found.cast("I").tolist()
-            if is_wrong:
-                self.encoder.write(self.record, 0, memoryview(bytes(64)))
-                index, where = (high << 32 | low) - (high >> 31 << 64), f"a dim of size {size} (found late)"
-                raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for {where}")
+        found = memoryview(bytearray(24)) if self.unchecked else None
+        wanted = [(memory, offset, data)] if data.nbytes else []
+        for fetched in [self.encoder.fetch(*w) for w in wanted + [(self.record, 0, found)] * bool(found)]:
+            self.encoder.fill(*fetched)
+        self.unchecked = False
+        if found and found.cast("I")[1]:
+            self.encoder.write(self.record, 0, memoryview(bytes(64)))
+            low, high, size, op = found.cast("I").tolist()[2:]
+            index, where = (high << 32 | low) - (high >> 31 << 64), f"a dim of size {size} (found late)"
+            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for {where}")
 
     def synchronize(self) -> None:
         self.encoder.wait()
@@ -100,28 +99,23 @@ class Runtime:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.lock = threading.RLock()
-        self.calls = itertools.count(1)
+        self.lock, self.calls = threading.RLock(), itertools.count(1)
         self.devices: list[Device] = []
         for adapter in self._find():
             try:
                 self.devices.append(Device(adapter, len(self.devices), self.lock))
-                self._limit()
                 self._probe(self.devices[-1])
             except (wgpu.GPUError, RuntimeError, MemoryError) as error:
                 self.reason = f"{adapter.info['device']} cannot be used: {error}"
                 del self.devices[-1:]
-        self._limit()
-
-    def _limit(self) -> None:
-        """What every device can do."""
-        limits = [d.limits for d in self.devices]
         self.features = set(USED).intersection(*(d.features for d in self.devices))
-        self.most_tensors = min((n["max-storage-buffers-per-shader-stage"] for n in limits), default=8)
-        self.most_groups = min((n["max-compute-workgroups-per-dimension"] for n in limits), default=65535)
         self.missing = {"float64": "WGSL has no float64, nor have most GPUs"}
         if "shader-int64" not in self.features:
             self.missing["int64"] = "an adapter has no shader-int64"
+
+    def least(self, limit: str) -> int:
+        """The least of the devices' limits of that name."""
+        return min(d.limits[limit] for d in self.devices)
 
     def _find(self) -> list[Any]:
         """The adapters of the one API that has the best of them: GPUs of their own before others, processors last.
@@ -132,29 +126,25 @@ class Runtime:
         level, found = logger.level, []
         logger.setLevel(logging.CRITICAL)  # wgpu complains of displays that are not there
         for adapter in wgpu.gpu.enumerate_adapters_sync():
-            info = adapter.info
-            sort = info["adapter_type"] if info["adapter_type"] in KINDS_OF_ADAPTER else "Unknown"
-            names = f"{info['device']} {info['description']} {info['vendor']}".lower()
-            if info["backend_type"] in APIS and wanted in names:
-                found.append(((KINDS_OF_ADAPTER.index(sort), APIS.index(info["backend_type"])), adapter))
+            api, sort = adapter.info["backend_type"], adapter.info["adapter_type"]
+            names = " ".join(adapter.info[key] for key in ("device", "description", "vendor")).lower()
+            if api in APIS and wanted in names:
+                found.append(((SORTS.index(sort) if sort in SORTS else 2, APIS.index(api)), adapter))
         logger.setLevel(level)
         if not found:
             self.reason = f"there is no WebGPU adapter{f' with {wanted!r} in its name' * bool(wanted)}; install the "
             self.reason += "Vulkan driver of your GPU, or one that runs on the CPU: apt install mesa-vulkan-drivers"
-        best = min((rank for rank, _ in found), default=None)
-        return [adapter for rank, adapter in found if rank == best]
+        return [adapter for rank, adapter in found if rank == min(r for r, _ in found)]
 
     def _probe(self, device: Device) -> None:
         """Raises RuntimeError where a device's compiler gets wrong what kernels rely on."""
-        arguments = [
-            Tensor("o", KINDS["int32"], True), Scalar("x", KINDS["float32"], float), Scalar("n", KINDS["int32"], int)
-        ]  # fmt: skip
+        numbers = [Scalar("x", KINDS["float32"], float), Scalar("n", KINDS["int32"], int)]
         found, out = memoryview(bytearray(4 * len(PROBED))), device.pool.take(64)
-        self.kernel(arguments, PROBE, 1)(out, 0, nan, -7)
+        self.kernel([Tensor("o", KINDS["int32"], True), *numbers], PROBE, 1)(out, 0, nan, -7)
         device.read(out, 0, found)
         if found.cast("i").tolist() != PROBED:
-            raise RuntimeError(f"its driver ({device.adapter.info['description']}) computes {found.cast('i').tolist()} "
-                               f"where {PROBED} is right")  # fmt: skip
+            driver, got = device.adapter.info["description"], found.cast("i").tolist()
+            raise RuntimeError(f"its driver ({driver}) computes {got} where {PROBED} is right")
 
     def write(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Host to device. What is no whole words, and not the end of its piece, goes by way of a piece of its own."""
@@ -162,21 +152,20 @@ class Runtime:
         if size % 4:
             whole = memoryview(bytearray(size + 3 & -4))
             whole[:size] = data
-        with self.lock:
-            if offset % 4 or (size % 4 and offset + size < memory.nbytes):
-                piece = memory.device.pool.take(size)
-                memory.device.encoder.write(piece, 0, whole)
-                self.move(memory, offset, piece, 0, size)
-            elif size:
-                memory.device.encoder.write(memory, offset, whole)
+        if offset % 4 or (size % 4 and offset + size < memory.nbytes):
+            piece = memory.device.pool.take(size)
+            memory.device.encoder.write(piece, 0, whole)
+            self.move(memory, offset, piece, 0, size)
+        elif size:
+            memory.device.encoder.write(memory, offset, whole)
 
     def move(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
         """Copies bytes within a device, as words where they are words."""
         size = 4 if (out_offset | source_offset | nbytes) % 4 == 0 else 1
-        kind, count = KINDS[f"bytes{size}"], nbytes // size
-        body = "for (var i = g; i < P.count; i += 16384u) { put_o(i, get_x(i)); }"
-        move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), COUNT], main(body), 16384 // WIDTH)
-        move(out, out_offset // size, source, source_offset // size, count)
+        kind, count = KINDS[f"bytes{size}"], Scalar("count", KINDS["bytes4"], int)
+        body = "for (var i = g; i < P.count; i += 262144u) { put_o(i, get_x(i)); }"
+        move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH)
+        move(out, out_offset // size, source, source_offset // size, nbytes // size)
 
     def kernel(
         self, arguments: Sequence[Tensor | Scalar], source: str, groups: Sequence[int] | int,
@@ -189,19 +178,22 @@ class Runtime:
         workgroups, as one number (spread over two dims if need be) or three. trusted: the kernel checks its own
         bounds, so that the compiler need not. None where it has more tensors than adapters bind.
         """
-        constants, groups = tuple((numbers or {}).values()), self.spread(groups)
+        constants, name = tuple((numbers or {}).values()), self.devices[0].name
+        most = self.least("max-compute-workgroups-per-dimension")
+        if isinstance(groups, int):  # over two dims, the last row perhaps in part beyond them
+            rows = max(-(-groups // most), 1)
+            groups = -(-groups // rows), rows, 1
         if max(constants, default=0) >= 1 << 32:
-            raise DeviceError(f"{self.devices[0].name} counts elements with 32 bits, here are {max(constants)}")
-        if max(groups) > self.most_groups:
-            most = f"starts at most {self.most_groups} workgroups a dim"
-            raise DeviceError(f"{self.devices[0].name} {most}, not {groups}")
+            raise DeviceError(f"{name} counts elements with 32 bits, here are {max(constants)}")
+        if max(groups) > most:
+            raise DeviceError(f"{name} starts at most {most} workgroups a dim, not {groups}")
         whole = header(arguments, list(numbers or ())) + source
         whole += called(whole)
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
         code, tensors = Struct("<" + "".join(codes)), sum(isinstance(a, Tensor) for a in arguments)
         if code.size > BLOCK:
             raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
-        if tensors > self.most_tensors:
+        if tensors > self.least("max-storage-buffers-per-shader-stage"):
             return None
         if 0 in groups:
             return lambda *args: None
@@ -229,20 +221,3 @@ class Runtime:
                 raise device.explained(error) from None
 
         return call
-
-    def spread(self, groups: Sequence[int] | int) -> tuple[int, ...]:
-        """Workgroups in three dims. One number goes over two, the last row perhaps in part beyond them."""
-        if not isinstance(groups, int):
-            return tuple(groups)
-        rows = max(-(-groups // self.most_groups), 1)
-        return -(-groups // rows), rows, 1
-
-
-COUNT = Scalar("count", KINDS["bytes4"], int)
-PROBE = "var<workgroup> total: atomic<i32>;" + main("""
-    atomicStore(&total, 0); workgroupBarrier(); atomicAdd(&total, i32(l)); workgroupBarrier();
-    if (l == 0u) {
-        put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2));
-        put_o(3u, i32(encode_float16(65519f + f32(P.n)))); put_o(4u, atomicLoad(&total)); put_o(5u, P.n >> 1u);
-    }""")
-PROBED = [1, 0, -4, 0x7BFF, 2016, -4]

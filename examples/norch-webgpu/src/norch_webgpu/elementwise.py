@@ -1,7 +1,6 @@
 """Elementwise kernels, arange among them, and chains of them: the composite "fused"."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from norch.backend import Kernel, parse_steps
@@ -12,18 +11,11 @@ from .rules import COMPARISON, expression
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
 Compute = Callable[[list[str]], tuple[str, list[str]]]
-EACH = 4
-"""Elements of an invocation, where there are many."""
+EACH = 4  # elements of an invocation, where there are many
 
 
 def each(
-    run: Runtime,
-    operands: Operands,
-    kinds: Sequence[Kind],
-    takes: Sequence[Number],
-    compute: Compute,
-    outputs: int = 1,
-    numbers: Mapping[str, int] = MappingProxyType({}),
+    run: Runtime, operands: Operands, kinds: Sequence[Kind], takes: Sequence[Number], compute: Compute, outputs: int = 1
 ) -> Kernel | None:
     """A kernel that computes outputs element by element.
 
@@ -42,41 +34,35 @@ def each(
     one, outs = f"{walk.code()}\n    {loads} {statements}\n", list(zip(names, kinds, results))
     packed = next((o for o in outs if o[1].per_word > 1), None)
     if packed and walk.flat:
-        per = packed[1].per_word
-        body, count = _by_word(packed, one, outs), (walk.count + 2 * per - 2) // per
-    elif walk.count >= 1 << 16:
-        body, count = _by_few(one, outs), -(-walk.count // EACH)
+        body, count = _by_word(packed, one, outs), walk.count // packed[1].per_word + 2
     else:
-        body, count = f"let i = g; if (i >= P.i_count) {{ return; }}\n{one} {_puts(outs)}", walk.count
-    return run.kernel(arguments, main(body), -(-count // WIDTH), {**walk.numbers, **numbers})
+        many = EACH if walk.count >= 1 << 16 else 1
+        body, count = _by_few(many, one, outs), -(-walk.count // many)
+    return run.kernel(arguments, main(body), -(-count // WIDTH), {**walk.numbers, "zero": 0})
 
 
-def _puts(outs: Sequence[Any]) -> str:
-    return " ".join(f"put_{name}(at_{name}, {value});" for name, _, value in outs)
-
-
-def _by_few(one: str, outs: Sequence[Any]) -> str:
+def _by_few(many: int, one: str, outs: Sequence[Any]) -> str:
     """An invocation makes several elements, all loads before the stores, so that loads need not wait for each other."""
-    text = f"let start = group * {WIDTH * EACH}u + l;\n"
-    for name, k, _ in outs:
-        text += f"var r_{name}: array<{k.computed}, {EACH}>; var p_{name}: array<u32, {EACH}>; "
-    for e in range(EACH):
-        keep = " ".join(f"r_{name}[{e}] = {value}; p_{name}[{e}] = at_{name};" for name, _, value in outs)
-        text += f"{{ let i = min(start + {WIDTH * e}u, P.i_count - 1u); {one} {keep} }}\n"
-    for e in range(EACH):
-        puts = " ".join(f"put_{name}(p_{name}[{e}], r_{name}[{e}]);" for name, _, _ in outs)
-        text += f"if (start + {WIDTH * e}u < P.i_count) {{ {puts} }}\n"
+    text = "".join(f"var r_{n}: array<{k.computed}, {many}>; var p_{n}: array<u32, {many}>;\n" for n, k, _ in outs)
+    for e in range(many):
+        keep = " ".join(f"r_{n}[{e}] = {value}; p_{n}[{e}] = at_{n};" for n, _, value in outs)
+        text += f"let i{e} = group * {WIDTH * many}u + {WIDTH * e}u + l;\n"
+        text += f"if (i{e} < P.i_count) {{ let i = i{e}; {one} {keep} }}\n"
+    for e in range(many):
+        puts = " ".join(f"put_{n}(p_{n}[{e}], r_{n}[{e}]);" for n, _, _ in outs)
+        text += f"if (i{e} < P.i_count) {{ {puts} }}\n"
     return text
 
 
 def _by_word(packed: Any, one: str, outs: Sequence[Any]) -> str:
     """An invocation makes the elements of one word of the output `packed`, whose elements follow one another."""
     (name, k, value), per, bits = packed, packed[1].per_word, 32 // packed[1].per_word
+    puts = " ".join(f"put_{n}(at_{n}, {v});" for n, _, v in outs if n != name)
     return f"""var word = 0u; var mask = 0u;
     for (var e = 0u; e < {per}u; e++) {{
         let i = g * {per}u + e - P.{name}_ % {per}u; // before the first element it is huge
         if (i < P.i_count) {{
-            {one} {_puts([o for o in outs if o is not packed])}
+            {one} {puts}
             word |= encode_{k.name}({value}) << (e * {bits}u); mask |= {(1 << bits) - 1}u << (e * {bits}u);
         }}
     }}
@@ -88,9 +74,9 @@ def _let(given: Sequence[str]) -> str:
 
 
 def computed(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """The unary and binary families, comparisons, casts, and composites that have a rule."""
+    """The unary and binary families, comparisons, casts, arange, and composites that have a rule."""
     kinds = [kind(o) for o in operands]
-    value = expression(op, kinds[0], kinds[1:], attrs)
+    value = f"a + {kinds[0].computed}(i) * b" if op == "arange" else expression(op, kinds[0], kinds[1:], attrs)
     if value is None:
         return None
     take = as_stored if op in COMPARISON else as_computed
@@ -112,12 +98,6 @@ def moved(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | N
         return computed(run, op, operands, attrs)
     value = "select(c, b, a != 0)" if op == "where" else "a"
     return each(run, operands, [raw(o) for o in operands], [as_bits(o) for o in operands], lambda g: (_let(g), [value]))
-
-
-def arange(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    kinds = [kind(o) for o in operands]
-    value = f"a + {kinds[0].computed}(i) * b"
-    return each(run, operands, kinds, [as_computed(o) for o in operands], lambda given: (_let(given), [value]))
 
 
 def fused(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -142,4 +122,4 @@ def fused(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | N
             text += f"var s{j}: {to.computed}; {{ {_let(reads)} s{j} = {to.rounded(hidden)}; }}\n"
         return text, [f"s{j}" for j in results]
 
-    return each(run, operands, kinds, [as_computed(o) for o in operands], compute, len(results), {"zero": 0})
+    return each(run, operands, kinds, [as_computed(o) for o in operands], compute, len(results))

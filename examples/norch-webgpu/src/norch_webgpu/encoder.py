@@ -3,7 +3,6 @@
 The functions that every op calls are those of wgpu-native itself: wgpu's own wrappers take several times as long.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import wgpu
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 BATCH = 128  # commands of a submission
 RING = 1 << 17
 BLOCK = 4096  # bytes of a kernel's numbers, at most
+USAGE = wgpu.BufferUsage
 
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
 set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
@@ -28,18 +28,15 @@ class Encoder:
     into `host`, which is uploaded right before the commands that read it. The caller holds the runtime's lock."""
 
     def __init__(self, device: "Device") -> None:
-        self.device, usage = device, wgpu.BufferUsage
+        self.device = device
         self.step = max(device.limits["min-uniform-buffer-offset-alignment"], 16)
-        self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=usage.UNIFORM | usage.COPY_DST | usage.COPY_SRC)
+        self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=USAGE.UNIFORM | USAGE.COPY_DST | USAGE.COPY_SRC)
         self.host = bytearray(RING + BLOCK)
         self.layouts: dict[int, tuple[Any, Any]] = {}
         self.groups: dict[tuple[Slab, ...], Any] = {}
         self.offset = ffi.new("uint32_t[1]")
-        self.encoder: Any = None
-        self.compute: Any = None  # the compute pass, None between passes
-        self.pipeline: Any = None
+        self.encoder = self.compute = self.pipeline = None  # compute: the pass, if one is open
         self.count = self.at = self.submitted = 0
-        self.idle: list[Any] = []  # buffers for what comes back, and those that wait for it
         self.later: list[Any] = []
         self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
         self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
@@ -48,8 +45,7 @@ class Encoder:
         """Of a kernel's bindings: storage for its tensors, then its numbers."""
         if tensors not in self.layouts:
             kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
-            stage = wgpu.ShaderStage.COMPUTE
-            entries = [{"binding": i, "visibility": stage, "buffer": kind} for i, kind in enumerate(kinds)]
+            entries = [{"binding": i, "visibility": "COMPUTE", "buffer": kind} for i, kind in enumerate(kinds)]
             group = self.device.wgpu.create_bind_group_layout(entries=entries)
             self.layouts[tensors] = group, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
         return self.layouts[tensors]
@@ -64,10 +60,6 @@ class Encoder:
         found = self.device.wgpu.create_bind_group(layout=self.layout(len(slabs))[0], entries=entries)
         self.groups[slabs] = found, found._internal
         return self.groups[slabs]
-
-    def forget(self, slabs: "Sequence[Slab]") -> None:
-        """Lets go of slabs that are given back."""
-        self.groups = {key: group for key, group in self.groups.items() if not any(s in slabs for s in key)}
 
     def commands(self) -> Any:
         """The command encoder, outside of a pass."""
@@ -85,15 +77,14 @@ class Encoder:
             self.submit()
         if self.compute is None:
             self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
-        at, compute = self.at, self.compute
-        pack(self.host, at, *numbers)
+        pack(self.host, self.at, *numbers)
         if pipeline is not self.pipeline:
-            set_pipeline(compute, pipeline)
+            set_pipeline(self.compute, pipeline)
             self.pipeline = pipeline
-        self.offset[0] = at
-        set_group(compute, 0, (self.groups.get(slabs) or self.group(slabs))[1], 1, self.offset)
-        dispatch(compute, *groups)
-        self.at = at + self.step * (-(-pack.__self__.size // self.step))
+        self.offset[0] = self.at
+        set_group(self.compute, 0, (self.groups.get(slabs) or self.group(slabs))[1], 1, self.offset)
+        dispatch(self.compute, *groups)
+        self.at += self.step * (-(-pack.__self__.size // self.step))
         self.count += 1
 
     def submit(self) -> None:
@@ -111,60 +102,42 @@ class Encoder:
     def write(self, memory: "Memory", offset: int, data: memoryview) -> None:
         """Host to device; start and size are whole words. What is small comes between the commands."""
         start, size = memory.start + offset, data.nbytes
-        if size > 4096 or self.encoder is None:
+        if size > 4096 or self.encoder is None or self.at + size > RING:
             self.submit()
             self.device.queue.write_buffer(memory.slab.buffer, start, data)
             return
-        if self.at + size > RING:
-            self.submit()
-        at, commands = self.at, self.commands()
-        self.host[at : at + size] = data
-        copy_buffer(commands, self.ring._internal, at, memory.slab.raw, start, size)
-        self.at = at + self.step * (-(-size // self.step))
+        self.host[self.at : self.at + size] = data
+        copy_buffer(self.commands(), self.ring._internal, self.at, memory.slab.raw, start, size)
+        self.at += self.step * (-(-size // self.step))
 
-    def fetch(self, pieces: "Sequence[tuple[Memory, int, memoryview]]") -> Any:
-        """Has pieces of memory (an offset in bytes, where its bytes shall go) copied to where the host can read."""
-        spans, total = [], 0
-        for memory, offset, data in pieces:
-            at = memory.start + offset
-            start, size = at & -4, (at + data.nbytes + 3 & -4) - (at & -4)
-            spans.append((memory.slab.raw, start, total, size, at - start, data))
-            total += size
-        buffer = next((b for b in self.idle if b.size >= total), None)
-        if buffer:
-            self.idle.remove(buffer)
-        else:
-            usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
-            buffer = self.device.wgpu.create_buffer(size=max(total, 1 << 16), usage=usage)
-        commands = self.commands()
-        for raw, start, to, size, _, _ in spans:
-            copy_buffer(commands, raw, start, buffer._internal, to, size)
-        return buffer, total, spans
+    def fetch(self, memory: "Memory", offset: int, data: memoryview) -> Any:
+        """Has bytes copied to where the host can read them, later."""
+        at, size = memory.start + offset, data.nbytes
+        start, whole = at & -4, (at + size + 3 & -4) - (at & -4)
+        buffer = self.device.wgpu.create_buffer(size=whole, usage=USAGE.COPY_DST | USAGE.MAP_READ)
+        copy_buffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, whole)
+        return buffer, at - start, data
 
-    def fill(self, fetched: Any) -> None:
+    def fill(self, buffer: Any, skip: int, data: memoryview) -> None:
         """Waits for what was fetched, and gives it where it shall go."""
-        buffer, total, spans = fetched
         self.submit()
-        handle = ffi.new_handle(found := [])
+        handle, raw = ffi.new_handle(found := []), buffer._internal
         self.map_info.userdata1 = handle
-        lib.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, 0, total, self.map_info[0])
+        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, self.map_info[0])
         while not found:
             lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
         if found[0] != lib.WGPUMapAsyncStatus_Success:
             raise wgpu.GPUError("memory could not be read back")
-        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(buffer._internal, 0, total))
-        for _, _, at, _, skip, data in spans:
-            ffi.memmove(ffi.from_buffer(data), source + at + skip, data.nbytes)
-        lib.wgpuBufferUnmap(buffer._internal)
-        if buffer.size <= 1 << 26:
-            self.idle = [*self.idle[-3:], buffer]
+        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
+        ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
+        lib.wgpuBufferUnmap(raw)
 
     def wait(self) -> None:
         self.submit()
         lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
         waiting, self.later = self.later, []
         for fetched in waiting:
-            self.fill(fetched)
+            self.fill(*fetched)
 
 
 @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
@@ -172,10 +145,8 @@ def _mapped(status: int, message: Any, found: Any, unused: Any) -> None:
     ffi.from_handle(found).append(status)
 
 
-def shader_module(device: Any, source: str, trusted: bool) -> Any:
-    """The module of WGSL, compiled without checks of bounds if it is trusted, which wgpu's own wrapper cannot say."""
-    if not trusted:
-        return device.create_shader_module(code=source)
+def trusted_module(device: Any, source: str) -> Any:
+    """The module of WGSL compiled without checks of bounds, which wgpu's own wrapper cannot say."""
     wgsl, descriptor = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
     text = ffi.new("char[]", source.encode())
     wgsl.chain.sType, wgsl.code.data, wgsl.code.length = lib.WGPUSType_ShaderSourceWGSL, text, len(text) - 1

@@ -21,7 +21,8 @@ fn raised(r: f32, n: f32) -> f32 { // exp(r) 2^n, in two steps for what is subno
 }
 fn beyond_2(a: f32, n: f32) -> f32 { return (a - n * 0.693359375f) + n * 2.12194440e-4f; } // a - n ln 2
 fn exp_f32(x: f32) -> f32 {
-    let a = min(max(x, -176f), 89f); let n = round(a * 1.44269504f); return select(raised(beyond_2(a, n), n), x, is_nan(x));
+    let a = min(max(x, -176f), 89f); let n = round(a * 1.44269504f);
+    return select(raised(beyond_2(a, n), n), x, is_nan(x));
 }
 fn expm1_f32(x: f32) -> f32 {
     let a = min(max(x, -18f), 89f); let n = round(a * 1.44269504f); let y = less_1(beyond_2(a, n));
@@ -54,13 +55,10 @@ fn log_edge(x: f32, y: f32) -> f32 { // y, but what a logarithm is where x is no
 fn log_f32(x: f32) -> f32 {
     let p = log_parts(x); return log_edge(x, p.x * 0.693359375f + (p.y + (log_tail(p.y) - p.x * 2.12194440e-4f)));
 }
-fn log2_f32(x: f32) -> f32 {
-    let p = log_parts(x); let t = log_tail(p.y);
-    return log_edge(x, p.x + (p.y + ((t * 0.442695041f + p.y * 0.442695041f) + t)));
-}
+fn log2_f32(x: f32) -> f32 { let p = log_parts(x); return log_edge(x, p.x + (p.y + log_tail(p.y)) * 1.44269504f); }
 fn log10_f32(x: f32) -> f32 {
-    let p = log_parts(x); let t = log_tail(p.y); let low = p.x * 2.48745663e-4f + (t + p.y) * 7.00731903e-4f;
-    return log_edge(x, p.x * 0.30078125f + (p.y * 0.43359375f + (t * 0.43359375f + low)));
+    let p = log_parts(x);
+    return log_edge(x, p.x * 0.30078125f + ((p.y + log_tail(p.y)) * 0.434294482f + p.x * 2.48745663e-4f));
 }
 fn log1p_f32(x: f32) -> f32 {
     if (abs(x) < 0.3f) { return select(x + log_tail(x), x, x == 0); }
@@ -80,7 +78,8 @@ fn atanh_f32(x: f32) -> f32 {
 }
 fn erf_f32(x: f32) -> f32 {
     let a = abs(x); let z = a * a; let t = min(a, 3.9f) - 2.5f; let u = t * t;
-    let p = poly(z, 0.128379166, -0.376125991, 0.112832919, -0.026841443, 0.00516486401, -0.000780579692, 7.18800948e-05);
+    let p = poly(z, 0.128379166, -0.376125991, 0.112832919, -0.026841443, 0.00516486401, -0.000780579692,
+        7.18800948e-05);
     let even = poly(u, 0.000406939973, 0.00544631155, 0.0086175194, 0.00281307381, -0.000281234155, -6.43738022e-05,
         9.56076201e-06);
     let odd = poly(u, -0.00217821123, -0.00835132506, -0.00611114968, -0.000556452025, 0.000267048919, -1.6217984e-05,
@@ -113,18 +112,9 @@ fn wave(r: f32, q: u32) -> f32 { // sin(r + q pi/2)
 fn sin_f32(x: f32) -> f32 { let t = turned(x); return select(wave(t.x, u32(t.y)), nan(), !(abs(x) < inf())); }
 fn cos_f32(x: f32) -> f32 { let t = turned(x); return select(wave(t.x, u32(t.y) + 1u), nan(), !(abs(x) < inf())); }
 fn tan_f32(x: f32) -> f32 { return sin_f32(x) / cos_f32(x); }
-fn folded(a: f32) -> f32 { // asin(a) for a <= 1/2, else of sqrt((1 - a) / 2)
-    let z = select(0.5f * (1 - a), a * a, a < 0.5f); let s = select(sqrt(max(z, 0f)), a, a < 0.5f);
-    return s + s * (z * poly(z, 0.166667312, 0.0749566853, 0.0454657003, 0.0240570456, 0.0425535999));
-}
-fn asin_f32(x: f32) -> f32 {
-    let a = abs(x); let y = folded(a);
-    return select(with_sign(select((1.57079637f - 2 * y) - 4.37113883e-8f, y, a < 0.5f), x), nan(), !(a <= 1));
-}
-fn acos_f32(x: f32) -> f32 {
-    let a = abs(x); let y = folded(a); let outer = select(2 * y, (3.14159274f - 2 * y) - 8.74227766e-8f, x < 0);
-    return select(select(outer, (1.57079637f - select(y, -y, x < 0)) - 4.37113883e-8f, a < 0.5f), nan(), !(a <= 1));
-}
+fn other(x: f32) -> f32 { return select(sqrt(max((1 - x) * (1 + x), 0f)), nan(), !(abs(x) <= 1)); }
+fn asin_f32(x: f32) -> f32 { return atan2_f32(x, other(x)); }
+fn acos_f32(x: f32) -> f32 { return atan2_f32(other(x), x); }
 fn atan_f32(x: f32) -> f32 { return atan2_f32(x, 1f); }
 fn atan2_f32(y: f32, x: f32) -> f32 {
     let a = abs(y); let b = abs(x); let t = select(min(a, b) / max(a, b), 1f, a == b); let z = t * t;
@@ -166,7 +156,8 @@ fn floor_divide_f32(a: f32, b: f32) -> f32 {
 }
 fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
     let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
-    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0)); return select(select(r, @(0), b == 0), -a, b == -1);
+    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0));
+    return select(select(r, @(0), b == 0), -a, b == -1);
 }
 fn pow_@(a: @, b: @) -> @ {
     if (b < 0) { return select(select(@(0), select(@(1), @(-1), (b & 1) != 0), a == -1), @(1), a == 1); }
@@ -191,19 +182,15 @@ fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
 fn encode_bfloat16(v: f32) -> u32 {
     let b = bitcast<u32>(v); return select((b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u, 0x7fc0u, is_nan(v));
 }
-fn decode_int16(w: u32) -> i32 { return extractBits(i32(w), 0u, 16u); }
-fn encode_int16(v: i32) -> u32 { return u32(v) & 0xffffu; }
-fn decode_int8(w: u32) -> i32 { return extractBits(i32(w), 0u, 8u); }
-fn encode_int8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_uint8(w: u32) -> i32 { return i32(w); }
-fn encode_uint8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_bool(w: u32) -> i32 { return i32(w); }
-fn encode_bool(v: i32) -> u32 { return u32(v != 0); }
-fn decode_bytes1(w: u32) -> u32 { return w; }
-fn encode_bytes1(v: u32) -> u32 { return v; }
-fn decode_bytes2(w: u32) -> u32 { return w; }
-fn encode_bytes2(v: u32) -> u32 { return v; }
 """
+# Of words that hold several: from bits to a value, and back.
+for _name, _type, _load, _store in (
+    ("int16", "i32", "extractBits(i32(v), 0u, 16u)", "u32(v) & 0xffffu"), ("uint8", "i32", "i32(v)", "u32(v) & 0xffu"),
+    ("int8", "i32", "extractBits(i32(v), 0u, 8u)", "u32(v) & 0xffu"), ("bool", "i32", "i32(v)", "u32(v != 0)"),
+    ("bytes1", "u32", "v", "v"), ("bytes2", "u32", "v", "v"),
+):  # fmt: skip
+    TEXT += f"fn decode_{_name}(v: u32) -> {_type} {{ return {_load}; }}\n"
+    TEXT += f"fn encode_{_name}(v: {_type}) -> u32 {{ return {_store}; }}\n"
 
 
 def _horner(found: re.Match[str]) -> str:

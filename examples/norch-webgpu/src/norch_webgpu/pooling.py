@@ -1,5 +1,5 @@
-"""Pooling: the largest element of windows, where it is, their sums, and the gradients. An invocation for each element of
-the output: a gradient asks each window that sees its element."""
+"""Pooling: the largest element of windows, where it is, their sums, and the gradients. An invocation for each element
+of the output: a gradient asks each window that sees its element."""
 
 from math import prod
 
@@ -7,11 +7,11 @@ from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind, raw
-from .reduction import LEAST, types
+from .reduction import LEAST
 from .source import WIDTH, Tensor, main
 
 WINDOW = """struct Found {{ v: T, at: u32 }}
-fn largest(base: u32, y: u32, x: u32) -> Found {{ // the first, and where in its plane; of padding alone the nearest element
+fn largest(base: u32, y: u32, x: u32) -> Found {{ // and where in its plane; of padding alone the nearest
     let top = y * P.step_y; let left = x * P.step_x;
     var found = Found({least}, 0xffffffffu);
     for (var i = 0u; i < P.kh; i++) {{
@@ -77,10 +77,12 @@ def pool(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     for name, operand in zip(names, operands):
         numbers |= {f"{name}_{d}": step for d, step in enumerate(operand.strides)}
     body = f"""if (g >= P.count) {{ return; }}
-    let x = g % P.o_w; let y = g / P.o_w % P.o_h; let plane = g / P.o_w / P.o_h; let c = plane % P.c; let n = plane / P.c;
-    let at = n * P.o_0 + c * P.o_1 + y * P.o_2 + x * P.o_3;
+    let x = g % P.o_w; let y = g / P.o_w % P.o_h; let plane = g / P.o_w / P.o_h;
+    let c = plane % P.c; let n = plane / P.c; let at = n * P.o_0 + c * P.o_1 + y * P.o_2 + x * P.o_3;
     {BODIES[op]}"""
     computed = kinds[-1].computed
-    source = types(computed) + (WINDOW.format(least=LEAST[computed]) if op.startswith("max") else "") + main(body)
+    source = f"alias T = {computed};\n"
+    source += "" if computed == "f32" else "fn is_nan(v: T) -> bool { return false; }\n"
+    source += (WINDOW.format(least=LEAST[computed]) if op.startswith("max") else "") + main(body)
     arguments = [Tensor(name, of, name == "o") for name, of in zip(names, kinds)]
     return run.kernel(arguments, source, -(-count // WIDTH), numbers)

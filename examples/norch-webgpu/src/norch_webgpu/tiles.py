@@ -26,7 +26,7 @@ class Tile(NamedTuple):
     def width(self) -> int:
         return self.m // self.rows * (self.n // self.columns)
 
-    def count(self, m: int, n: int) -> int:
+    def number(self, m: int, n: int) -> int:
         return -(-m // self.m) * -(-n // self.n)
 
 
@@ -36,8 +36,8 @@ LARGE, MIDDLE, SMALL = Tile(128, 128, 16, 8, 8), Tile(64, 64, 16, 8, 4), Tile(32
 def choose(m: int, n: int, k: int, batch: int, shared: int, computed: str) -> tuple[Tile, int]:
     """A tile for products of m * k by k * n in `shared` bytes, and among how many workgroups each sum is split."""
     fit = [t for t in (LARGE, MIDDLE) if (t.m + t.n + 4) * t.k * (8 if computed == "i64" else 4) <= shared]
-    tile = next((t for t in fit if t.count(m, n) * batch >= SPLIT_BELOW), SMALL)
-    groups = max(tile.count(m, n) * batch, 1)
+    tile = next((t for t in fit if t.number(m, n) * batch >= SPLIT_BELOW), SMALL)
+    groups = max(tile.number(m, n) * batch, 1)
     return tile, max(1, min(-(-SPLIT_BELOW // groups), k // 256))
 
 
@@ -49,9 +49,7 @@ def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
     and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
     or for b along k of a number.
     """
-    return "".join(_shared(tile, of, along_k)) + main(
-        f"{setup}\n{_body(tile, of, along_k)}", tile.width
-    )
+    return "".join(_shared(tile, of, along_k)) + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
 
 
 def _shared(tile: Tile, of: str, along_k: tuple[bool, bool]) -> Iterator[str]:
@@ -63,13 +61,15 @@ def _shared(tile: Tile, of: str, along_k: tuple[bool, bool]) -> Iterator[str]:
 
 def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
     four, quads = f"vec4<{of}>", tile.k // 4
-    across, down = tile.n // tile.columns, tile.m // tile.rows
+    across = tile.n // tile.columns
     fetch, keep, names = "", "", ""
     for side, shared, size, along, start in zip("ab", ("left", "right"), tile[:2], along_k, ("row", "column")):
         units = size * quads
         for s in range(-(-units // tile.width)):
             u = f"(l + {s * tile.width}u)"
-            line, place = (f"{u} / {quads}u", f"{u} % {quads}u") if along else (f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u")
+            line, place = (
+                (f"{u} / {quads}u", f"{u} % {quads}u") if along else (f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u")
+            )
             k = f"{place} * 4u" if along else place
             at = f"{place} * {size + 2}u + {line}" if along else u
             guard = f"if ({u} < {units}u) " if units % tile.width else ""
@@ -110,16 +110,16 @@ def _terms(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
             for g in range(tile.columns // 4):
                 text += f"let b{g}_{d} = right[b_q + {d * tile.n // 4 + g * across}u];\n"
     if along_k[1]:
-        for c in range(tile.columns):
-            text += f"let b{c} = right[b_q + {c * across}u];\n"
+        for j in range(tile.columns):
+            text += f"let b{j} = right[b_q + {j * across}u];\n"
     for d, e in enumerate("xyzw"):
         for g in range(tile.columns // 4):
             b = f"vec4<{of}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"
             for r in range(tile.rows):
                 a = f"a{r}.{e}" if along_k[0] else f"a{r // 4}_{d}.{'xyzw'[r % 4]}"
                 c = f"c{r}_{g}"
-                sum = f"fma(vec4<f32>({a}), {b}, {c})" if of == "f32" else f"{c} + {a} * {b}"
-                text += f"{c} = {sum};\n"
+                value = f"fma(vec4<f32>({a}), {b}, {c})" if of == "f32" else f"{c} + {a} * {b}"
+                text += f"{c} = {value};\n"
     return text
 
 

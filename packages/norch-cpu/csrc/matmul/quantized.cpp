@@ -38,15 +38,16 @@ bool has_vnni() {
 }
 #endif
 
-/// Rounds 32 numbers to 8 bits, the largest to 127. Returns their factor, or a negative number where they have none.
+/// Rounds 32 numbers to 8 bits, the largest to 127. Returns their factor; a negative number where there is a NaN or what
+/// may overflow.
 float round_block(const float* x, int8_t* out) {
     float largest = 0;
     bool is_number = true;
     for (int i = 0; i < BLOCK_NUMBERS; ++i) {
         largest = std::max(largest, std::fabs(x[i]));
-        is_number &= x[i] - x[i] == 0;
+        is_number &= x[i] == x[i];
     }
-    if (!is_number || (largest < 1e-35f && largest > 0)) return -1;
+    if (!is_number || largest > 1e30f || (largest < 1e-30f && largest > 0)) return -1;
     const float inverse = largest > 0 ? 127 / largest : 0;
     // Added to this, numbers are rounded to whole ones, which are in the low bits.
     constexpr float ROUND = 12582912;
@@ -125,7 +126,7 @@ private:
         return true;
     }
 
-    /// Returns false where a number of the input is none, infinite, or too small.
+    /// Returns false where the input holds NaN, or numbers too large or too small for it.
     bool rounded(const Call& call) const {
         const int64_t count = rows_ * blocks_;
         const Scratch<int8_t> numbers(count * BLOCK_NUMBERS);

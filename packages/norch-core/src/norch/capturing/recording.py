@@ -181,13 +181,11 @@ def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
 
 _backends: dict[int, RecordingBackend] = {}
 _changes = count(1)
-_plans: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
-"""What the plan caches hold while a thread records, kept for the next recording."""
 
 
 def _forget() -> None:
     """Kernels are compiled anew from now on, those of programs too."""
-    _plans.clear()
+    planning.forget_plans_aside()
     _backends.clear()
     switches.switched(None, "settings", 0, next(_changes))
 
@@ -215,17 +213,11 @@ def _swap_plans(inside: bool) -> None:
     if _inside is inside:
         return
     try:
-        for plans in tuple(planning._caches):
-            there = dict(plans), plans.old
-            found, old = _plans.get(plans, ({}, {}))
-            plans.clear()
-            plans.update(found)
-            plans.old = old
-            _plans[plans] = there
+        planning.exchange_plans()
         _inside = inside
     except BaseException:  # Ctrl-C in the middle
         planning.forget_plans()
-        _plans.clear()
+        planning.forget_plans_aside()
         _inside = inside
         raise
 

@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..living import Newborn, kinds_of, living
+from ..living import Newborn, kinds_of, living_now
 from ..ops.generator import Generator, generators
 from ..switches import Replayed
 from ..tensor_base import TensorBase
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
     """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
-    things = living(kinds_of(TensorBase, Replayed))
+    things = living_now(kinds_of(TensorBase, Replayed))
     tensors = _tensors(things)
     drawing = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
     counting = [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]

@@ -106,13 +106,15 @@ class Plans(dict[Any, Plan]):
     it becomes the old one, and what is then still used moves back from there.
     """
 
-    __slots__ = ("__weakref__", "into", "old", "op")
+    __slots__ = ("__weakref__", "aside", "into", "old", "op")
 
     young: ClassVar[int] = 0
 
     def __init__(self, op: Op, into: bool = False) -> None:
         self.op, self.into = op, into
         self.old: dict[Any, Plan] = {}
+        self.aside: tuple[dict[Any, Plan], dict[Any, Plan]] | None = None
+        """Both generations that `exchange_plans` has put aside."""
         _caches.add(self)
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -149,6 +151,24 @@ def forget_plans() -> None:
         plans.clear()
         plans.old.clear()
     Plans.young = 0
+
+
+def exchange_plans() -> None:
+    """Exchanges what every plan cache holds for what it held when this was last called."""
+    for plans in tuple(_caches):
+        aside = plans.aside
+        if plans or plans.old or aside is not None:
+            plans.aside = (dict(plans), plans.old) if plans or plans.old else None
+            plans.clear()
+            plans.old = {}
+            if aside is not None:
+                plans.update(aside[0])
+                plans.old = aside[1]
+
+
+def forget_plans_aside() -> None:
+    for plans in tuple(_caches):
+        plans.aside = None
 
 
 settings.on_change(forget_plans)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .elementwise.arithmetic import *
     from .elementwise.bits import *
     from .elementwise.composites import *
+    from .elementwise.error_function import *
     from .elementwise.gamma import *
     from .elementwise.special import *
     from .from_data import *
@@ -64,7 +65,7 @@ else:
         sampling,
         scatter_copies,
     )
-    from .elementwise import arithmetic, bits, composites, gamma, special
+    from .elementwise import arithmetic, bits, composites, error_function, gamma, special
     from .matrix import matmul, products
     from .nn import (
         activation,

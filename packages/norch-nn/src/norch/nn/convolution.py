@@ -129,7 +129,7 @@ class _Conv(_Convolution):
         return self._conv_forward(input, self.weight, self.bias)
 
     def _conv_forward(self, input: norch.Tensor, weight: norch.Tensor, bias: norch.Tensor | None) -> norch.Tensor:
-        """The convolution with other parameters: subclasses that make theirs anew each time call it, as PyTorch's."""
+        """The convolution with other parameters: subclasses that make theirs each time call it, as PyTorch's."""
         padding = self.padding
         if self._around:
             input, padding = F.pad(input, self._around, self.padding_mode), 0

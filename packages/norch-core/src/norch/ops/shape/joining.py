@@ -14,7 +14,7 @@ from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
-from ..indexing import INDEX, gather
+from ..indexing import INDEX, gather, index_select
 from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
@@ -266,7 +266,6 @@ def repeat_interleave(
 
 
 def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -> Tensor:
-    from ..indexing import index_select
     from ..reduction.sorting import searchsorted
 
     op = "repeat_interleave"
