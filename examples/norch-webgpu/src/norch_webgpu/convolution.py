@@ -63,9 +63,9 @@ fn seen(at: u32, t: vec3<u32>, p: vec3<u32>) -> u32 {{
         calls = ("plain(at, i, pixel_of(k))", "weight(at, i, tap_of(k))", "seen(at, tap_of(k), pixel_of(i))")
         flat = not to_input and weight.strides[1:] == (kh * kw, kw, 1) and not (weight.strides[0] | taps) % 4
         n, k, flags = pixels, taps, (quads, flat, is_point and _has_quads(seen))
-    texts = [places(x, "return i;", call) for x, call in zip("oab", calls)]
+    text += "".join(places(x, "return i;", call) for x, call in zip("oab", calls))
     along, groups = (True, to_weight), attrs["groups"]
-    p = Product((kind(out),) * 3, groups, m, n, k, along, flags, texts[1] + texts[2], texts[0], numbers, text)
+    p = Product((kind(out),) * 3, groups, m, n, k, along, flags, text, numbers)
     kernel = multiply(run, p)
     if to_weight or kernel is None:
         return kernel

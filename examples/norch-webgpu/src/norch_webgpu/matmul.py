@@ -46,15 +46,15 @@ def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | 
 def product(batch: tuple[int, ...], out: Matrix, a: Matrix, b: Matrix, count: int) -> Product:
     """out = a @ b.T for `count` indices of the batch dims."""
     numbers: dict[str, int] = {}
-    texts = []
+    text = ""
     for name, x in (("o", out), ("a", a), ("b", b)):
         walk = Walk(name, batch, [x.batch], f"{name}i", bake=False)
         numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, f"{name}_first": x.first, **walk.numbers}
         base = f"let {name}i = i + P.{name}_first; {walk.code()} return at_{name};"
-        texts.append(places(name, base, f"at + i * P.{name}_line + k * P.{name}_other"))
+        text += places(name, base, f"at + i * P.{name}_line + k * P.{name}_other")
     along = (a.other == 1 or a.line != 1, b.other == 1 or b.line != 1)
     return Product(
         (out.kind, a.kind, b.kind), count, out.lines, out.others, a.others, along,
         quads=(out.has_quads(True), a.has_quads(along[0]), b.has_quads(along[1])),
-        reads=texts[1] + texts[2], writes=texts[0], numbers=numbers,
+        text=text, numbers=numbers,
     )  # fmt: skip

@@ -4,7 +4,6 @@ A workgroup computes a tile of the output from tiles of both operands in shared 
 columns of it in registers. While one part of the sum is computed the operands of the next are on their way.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from .source import main
@@ -49,14 +48,13 @@ def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
     and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
     or for b along k of a number.
     """
-    return "".join(_shared(tile, of, along_k)) + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
-
-
-def _shared(tile: Tile, of: str, along_k: tuple[bool, bool]) -> Iterator[str]:
-    """Vectors along k lie in lines of the same k, with room for two more, so that few banks are asked twice."""
+    shared = ""
     for name, size, along in zip(("left", "right"), tile[:2], along_k):
-        count = tile.k // 4 * (size + 2) if along else tile.k * size // 4
-        yield f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
+        count = (
+            tile.k // 4 * (size + 2) if along else tile.k * size // 4
+        )  # with room, so that few banks are asked twice
+        shared += f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
+    return shared + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
 
 
 def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
