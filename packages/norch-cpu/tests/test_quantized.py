@@ -13,7 +13,7 @@ import norch
 RNG = np.random.default_rng(4)
 FORMATS = ("int8", "q8_0", "q4_0")
 UNIT = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
-ROWS = (1, 2, 3, 4, 5, 8, 9, 37)
+ROWS = (1, 2, 3, 4, 5, 16, 17, 37)
 # Rows of the weight, and features: tiles of 4 and what is left beside them, several pieces, blocks that are not full.
 SIZES = [(1, 32), (3, 64), (7, 96), (40, 33), (9, 5), (2, 1), (300, 576), (130, 64)]
 

@@ -323,8 +323,8 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", second: bool = True) -> None:
-    """First and second derivatives in float64: numerically on the NumPy reference; of a native CPU backend against those
-    of the reference, as the device "strict"; on other devices against the CPU's.
+    """First and second derivatives in float64: numerically on the NumPy reference; of a native CPU backend against
+    those of the reference, as the device "strict"; on other devices against the CPU's.
     """
     oracle = "cpu" if str(device) != "cpu" else None if _cpu_is_reference() else strict_device()
     for one in sample.cases:
