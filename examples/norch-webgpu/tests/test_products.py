@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from norch_webgpu import attention, products, tiles
 
 import norch
+from norch_webgpu import attention, products, tiles
 
 WEBGPU = "webgpu"
 DTYPES = [norch.float32, norch.bfloat16, norch.int32]
