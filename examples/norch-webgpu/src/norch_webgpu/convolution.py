@@ -24,11 +24,8 @@ def convolution(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
     out, a, b = operands[:3]
     to_input, to_weight = op == "conv2d_input_grad", op == "conv2d_weight_grad"
     images, weight, result = (out, b, a) if to_input else (b, out, a) if to_weight else (a, b, out)
-    (_, c, kh, kw), o, h, w = (
-        weight.shape,
-        weight.shape[0] // attrs["groups"],
-        *(images if to_input else result).shape[2:],
-    )
+    (_, c, kh, kw), o = weight.shape, weight.shape[0] // attrs["groups"]
+    h, w = (images if to_input else result).shape[2:]
     (sy, sx), (dy, dx), (top, _, left, _) = attrs["stride"], attrs["dilation"], attrs["pads"]
     seen, plain, few = (result, images, (o, c)) if to_input else (images, result, (c, o))
     numbers = {"h": h, "w": w, "few": few[0], "lines": few[1], "seen_h": seen.shape[2], "seen_w": seen.shape[3]}

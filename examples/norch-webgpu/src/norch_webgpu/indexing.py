@@ -78,7 +78,7 @@ def _place(op: str) -> str:
     return PLACE if op != "embedding" else PLACE.replace("P.size > 0u", "false")
 
 
-def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     (out, index, src), dim, adds = (with_dims(o) for o in operands), attrs["dim"], op == "scatter_add"
     n, size, moved, p = index.shape[dim], out.shape[dim], kind(out) if adds else raw(out), Tensor("p", raw(index))
     # One order serves all lines along which the index does not change.

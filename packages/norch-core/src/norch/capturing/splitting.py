@@ -12,21 +12,14 @@ import __future__
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
-_REPLAYED = frozenset({"backward", "step", "zero_grad"})
-"""Methods whose calls, as statements, are replayed: others (append, log, write) may be for what they do in Python."""
+from .statements import Statement, changed_by, targets, within
 
 _SEES_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_LEFT = (
-    *_SCOPES, ast.Try, ast.Import, ast.ImportFrom, ast.Delete, ast.Match, ast.Raise, ast.Return, ast.Yield,
-    ast.YieldFrom, ast.Await,
-)  # fmt: skip
-"""Statements that have one of these in them run as they are."""
 
 
 class Odd(Exception):
@@ -36,91 +29,6 @@ class Odd(Exception):
 UNBOUND = "<no value>"
 """What a part returns for a variable that has no value: this very object."""
 _UNBOUND_NAME = "_norch_unbound"
-
-
-class Statement:
-    """A statement: which names it reads and assigns, which of these in any case, and whether it is no part.
-
-    blocks: the statements within it, if it is taken apart too.
-    """
-
-    def __init__(self, node: ast.stmt, names: frozenset[str]) -> None:
-        self.node, self.names = node, names
-        self.first, self.last = node.lineno, node.end_lineno or node.lineno
-        self.reads = _reads(node) & names
-        self.writes = {n.id for n in _names(node) if isinstance(n.ctx, ast.Store)} & names
-        self.surely = _surely(node) & names
-        self.eager = self.is_left = _left_as_it_is(node)
-        self.blocks: list[list[Statement]] = []
-        if self.eager and self.can_be_opened and not isinstance(node, ast.If):
-            self.open()
-            self.close()
-
-    @property
-    def can_be_opened(self) -> bool:
-        loop = isinstance(self.node, ast.For | ast.While)
-        return isinstance(self.node, ast.With | ast.If) or (loop and not self.node.orelse)  # type: ignore[attr-defined]
-
-    def open(self) -> None:
-        """Takes it apart: what stands before its first block runs as it is."""
-        self.eager = True
-        node: Any = self.node
-        bodies = [node.body, node.orelse] if isinstance(node, ast.If) else [node.body]
-        self.blocks = [[Statement(inner, self.names) for inner in body] for body in bodies]
-
-    def close(self) -> None:
-        """Leaves it whole where nothing in it can be a part."""
-        if all(s.eager for s in self.leaves()):
-            self.blocks = []
-
-    def leave(self, changed: set[str]) -> None:
-        """Has what reads one of these names run as it is."""
-        if changed.isdisjoint(_read(self.node)):
-            return
-        if not self.eager and self.can_be_opened and not isinstance(self.node, ast.If):
-            self.open()
-        for statement in _all(self.blocks):
-            statement.leave(changed)
-        self.eager = True
-        self.close()
-
-    def leaves(self) -> Iterator[Statement]:
-        """Itself, or the statements within it that are not taken apart."""
-        if not self.blocks:
-            yield self
-        for statement in _all(self.blocks):
-            yield from statement.leaves()
-
-    def every(self) -> Iterator[Statement]:
-        """Itself and all statements within it."""
-        yield self
-        for statement in _all(self.blocks):
-            yield from statement.every()
-
-    @property
-    def head(self) -> list[ast.AST]:
-        """What of it is no part by what it is."""
-        if not self.blocks:
-            return [self.node] if self.is_left else []
-        node: Any = self.node
-        if isinstance(node, ast.With):
-            return [*node.items]
-        return [node.iter, node.target] if isinstance(node, ast.For) else [node.test]
-
-    def refuse(self, line: int) -> None:
-        """Has what is at that line run as it is."""
-        if not self.blocks and self.can_be_opened:
-            is_within = any(body.lineno <= line for body in self.node.body)  # type: ignore[attr-defined]
-            if is_within or not isinstance(self.node, ast.If):
-                self.open()
-        for statement in _all(self.blocks):
-            if statement.first <= line <= statement.last:
-                statement.refuse(line)
-        self.eager = True
-
-
-def _all(blocks: list[list[Statement]]) -> list[Statement]:
-    return [statement for block in blocks for statement in block]
 
 
 class Part:
@@ -164,7 +72,7 @@ class Split:
     def _leave_changed(self) -> None:
         """Python that the step changes itself is not what it was when a part was recorded."""
         every = [s for top in self.statements for s in top.every()]
-        changed = {name for s in every for node in s.head for name in _changed(node)} - self.local
+        changed = {name for s in every for node in s.head for name in changed_by(node)} - self.local
         for statement in self.statements:
             statement.leave(changed)
 
@@ -186,7 +94,7 @@ class Split:
         """That of the last statement."""
         last = self.statements[-1]
         while last.blocks:
-            last = _all(last.blocks)[-1]
+            last = within(last.blocks)[-1]
         return last.first
 
     def leave(self, part: Part, output: int) -> bool:
@@ -257,9 +165,9 @@ class Split:
         if isinstance(node, ast.For | ast.While):  # the next turn sees what this one assigns
             earlier, later = earlier | statement.writes, later | statement.reads | statement.writes
         elif isinstance(node, ast.With):
-            bound = bound.union(*(_targets(i.optional_vars) for i in node.items))
+            bound = bound.union(*(targets(i.optional_vars) for i in node.items))
         if isinstance(node, ast.For):
-            bound = bound | _targets(node.target)
+            bound = bound | targets(node.target)
         blocks = [self._block(block, bound, earlier, later) for block in statement.blocks]
         node.body = blocks[0]
         if len(blocks) > 1:
@@ -386,101 +294,3 @@ def _call(part: Part, name: str) -> list[ast.stmt]:
 def _if_unbound(name: str) -> ast.stmt:
     """Gives a variable that has no value the one that says so."""
     return ast.parse(f"try: {name}\nexcept NameError: {name} = {_UNBOUND_NAME}").body[0]
-
-
-def _left_as_it_is(node: ast.stmt) -> bool:
-    """Whether a statement does something that a part could not, or that a replay would leave out."""
-    last = isinstance(node, ast.Return)
-    if _jumps(node):
-        return True
-    for inner in ast.walk(node):
-        if isinstance(inner, _LEFT) and not (last and inner is node):
-            return True
-        if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            return True
-        if isinstance(inner, ast.Name) and inner.id in ("super", "__class__", "print"):
-            return True
-        if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
-            function = inner.value.func
-            name = getattr(function, "attr", getattr(function, "id", ""))
-            if name not in _REPLAYED and not (name.endswith("_") and not name.endswith("__")):
-                return True
-    return False
-
-
-def _jumps(node: ast.AST) -> bool:
-    """Whether it leaves a loop that it stands in, or begins its next turn."""
-    if isinstance(node, ast.For | ast.While):
-        return any(map(_jumps, node.orelse))
-    return isinstance(node, ast.Break | ast.Continue) or any(map(_jumps, ast.iter_child_nodes(node)))
-
-
-def _changed(node: ast.AST) -> set[str]:
-    """The names and attributes of what a statement stores into, or calls a method of for what that does."""
-    targets: list[ast.AST] = []
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
-            targets.append(inner)
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            targets.append(inner.value)
-        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
-            if isinstance(inner.value.func, ast.Attribute):
-                targets.append(inner.value.func.value)
-    return {getattr(t, "attr", getattr(t, "id", "")) for t in targets}
-
-
-def _read(node: ast.AST) -> set[str]:
-    """The names and attributes that a statement reads."""
-    return {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Name)}
-
-
-def _names(node: ast.AST) -> list[ast.Name]:
-    """The names in it but for comprehensions' own."""
-    own = {id(g) for n in ast.walk(node) for g in _own_of_comprehension(n)}
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in own]
-
-
-def _reads(node: ast.AST) -> set[str]:
-    """The names that it reads before it has surely assigned them itself."""
-    if not isinstance(node, ast.With | ast.If | ast.For | ast.While):
-        found = {n.id for n in _names(node) if isinstance(n.ctx, ast.Load)}
-        return found | (set(_targets(node.target)) if isinstance(node, ast.AugAssign) else set())
-    heads: list[Any] = [*node.items] if isinstance(node, ast.With) else [getattr(node, "iter", None) or node.test]  # type: ignore[union-attr]
-    found = {n.id for head in heads for n in _names(head) if isinstance(n.ctx, ast.Load)}
-    first = _surely(ast.With(heads, [])) if isinstance(node, ast.With) else _targets(getattr(node, "target", None))
-    for block in (node.body, getattr(node, "orelse", [])):
-        assigned = set(first)
-        for inner in block:
-            found |= _reads(inner) - assigned
-            assigned |= _surely(inner)
-    return found
-
-
-def _own_of_comprehension(node: ast.AST) -> list[ast.AST]:
-    """The names in a comprehension that are its own variables."""
-    if not isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        return []
-    own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in own]
-
-
-def _surely(node: ast.AST) -> frozenset[str]:
-    """The names that a statement assigns whenever it does not raise."""
-    if isinstance(node, ast.If):
-        one, other = (frozenset().union(*map(_surely, body)) for body in (node.body, node.orelse))
-        return one & other if node.orelse else frozenset()
-    if isinstance(node, ast.With):
-        return frozenset().union(*map(_surely, node.body), *(_targets(i.optional_vars) for i in node.items))
-    if isinstance(node, ast.Assign):
-        return frozenset().union(*map(_targets, node.targets))
-    if isinstance(node, ast.AnnAssign):
-        return _targets(node.target) if node.value is not None else frozenset()
-    if isinstance(node, ast.AugAssign):
-        return _targets(node.target)
-    return frozenset()
-
-
-def _targets(node: ast.AST | None) -> frozenset[str]:
-    if node is None:
-        return frozenset()
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
