@@ -69,6 +69,7 @@ def test_no_line_is_guessed(late, monkeypatch):
         (IndexOutOfBounds(9, 5), norch.IndexError, "^index 9 is out of bounds for a dim of size 5"),
         (MemoryError("full"), norch.OutOfMemoryError, r"^device late:0 ran out of memory \(found late\): full"),
         (norch.DeviceError("late:0 was lost"), norch.DeviceError, "^late:0 was lost$"),
+        (RuntimeError("the chip is hot"), RuntimeError, "^the chip is hot$"),
         (ValueError("what?"), norch.BackendError, r"backend 'late' of late \?: ValueError\('what\?'\)"),
     ],
 )

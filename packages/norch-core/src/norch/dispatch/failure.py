@@ -94,7 +94,7 @@ def late(error: Exception, device: Device) -> Exception:
         from .late_errors import located
 
         return located(error, device)
-    if isinstance(error, NorchError):
+    if isinstance(error, NorchError | RuntimeError):  # a RuntimeError is a sentence of the backend's own
         return error
     if isinstance(error, MemoryError):
         return OutOfMemoryError(f"device {device} ran out of memory (found late): {error}{who_holds(device)}")
