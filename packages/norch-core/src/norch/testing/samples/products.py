@@ -44,10 +44,10 @@ def _renormed(v: Array, p: float, dim: int, maxnorm: float) -> Array:
 
 
 def _whole(*shape: int, most: int = 127) -> Array:
-    """Whole numbers up to `most`, which is among each 32: what rounds these to 8 bits gives them back."""
-    values = np.arange(np.prod(shape)) * 37 % (2 * most + 1) - most
-    values[::32] = most
-    return values.reshape(shape)
+    """Whole numbers up to `most`, which is among each 32 of a row: rounding these to 8 bits gives them back."""
+    values = (np.arange(np.prod(shape)) * 37 % (2 * most + 1) - most).reshape(shape)
+    values[..., ::32] = most
+    return values
 
 
 _SCALES = (np.arange(8) % 4 - 1.5).astype(np.float16)
