@@ -1,7 +1,7 @@
 """Keeps the code and the output on the pages of this folder true: python docs/update.py
 
 A comment before each code block says what it is. In contract.md: which part of norch.backend.contract. The blocks of
-backends.md, capture.md, errors.md and profiler.md are played from top to bottom in an empty folder, those of
+backends.md, capture.md, errors.md, profiler.md and webgpu.md are played from top to bottom in an empty folder, those of
 adding-ops.md in a copy of the tree, as a reader would:
 
     file NAME       a file that `norch new-backend abacus` wrote
@@ -327,6 +327,7 @@ PAGES = {
     "errors.md": played,
     "profiler.md": played,
     "explain.md": played,
+    "webgpu.md": played,
     "graph.md": played,
     "tutorial/autograd.md": played,
     "tutorial/gpu.md": played,

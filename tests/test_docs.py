@@ -18,6 +18,7 @@ from sessions import Session  # noqa: E402
 
 CONTRACT_PAGE = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 NEEDS = {"distributed.md": ("mpi4py",), "tutorial/training.md": ("sklearn",), "tutorial/gpu.md": ("sklearn",)}
+NEEDS["webgpu.md"] = ("wgpu",)
 EXACT = ("index.md", "tutorial/tensors.md")  # shapes, strides and positions are what they are about
 STALE = "is not what its commands and files give; python docs/update.py writes it again"
 
@@ -28,6 +29,15 @@ def comparable(text):
     return re.sub(r"[ -]+", " ", re.sub(r"\d[\d,.]*", "#", text))
 
 
+def needs_adapter():
+    import wgpu
+
+    try:
+        wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    except Exception as error:  # of wgpu's, there is no class for it
+        pytest.skip(f"there is no adapter for WebGPU, such as Mesa's software Vulkan: {error}")
+
+
 def in_order(block):
     return "\n".join(sorted(block.splitlines())) + "\n"
 
@@ -36,6 +46,8 @@ def in_order(block):
 def test_every_block_is_current(name):
     for module in NEEDS.get(name, ()):
         pytest.importorskip(module)
+    if name == "webgpu.md":
+        needs_adapter()
     update.DRAWN.clear()
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     fences = len(re.findall(r"^```", text, re.MULTILINE))

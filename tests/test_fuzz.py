@@ -126,7 +126,7 @@ def test_guarded_memory_is_poisoned_and_kept_apart() -> None:
     assert far.returncode == -11
 
 
-@pytest.mark.parametrize("kind", ["ops", "programs", "models", "threads", "arguments", "files"])
+@pytest.mark.parametrize("kind", ["ops", "programs", "models", "threads", "capture", "arguments", "files"])
 def test_each_kind_of_case_runs(kind: str) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, str(FUZZ), "--only", kind, "--minutes", "0.1", "--jobs", "1"]

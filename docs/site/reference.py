@@ -50,6 +50,7 @@ NAMESPACES = {
     "nn": ("norch.nn",),
     "nn-functional": ("norch.nn.functional",),
     "nn-init": ("norch.nn.init",),
+    "nn-quantized": ("norch.nn.quantized",),
     "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize",
                  "norch.nn.utils.parametrizations", "norch.nn.utils.stateless", "norch.nn.parallel"),
     "optim": ("norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils"),

@@ -113,6 +113,7 @@ pdist: fx(H,h) | p=choice(0,1,2,3,inf)
 cosine_similarity: fx same | dim=last eps=choice(1e-8,0.1)
 pairwise_distance: fx(m,k) fx(m,k) | p=choice(1,2,3) keepdim=bool
 det slogdet logdet inv inverse pinv pinverse matrix_rank: matrix
+lu lu_factor: matrix
 cholesky: positive_definite
 solve: matrix fx(3,h)
 matrix_power: matrix int(-1,4)
@@ -328,7 +329,7 @@ LEFT_OUT = {
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
     """,
     "of several right answers, or with arguments that depend on each other; they have tests of their own": """
-        ctc_loss eigh lstsq max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
+        ctc_loss eigh lstsq lu_solve max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
         adaptive_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
         multi_head_attention_forward qr svd
     """,

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import norch
+from norch.backend.registry import register, unregister
+from norch.testing import conformance
+from norch_opencl.backend import OpenCLBackend
+from norch_opencl.source import CTYPES
 
 OPENCL = "opencl"
 
@@ -141,6 +145,25 @@ def test_without_a_platform_it_says_what_to_install():
     program = "import norch; print(norch.opencl.device_count(), norch.opencl.is_available(), norch.opencl.why_not())"
     assert "pip install pyopencl[pocl]" in (said := run(program, NORCH_OPENCL_PLATFORM="there is none"))
     assert said.startswith("0 False")
+
+
+def test_without_doubles_the_rest_works():
+    class Small(OpenCLBackend):
+        device_type = "small"
+
+        def __init__(self):
+            super().__init__()
+            self.run.has_double, self.run.real = False, CTYPES["float32"]
+
+    register(Small())
+    try:
+        report = conformance.run("small", [1, 3, 8], ["to", "copy", "exp", "arange", "random", "fill"])
+        assert [f"{r.case.id}: {r.error}" for r in report.failures] == []
+        assert {r.without for r in report.results} == {None, "float64"}
+        with pytest.raises(norch.MissingDTypeError, match="small:0 has no float64: not all .* cl_khr_fp64"):
+            norch.ones(3, dtype=norch.float64, device="small")
+    finally:
+        unregister("small")
 
 
 def test_two_devices():

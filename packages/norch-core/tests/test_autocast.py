@@ -338,6 +338,11 @@ def test_functions_that_switch_it() -> None:
         norch.set_autocast_enabled("cpu", False)
     assert (a @ a).dtype is FLOAT
     assert norch.get_autocast_gpu_dtype() is HALF
+    for wrong in (lambda: norch.set_autocast_enabled("x"), lambda: norch.set_autocast_enabled("cpu", "x"),
+                  lambda: norch.set_autocast_dtype("cpu", "x")):  # fmt: skip
+        with pytest.raises(norch.DTypeError):
+            wrong()
+    assert not norch.is_autocast_enabled("cpu")
     norch.set_autocast_cache_enabled(False)
     assert not norch.is_autocast_cache_enabled()
     norch.set_autocast_cache_enabled(True)

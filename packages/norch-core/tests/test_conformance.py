@@ -11,11 +11,13 @@ import textwrap
 import pytest
 from broken_backends import Broken
 from broken_contract import FAULTS, Fuses, Programs, softmax
+from broken_promises import Deferred, Lacks
 
 import norch
 from norch.__main__ import main
 from norch.backend import registry
 from norch.testing import conformance
+from norch.testing.conformance import threads
 
 
 @pytest.fixture
@@ -34,8 +36,10 @@ def broken(request):
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_each_fault_is_caught_at_its_level_and_not_below(what, broken):
+def test_each_fault_is_caught_at_its_level_and_not_below(what, broken, monkeypatch):
     level, ops, backend = FAULTS[what]
+    if "lock" in what:
+        monkeypatch.setattr(threads, "PATIENCE", 1.0)
     device = broken(with_native_softmax(backend) if what.startswith("a native gradient") else backend)
     tried = None if level == 7 else [name for op in ops.split(",") for name in (op, op.removesuffix("_grad"))]
     report = conformance.run(device, range(1, level + 1), tried)
@@ -58,6 +62,40 @@ def test_a_backend_that_fuses_passes(broken):
     report = conformance.run(broken(Fuses), [8], ["fused"])
     assert report.passed
     assert len(report.results) > 50
+
+
+def test_a_backend_that_puts_work_off_passes(broken):
+    report = conformance.run(broken(Deferred), [1, 2, 4, 7, 8])
+    assert [f"{r.case.id}: {r.error}" for r in report.failures] == []
+
+
+def test_a_backend_without_some_dtypes_passes_and_the_report_says_so(broken, tmp_path):
+    report = conformance.run(broken(Lacks), range(1, 9))
+    assert [f"{r.case.id}: {r.error}" for r in report.failures] == []
+    assert report.level == 8
+    assert "of_9_without_float64_int64_bfloat16" in report.badge()
+    text, found = report.text(), report.json()
+    assert "level 8 of 9 without float64, int64, bfloat16 in" in text
+    assert re.search(r"\nno int64 \(its chip has 32 bits\): \d+ cases of \d+ ops were not tried\n", text)
+    assert re.search(r"of these none: addbmm|of these none: .*argmax", text)
+    assert found["missing_dtypes"] == Lacks.missing_dtypes
+    assert set(found["without"]["bfloat16"]) > {"add", "gelu", "sum"}
+    assert {"argmax", "gather", "sort"} <= set(found["without"]["int64"])
+    passed = [r.case for r in report.results if not (r.without or r.skipped)]
+    tried = {(case.level, case.op) for case in passed}
+    assert {(3, "add"), (5, "exp"), (6, "softmax"), (7, "train"), (8, "bitwise_and")} <= tried
+    assert not [case.id for case in passed if case.level in (2, 3, 4) and case.dtype in Lacks.missing_dtypes]
+    assert len(passed) > 4500
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bfloat16"])
+def test_a_backend_without_one_dtype_passes(dtype, broken):
+    class Without(Lacks):
+        missing_dtypes = {dtype: "its chip is small"}
+
+    report = conformance.run(broken(Without), [1, 3, 7, 8])
+    assert [f"{r.case.id}: {r.error}" for r in report.failures] == []
+    assert {r.without for r in report.results} == {None, dtype}
 
 
 def test_there_are_faults_at_every_level():

@@ -130,10 +130,26 @@ def test_the_numbers_of_numpy_are_numbers() -> None:
         (norch.pad(x, (one, one), value=half), norch.pad(x, (1, 1), value=0.5)),
         (x.topk(one)[0], x.topk(1)[0]),
         (norch.softmax(x, norch.tensor(1)), norch.softmax(x, 1)),
+        (x.max(one)[0], x.max(1)[0]),
+        (x.min(np.int64(0), keepdim=yes)[1], x.min(0, keepdim=True)[1]),
+        (x.repeat_interleave(np.int64(2), one), x.repeat_interleave(2, 1)),
+        (norch.xlogy(x, half), norch.xlogy(x, 0.5)),
+        (norch.special.xlog1py(x, np.float64(0.1)), norch.special.xlog1py(x, 0.1)),
+        (norch.ldexp(x, one), norch.ldexp(x, 1)),
+        (norch.max_pool1d(x, np.int64(2), stride=one), norch.max_pool1d(x, 2, stride=1)),
+        (norch.avg_pool1d(x, np.int64(2)), norch.avg_pool1d(x, 2)),
     ]
     for found, expected in same:
         assert found.dtype is expected.dtype
         assert found.tolist() == expected.tolist()
+
+
+def test_parts_cut_by_a_number_of_numpy_have_sizes_of_python() -> None:
+    x = norch.arange(6.0, requires_grad=True)
+    for part in (*x.chunk(np.int64(4)), *x.split(np.int64(4)), *x.tensor_split(np.int64(4))):
+        assert all(type(n) is int for n in part.shape)
+        (part * 2).sum().backward()
+    assert x.grad.tolist() == [6.0] * 6
 
 
 def test_what_has_an_index_is_an_int() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 import norch
 from norch.autograd import record_lines
+from norch.backend import IndexOutOfBounds
 from norch.backend.registry import register, unregister
 from norch.testing.null import NullBackend
 
@@ -55,3 +56,33 @@ def test_no_line_is_guessed(late, monkeypatch):
         norch.ones(5, device=late).tolist()
     assert not hasattr(error.value, "__notes__")
     assert elsewhere.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        (
+            IndexOutOfBounds(9, 5, "gather"),
+            norch.IndexError,
+            r"^gather\(\): index 9 is out of bounds for a dim of size 5",
+        ),
+        (IndexOutOfBounds(9, 5), norch.IndexError, "^index 9 is out of bounds for a dim of size 5"),
+        (MemoryError("full"), norch.OutOfMemoryError, r"^device late:0 ran out of memory \(found late\): full"),
+        (norch.DeviceError("late:0 was lost"), norch.DeviceError, "^late:0 was lost$"),
+        (ValueError("what?"), norch.BackendError, r"backend 'late' of late \?: ValueError\('what\?'\)"),
+    ],
+)
+@pytest.mark.parametrize("wait", [lambda x: x.tolist(), lambda x: norch.late.synchronize()], ids=["read", "wait"])
+def test_what_a_wait_raises_is_what_a_call_would_have(raised, kind, text, wait, late, monkeypatch):
+    def report(self):
+        raise raised
+
+    monkeypatch.setattr(Late, "_report", report)
+    with pytest.raises(kind, match=text) as error:
+        wait(norch.ones(5, device=late))
+    assert type(error.value) is kind
+
+
+def test_a_number_that_no_float_holds(late):
+    with pytest.raises(norch.DTypeError, match=r"mul\(\): a number is out of range for norch.float32"):
+        norch.ones(3) * 10**400

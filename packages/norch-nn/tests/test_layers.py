@@ -280,3 +280,13 @@ def test_layers_can_be_subclassed_and_mixed():
 
     assert repr(Leaky(0.5)) == "Leaky(negative_slope=0.5)"
     assert Leaky().kind == "leaky"
+
+
+def test_a_sequence_of_one_counts_for_all_dims_of_a_convolution():
+    given = {"stride": [2], "padding": (1,), "dilation": [3]}
+    of_one, of_two = nn.Conv2d(2, 3, 3, **given), nn.Conv2d(2, 3, 3, **{name: v[0] for name, v in given.items()})
+    assert repr(of_one) == repr(of_two)
+    assert of_one(norch.zeros(1, 2, 9, 9)).shape == of_two(norch.zeros(1, 2, 9, 9)).shape
+    assert nn.ConvTranspose2d(2, 3, 3, stride=[2], output_padding=(1,)).output_padding == (1, 1)
+    with pytest.raises(norch.ShapeError, match="kernel_size must be an int or 2"):
+        nn.Conv2d(2, 3, [3])

@@ -26,6 +26,10 @@ class OpenCLBackend(Backend):
     def __init__(self) -> None:
         self.run = Runtime()
 
+    @property
+    def missing_dtypes(self) -> dict[str, str]:  # type: ignore[override]
+        return {} if self.run.has_double else {"float64": "not all devices of its platform have cl_khr_fp64"}
+
     def device_count(self) -> int:
         return len(self.run.devices)
 
@@ -61,6 +65,6 @@ class OpenCLBackend(Backend):
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
         make = FAMILIES.get(op)
-        if make is None or (not self.run.has_double and any(o.dtype.name == "float64" for o in operands)):
+        if make is None or any(o.dtype.name in self.missing_dtypes and not o.is_scalar for o in operands):
             return None
         return make(self.run, op, operands, attrs)

@@ -90,6 +90,7 @@ from .errors import (
     DTypeError,
     IndexError,
     MetaError,
+    MissingDTypeError,
     NorchError,
     NotFiniteError,
     OutOfMemoryError,

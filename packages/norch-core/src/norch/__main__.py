@@ -64,6 +64,8 @@ def _of_backend(provider: registry.Provider) -> dict[str, Any]:
     row |= {"contract": ".".join(map(str, backend.contract)), "priority": backend.priority}
     try:
         row["devices"] = backend.device_count()
+        if backend.missing_dtypes:
+            row["missing_dtypes"] = dict(backend.missing_dtypes)
         uses = getattr(getattr(backend, "module", None), "uses", None)
         if uses is not None:
             row["uses"] = uses()
@@ -115,7 +117,8 @@ def _table(columns: tuple[str, ...], found: list[dict[str, Any]]) -> list[str]:
     indent = " " * widths[0]
     for row, line in zip(rows, table[1:]):
         lines.append(line)
-        for text in (row.get("uses"), row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
+        lacks = [f"no {dtype}: {reason}" for dtype, reason in row.get("missing_dtypes", {}).items()]
+        for text in (*lacks, row.get("uses"), row.get("reason"), row.get("advice") and f"try: {row['advice']}"):
             if text:
                 lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
     return lines

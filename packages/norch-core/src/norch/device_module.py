@@ -8,7 +8,7 @@ from . import settings
 from .backend import registry
 from .backend.registry import ALWAYS
 from .device import Device
-from .dispatch.late_errors import located
+from .dispatch.failure import late
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
@@ -68,11 +68,11 @@ class DeviceModule:
         return None
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Whether bfloat16 can be computed in: wherever the device type can be used, every backend has it.
+        """Whether bfloat16 can be computed in: wherever the device type can be used and its backend does not lack it.
 
         including_emulation: changes nothing.
         """
-        return self.is_available()
+        return self.is_available() and "bfloat16" not in registry.find(self.device_type).missing_dtypes
 
     def current_device(self) -> int:
         """The index of the device that a type without an index means."""
@@ -91,8 +91,8 @@ class DeviceModule:
         waited = Device(self.device_type, index)
         try:
             waited.backend.synchronize(index)
-        except IndexError as error:
-            raise located(error, waited) from None
+        except Exception as error:
+            raise late(error, waited) from None
 
     # Randomness: one generator serves all devices; these are norch's own, under the names that PyTorch has here.
 

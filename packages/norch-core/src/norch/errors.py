@@ -22,6 +22,23 @@ class DTypeError(NorchError, TypeError, RuntimeError):
     """A dtype, or a Python type, that the op does not take."""
 
 
+class MissingDTypeError(DTypeError):
+    """A dtype that a device does not have was asked for there.
+
+    what: the op that did. dtype: its name. device_type: the type of the device. reason: what its backend says.
+    """
+
+    def __init__(self, what: str, dtype: str, device_type: str, device: str, reason: str) -> None:
+        super().__init__(
+            f"{what}: device {device} has no {dtype}: {reason}. Convert to another dtype first, or stay on the CPU"
+        )
+        self.dtype, self.device_type, self.reason = dtype, device_type, reason
+        self._given = what, dtype, device_type, device, reason
+
+    def __reduce__(self) -> tuple[type[MissingDTypeError], tuple[str, str, str, str, str]]:
+        return MissingDTypeError, self._given
+
+
 class DeviceError(NorchError, RuntimeError):
     """A device that does not exist, is not usable, or differs between operands."""
 

@@ -29,7 +29,7 @@ struct Reference {
     int64_t offset;  // bytes
 };
 
-/// A scalar operand of a call that each run gives anew.
+/// A scalar operand of a call that each run gives.
 struct Feed {
     int operand;
     size_t number;  // in Plan::numbers

@@ -7,7 +7,7 @@
 namespace norch::nn {
 namespace {
 
-constexpr int64_t MOST_WINDOWS = 12, LEAST_DEPTH = 128;
+constexpr int64_t MAX_WINDOWS = 12, LEAST_DEPTH = 128;
 
 /// The windows of an image side by side, each (channels, taps).
 template <class T>
@@ -48,7 +48,7 @@ KernelPtr conv2d_of_few_windows(const Request& r) {
     const Operand &out = r.operands[0], &weight = r.operands[2];
     const int64_t windows = out.shape[2] * out.shape[3];
     const bool fits = out.shape[0] == 1 && out.is_contiguous() && weight.is_contiguous() && out.shape[1] &&
-                      r.attrs.integer("groups") == 1 && windows && windows <= MOST_WINDOWS &&
+                      r.attrs.integer("groups") == 1 && windows && windows <= MAX_WINDOWS &&
                       weight.numel() >= LEAST_DEPTH * weight.shape[0];
     if (!fits || (r.operands.size() == 4 && !r.operands[3].is_contiguous())) return nullptr;
     if (out.dtype == DType::f32) return forward<float>(r);

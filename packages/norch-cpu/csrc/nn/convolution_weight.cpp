@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t AT_ONCE = 1024;                // windows
 constexpr int64_t ROWS_AT_ONCE = 32;             // of the result, where chunks are added
 constexpr double CHUNK_MULTIPLICATIONS = 2e6;     // at least
-constexpr int64_t MOST_ITEMS = 32;                // of a layer's work that are dealt out to threads, unless groups are more
+constexpr int64_t MAX_ITEMS = 32;                // of a layer's work that are dealt out to threads, unless groups are more
 constexpr int64_t PARTIAL_BYTES = 64 << 20;       // at most
 
 template <class S>
@@ -43,7 +43,7 @@ public:
         const double each = double(groups_ * depth_ * width_);  // a window's multiplications
         const double least = std::max(CHUNK_MULTIPLICATIONS, 64 * each);
         const double wanted = each * double(units_ * tiling_.rows * tiling_.columns) / least;
-        const double most = std::max(1.0, double(MOST_ITEMS) / double(groups_ * std::max<int64_t>(1, int64_t(blocks_.size()))));
+        const double most = std::max(1.0, double(MAX_ITEMS) / double(groups_ * std::max<int64_t>(1, int64_t(blocks_.size()))));
         const double room = double(PARTIAL_BYTES) / std::max(1.0, each * sizeof(T));
         chunks_ = std::max<int64_t>(1, std::min<int64_t>(units_, int64_t(std::min({wanted, most, std::max(room, 1.0)}))));
         work = each * double(units_ * tiling_.rows * tiling_.columns) / PER_NS<T>;

@@ -24,6 +24,7 @@ void add_sorting(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+void add_quantized(Registry&);  // quantized_linear
 }
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax

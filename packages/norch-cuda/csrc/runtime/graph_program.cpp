@@ -16,7 +16,7 @@ constexpr int ATTEMPTS = 3;
 constexpr size_t LANES = 3;  // more bring nothing to an MLP's or a small GPT's step
 /// Bytes of a call's operands from which it fills the device: two such at once are slower than one after the other.
 constexpr int64_t LARGE = int64_t(8) << 20;
-constexpr size_t MOST_ORDERED = 4096;  // calls: the work of ordering more grows with their square
+constexpr size_t MAX_ORDERED = 4096;  // calls: the work of ordering more grows with their square
 
 /// Bytes that a call reads or writes.
 struct Range {
@@ -36,7 +36,7 @@ bool are_same(const Scalar& a, const Scalar& b) { return a.i == b.i; }
 
 GraphProgram::GraphProgram(std::unique_ptr<Plan> plan, std::vector<bool> is_bound)
     : plan_(std::move(plan)), is_bound_(std::move(is_bound)), lanes_{&take_home(plan_->index)}, last_(lanes_[0]) {
-    most_lanes_ = plan_->steps.size() > MOST_ORDERED ? 1 : LANES;
+    most_lanes_ = plan_->steps.size() > MAX_ORDERED ? 1 : LANES;
     const auto places = size_t(plan_->places) + 1;
     needs_.resize(places);
     for (const Use& use : plan_->uses) needs_[size_t(use.place)] = use.needs;

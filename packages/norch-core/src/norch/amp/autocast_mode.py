@@ -8,7 +8,8 @@ from functools import partial, wraps
 from typing import Any
 
 from ..backend import registry
-from ..dtype import DType, bfloat16, float16, float64
+from ..dtype import DType, as_dtype, bfloat16, float16, float64
+from ..errors import DTypeError
 from ..tensor_base import TensorBase
 from .hooks import hook, unhook
 from .state import clear_cache, dtype_of, refresh, state
@@ -42,11 +43,13 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Turns autocast on or off in this thread; `autocast` does it for a region. Of "cuda" unless `device_type` is
-    given.
+    given. Raises DTypeError unless `enabled` is a bool, RuntimeError for a type that there is not.
     """
     kind, on = ("cuda", device_type) if enabled is None else (device_type, enabled)
+    if not isinstance(on, bool):
+        raise DTypeError(f"set_autocast_enabled(): enabled must be a bool, got {on!r:.80}")
     _check(kind)  # type: ignore[arg-type]
-    state.enabled = {**state.enabled, kind: bool(on)}  # type: ignore[misc, dict-item]
+    state.enabled = {**state.enabled, kind: on}  # type: ignore[misc, dict-item]
     _changed()
 
 
@@ -61,10 +64,10 @@ def get_autocast_dtype(device_type: str) -> DType:
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """Sets the dtype that `get_autocast_dtype` gives for `device_type`, in this thread. Raises RuntimeError for a type
-    that there is not.
+    that there is not, DTypeError for what is no dtype.
     """
     _check(device_type)
-    state.dtypes = {**state.dtypes, device_type: dtype}  # type: ignore[misc]
+    state.dtypes = {**state.dtypes, device_type: as_dtype(dtype)}  # type: ignore[misc]
     refresh()
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..device import set_registry
 from ..dtype import DType
-from ..errors import BackendError, OutOfMemoryError
+from ..errors import BackendError, DeviceError, OutOfMemoryError
 from ..settings import allows_tf32, get_float32_matmul_precision, get_switch
 from .contract import (
     BINARY,
@@ -59,6 +59,7 @@ __all__ = [
     "BackendError",
     "Buffer",
     "DType",
+    "DeviceError",
     "Fed",
     "IndexOutOfBounds",
     "Kernel",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ..dtype import DType
 
-CONTRACT = (1, 4)
+CONTRACT = (1, 5)
 """Major and minor version. Majors must match; a backend built for an older minor keeps working, since methods and
 fields are only ever added, each with a default.
 
@@ -23,6 +23,8 @@ fields are only ever added, each with a default.
 1.4: Backend.advice, kept and feeders, a program's release(), the composites of linear algebra ("linalg_solve" and
 others: norch.linalg.routines), "recurrence", "cross_entropy_rows", "residual_norm" and "batch_norm_relu"
 with their gradients, "casts".
+1.5: Backend.missing_dtypes, IndexOutOfBounds.op, DeviceError from `compile`, and decisions on what was left open: the
+order of work and what may be put off, lifetimes, threads, limits, scalars.
 """
 
 UNARY: list[str] = []
@@ -57,7 +59,8 @@ class Operand(NamedTuple):
 
     `strides` count elements and are never negative; a broadcast dim has stride 0. A scalar operand (`is_scalar`) has no
     layout: its kernel gets a Python number where a tensor operand's gets a buffer and an offset: for a floating dtype
-    an int or a float, for an integer one an int in its range, for bool a bool.
+    an int or a float of any value, NaN, infinities and what the dtype rounds to one included; for an integer one an int
+    in its range; for bool a bool. Its dtype may be a missing one.
     """
 
     dtype: DType
@@ -130,12 +133,14 @@ class Buffer:
 
 
 class IndexOutOfBounds(Exception):
-    """Raised by gather, scatter and scatter_add kernels: index `index` in a dim of `size` elements."""
+    """Index `index` in a dim of `size` elements: raised by gather, scatter and scatter_add kernels, or later by what
+    waits for one, which then names the op."""
 
-    def __init__(self, index: int, size: int) -> None:
+    def __init__(self, index: int, size: int, op: str = "") -> None:
         super().__init__(f"index {index} is out of bounds for a dim of size {size}")
         self.index = index
         self.size = size
+        self.op = op
 
 
 class Backend(ABC):
@@ -174,11 +179,13 @@ class Backend(ABC):
 
     Float16 and bfloat16 are computed in float32 and rounded once; so are arange and random, in float64, for floats.
 
-    What an op meets at its edges: integer floor_divide and remainder by 0 raise ZeroDivisionError where the host can
-    tell without waiting, elsewhere any value will do; integer pow with a negative exponent is C's (0, or 1 and -1 for
-    those bases); a shift by the dtype's width or more, or by a negative count, gives 0, or -1 for a negative value;
-    sign(NaN) is NaN; sub, floor_divide, remainder, pow and matmul are never asked of bool. A scalar counts as a number
-    of the operands' dtype, except that arithmetic of 16-bit floats takes it in float32.
+    What an op meets at its edges: integer floor_divide and remainder by 0 never trap. They raise ZeroDivisionError
+    where the host can tell without waiting, and the output may hold anything; elsewhere any value will do, and the
+    other elements are right. The least integer divided by -1 is itself, and leaves 0; integer pow with a negative
+    exponent is C's (0, or 1 and -1 for those bases); a shift by the dtype's width or more, or by a negative count,
+    gives 0, or -1 for a negative value; sign(NaN) is NaN; sub, floor_divide, remainder, pow and matmul are never asked
+    of bool. A scalar counts as a number of the operands' dtype, except that arithmetic of 16-bit floats takes it in
+    float32.
 
     The composite "fused" is an elementwise program, which `norch.capture` makes of calls. Operands: outputs of one
     shape, then the inputs, tensors of that shape and scalars. attrs steps: "mul float32 o2 o3;sigmoid float32 s0;add
@@ -191,7 +198,35 @@ class Backend(ABC):
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
     elements may start past the end of its buffer. An elementwise output (since 1.3 also that of an elementwise
     composite) may be exactly one of the inputs; otherwise core sees to it that outputs and inputs do not overlap. After
-    IndexOutOfBounds the output is as it was before.
+    IndexOutOfBounds of a kernel's own call the output is as it was before.
+
+    Order. Work of a device (kernels, copy_in, copy, copy_out, copy_out_later) takes effect in the order of the calls,
+    of several threads too: a call that begins after another has returned comes behind it. `copy` between devices has
+    its place on both. Work may be put off, gathered and submitted together, for as long as nobody waits. copy_out and
+    host_view wait for what writes the buffer, synchronize for all work of the device; a kernel never waits.
+
+    Errors of work that was put off are raised by the next copy_out, host_view or synchronize of that device, by nothing
+    else. Of indices out of range the first is raised, once, and the others are forgotten; the work behind them is done
+    as ever. The op that met one may have written elements whose index was right; of the others a gather's hold
+    anything, a scatter's are as they were. What copy_out was to fill may hold anything when it raises. A device
+    that is lost is a DeviceError from then on; the others work.
+
+    Lifetimes. What copy_in was given is the caller's again when it returns. A buffer may be dropped while work that
+    uses it is put off or under way, by any thread and at any moment, also by the garbage collector within a method of
+    the backend: freeing takes no lock that this thread may hold already. Its memory is used for nothing else before
+    that work is done. Nothing holds a buffer for longer: a kernel forgets what it was called with.
+
+    Threads. Any method and any kernel may be called by several threads at once; core holds no lock. The same kernel may
+    be asked for twice at a time.
+
+    Devices. `index` is from 0 to device_count() - 1, which does not change once it is not 0. A kernel belongs to none:
+    it runs on the device of the buffers that it is called with.
+
+    Limits. What cannot be allocated is a MemoryError. What else a device's limits forbid (more elements than its
+    kernels index, a binding too large) `compile`, or the kernel where only an offset tells, refuses with a
+    norch.backend.DeviceError: a sentence with the device, the limit and what was asked. There are no other limits,
+    neither on the number of dims nor on their sizes. A kernel gives the same bits for the same values, wherever its
+    operands lie.
     """
 
     device_type: str
@@ -208,24 +243,35 @@ class Backend(ABC):
     attention and for each query log(sum(exp(scores))), in float32 for 16-bit floats) in place of attention that will
     need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. None decomposes, as ever."""
 
+    missing_dtypes: Mapping[str, str] = {}
+    """By name the dtypes that its devices do not have, each with the reason, a sentence that users see: {"float64":
+    "its adapter has no shader-f64"}. Core makes no tensors of them there, and asks for no kernel; `compile` answers
+    None. It is known, and does not change, once device_count() is not 0. No backend is without float32 or bool. int64,
+    the dtype of indices, is never missing whole: its tensors are made and moved, and `compile` is asked; where it
+    answers None, the op is refused."""
+
     @abstractmethod
     def device_count(self) -> int:
         """How many devices there are; 0 where none is usable, never an exception."""
 
     @abstractmethod
     def allocate(self, nbytes: int, index: int) -> Any:
-        """A new buffer of `nbytes` (0 is allowed), contents undefined. Raises MemoryError when there is no room."""
+        """A new buffer of `nbytes` (0 is allowed), contents undefined. Raises MemoryError where there is no room, or
+        the device's limits do not allow so much at once."""
 
     @abstractmethod
     def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
-        """Host to device: writes `data` (contiguous bytes) at byte `offset`."""
+        """Host to device: writes `data` (contiguous bytes, maybe none) at byte `offset`. `data` has been read when this
+        returns; the buffer may be written later, in the order of the calls."""
 
     @abstractmethod
     def copy_out(self, buffer: Any, offset: int, data: memoryview) -> None:
-        """Device to host: fills the writable `data` from byte `offset`, after all work that writes it is done."""
+        """Device to host: fills the writable `data` from byte `offset`, after all work that writes it is done. Raises
+        what that work met, if it was not raised before."""
 
     def copy_out_later(self, buffer: Any, offset: int, data: memoryview) -> None:
-        """`copy_out` that may return before `data` is filled, which is so after `synchronize` at the latest."""
+        """`copy_out` that may return before `data` is filled, which is so after `synchronize` at the latest. `data`
+        gets what the buffer holds now, after the work given so far, and is kept alive until then."""
         self.copy_out(buffer, offset, data)
 
     @abstractmethod
@@ -278,7 +324,8 @@ class Backend(ABC):
         return None
 
     def synchronize(self, index: int) -> None:
-        """Waits until all work given to device `index` is done."""
+        """Waits until all work given to device `index`, by any thread, is done. Raises what that work met, if it was
+        not raised before."""
         return None
 
     def record_stream(self, buffer: Any, stream: Any) -> None:
@@ -307,7 +354,8 @@ class Backend(ABC):
         return 0
 
     def host_view(self, buffer: Any) -> memoryview | None:
-        """The buffer's own bytes where the host can address them, else None. Only this makes `numpy()` copy-free."""
+        """The buffer's own bytes where the host can address them, else None. Only this makes `numpy()` copy-free. They
+        are read at once, so it waits for work under way. The view keeps the memory, also when the buffer is gone."""
         return None
 
     def from_host(self, data: memoryview) -> Any | None:

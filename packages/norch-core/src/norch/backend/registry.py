@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
 from .. import settings
 from ..device import current_index, known_devices
+from ..dtype import DTYPES
 from ..errors import DeviceError
 from ..plugins import discovery
 from ..plugins.discovery import Plugin, Refused
@@ -105,7 +107,19 @@ def adopt(provider: Provider, backend: Any) -> None:
     if int(backend.device_count()) < 1:
         provider.reason = backend.unusable_reason() or "it finds no device"
         return
+    _check_missing(backend.missing_dtypes)
     provider.backend, provider.reason = backend, None
+
+
+def _check_missing(missing: Any) -> None:
+    if not (isinstance(missing, Mapping) and all(isinstance(reason, str) for reason in missing.values())):
+        raise Refused(f"its missing_dtypes are {missing!r}, not reasons by the names of dtypes")
+    unknown = sorted(set(missing) - {d.name for d in DTYPES})
+    if unknown:
+        raise Refused(f"its missing_dtypes name {', '.join(unknown)}, which norch does not know")
+    needed = [name for name in ("float32", "bool") if name in missing]
+    if needed:
+        raise Refused(f"it lacks {' and '.join(needed)}, without which there is no backend")
 
 
 def _complete(backend: Any) -> None:

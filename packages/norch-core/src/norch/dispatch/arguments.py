@@ -65,13 +65,20 @@ def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> A
 
 
 def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None) -> Any:
-    """What a failed call gives by way of a `foreign` argument, or without `out`, for which alone it failed.
+    """What a failed call gives by way of a `foreign` argument, with NumPy's numbers as Python's, or without `out`.
 
-    Else it raises what `explain` does. So a function costs nothing for taking `out`, of which it need not know.
+    Else it raises what `explain` does. So a function costs nothing for taking these, of which it need not know.
     """
     found = foreign(args)
     if found is not None:
         return found(name or function.__name__, args, kwargs)
+    if any(isinstance(v, np.generic) for v in (*args, *kwargs.values())) and _is_ours(error):
+        args = tuple([v.item() if isinstance(v, np.generic) else v for v in args])
+        kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}
+        try:
+            return function(*args, **kwargs)
+        except Exception as second:
+            error = second
     if "out" not in kwargs or not isinstance(error, TypeError) or "out" in inspect.signature(function).parameters:
         explain(error, function, args, kwargs, name)
     rest = {k: v for k, v in kwargs.items() if k != "out"}

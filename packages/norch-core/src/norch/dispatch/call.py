@@ -12,7 +12,7 @@ from ..spec import Spec
 from ..tensor_base import TakenOver, TensorBase, make_tensor
 from .arguments import describe, foreign, is_plain, plain
 from .codegen import general_paths
-from .failure import allocate_on, raise_failure
+from .failure import allocate_for, raise_failure
 from .op import Op
 from .plan import SCALARS, Plan, compile_copy
 from .traced import Traced
@@ -200,7 +200,7 @@ def _as_promised(result: Tensor, spec: Spec) -> Tensor:
     """A result in the layout that the op's inference rule gave it, by which its memory is read when it was saved."""
     if result.spec is spec:
         return make_tensor(spec, result.buffer, result.offset)
-    buffer = allocate_on(spec.device, spec.nbytes)
+    buffer = allocate_for(spec)
     compile_copy(spec, result.spec)(buffer, 0, result.buffer, result.offset)
     return make_tensor(spec, buffer)
 

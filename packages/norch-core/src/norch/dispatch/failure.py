@@ -6,13 +6,15 @@ import builtins
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..backend.contract import IndexOutOfBounds
-from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
+from ..dtype import int64
+from ..errors import BackendError, DTypeError, IndexError, MissingDTypeError, NorchError, OutOfMemoryError
 from ..spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..device import Device
+    from ..dtype import DType
     from .plan import Plan
 
 
@@ -39,6 +41,8 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
         raise IndexError(f"{plan.op.name}(): {error} (operands of shapes {shapes})") from None
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
+    if isinstance(error, OverflowError):
+        raise DTypeError(f"{plan.op.name}(): a number is out of range for {plan.out.dtype}: {error}") from error
     if isinstance(error, MemoryError):
         spec = plan.out
         wanted = f"{spec.dtype.name}{list(spec.shape)}, {spec.nbytes:,} bytes"
@@ -48,21 +52,52 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
 
 
-def allocate_on(device: Device, nbytes: int) -> Any:
-    """A buffer for a tensor that no kernel has made yet. Raises OutOfMemoryError."""
+def check_dtype(device: Device, dtype: DType, what: str, computes: bool = False) -> None:
+    """Raises MissingDTypeError where a device does not have a dtype. what: who asks for it.
+
+    computes: whether it computes in it, for which int64 may be missing; tensors of indices are everywhere.
+    """
+    reason = device.backend.missing_dtypes.get(dtype.name)
+    if reason is not None and (computes or dtype is not int64):
+        raise MissingDTypeError(what, dtype.name, device.type, str(device), reason)
+
+
+def allocate_for(spec: Spec, nbytes: int | None = None) -> Any:
+    """A buffer for a tensor that no kernel has made yet, of `nbytes` where that is not `spec.nbytes`.
+
+    Raises OutOfMemoryError, and MissingDTypeError where the device does not have the dtype.
+    """
+    device, wanted = spec.device, spec.nbytes if nbytes is None else nbytes
+    check_dtype(device, spec.dtype, f"a tensor of shape {tuple(spec.shape)}")
     try:
-        return device.backend.allocate(nbytes, device.index)
+        return device.backend.allocate(wanted, device.index)
     except MemoryError as error:
         raise OutOfMemoryError(
-            f"device {device} has no room for {nbytes:,} bytes: {error}{who_holds(device)}"
+            f"device {device} has no room for {wanted:,} bytes: {error}{who_holds(device)}"
         ) from error
 
 
 def copy_out(device: Device, buffer: Any, start: int, data: memoryview) -> None:
-    """Copies bytes of a buffer, from `start` on, to the host. What that reports gets a note of the lines."""
+    """Copies bytes of a buffer, from `start` on, to the host. Raises what `late` makes of what that reports."""
     try:
         device.backend.copy_out(buffer, start, data)
-    except builtins.IndexError as error:
+    except Exception as error:
+        raise late(error, device) from None
+
+
+def late(error: Exception, device: Device) -> Exception:
+    """What a user should see of an exception that a device which does not wait has raised when the host did. An index
+    out of range gets a note of the lines that called the op."""
+    if isinstance(error, IndexOutOfBounds):
+        error = IndexError(f"{f'{error.op}(): ' if error.op else ''}{error} (found late)")
+    if isinstance(error, builtins.IndexError):
         from .late_errors import located
 
-        raise located(error, device) from None
+        return located(error, device)
+    if isinstance(error, NorchError):
+        return error
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"device {device} ran out of memory (found late): {error}{who_holds(device)}")
+    found = BackendError(f"{provider(device)}: {error!r} (found when the host waited for {device})")
+    found.__cause__ = error
+    return found

@@ -13,8 +13,8 @@ from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import BackendError, DeviceError, DTypeError, NorchError
 from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
-from .failure import provider
-from .fallback import cpu_fallback
+from .failure import check_dtype, provider
+from .fallback import cpu_fallback, is_cpu_fallback_allowed
 from .traced import Traced
 
 if TYPE_CHECKING:
@@ -277,6 +277,8 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
+        for spec in outputs:
+            check_dtype(device, spec.dtype, f"{op.name}()")
         return _nothing_to_do
     kernel = None
     is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
@@ -426,6 +428,9 @@ def compile_kernel(
         stored.COMPILE[:] = (compile_kernel,)
         return stored.stored_kernel(name, device, operands, attrs, required)
     backend = device.backend
+    asked = (name if op is None else op.name) + "()"
+    if backend.missing_dtypes:
+        _check_dtypes(device, operands, asked)
     try:
         kernel = backend.compile(name, operands, attrs)
     except NorchError:
@@ -436,11 +441,19 @@ def compile_kernel(
     if kernel is None and op is not None and device.type in op.kernels:
         kernel, whose = _kernel_of_plugin(op, device, operands, attrs), OF_PLUGIN
     if kernel is None and required:
+        if backend.missing_dtypes and not is_cpu_fallback_allowed():
+            _check_dtypes(device, operands, asked, computes=True)
         kernel, whose = cpu_fallback(name, device, operands, attrs), ON_CPU
     if kernel is not None:
         for watcher in watchers:
             kernel = watcher(name, device, operands, attrs, kernel, whose)
     return kernel
+
+
+def _check_dtypes(device: Device, operands: tuple[Operand, ...], asked: str, computes: bool = False) -> None:
+    for operand in operands:
+        if not operand.is_scalar:
+            check_dtype(device, operand.dtype, asked, computes)
 
 
 def compile_copy(target: Spec, source: Spec) -> Kernel:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 GAP, ROOM = 18, 42
 """Pixels between boxes of a layer, and between layers."""
 
-MOST_PLACES = 20_000
+MAX_PLACES = 20_000
 """Of long edges in the layers that they cross; with more they are drawn straight."""
 
 Point = tuple[float, float]
@@ -105,7 +105,7 @@ def _by_layers(boxes: Sequence[Box]) -> Routes:
     for box in boxes:
         for to in box.below:
             way = [box.key]
-            if room <= MOST_PLACES:
+            if room <= MAX_PLACES:
                 for at in range(layer[box.key] + 1, layer[to]):
                     key = -len(everything) - 1
                     everything[key] = Box(key, 6, 0)

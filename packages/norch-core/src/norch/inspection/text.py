@@ -17,7 +17,7 @@ WIDTH = 100
 
 INDENT = 13
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Tensors on the same storage that are listed; the others are counted."""
 
 
@@ -118,8 +118,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def sharing_lines(found: Explanation) -> list[str]:
     """The other tensors on the storage, those beyond a few only counted."""
-    lines = [_sharing(s, found) for s in found.sharing[:MOST_NAMED]]
-    more = len(found.sharing) - MOST_NAMED
+    lines = [_sharing(s, found) for s in found.sharing[:MAX_NAMED]]
+    more = len(found.sharing) - MAX_NAMED
     return [*lines, f"and {count(more, 'other')}"] if more > 0 else lines or ["no other tensor"]
 
 

@@ -53,6 +53,7 @@ class CountingBackend(Backend):
         self.real = real
         self.device_type = real.device_type
         self.channels_last, self.kept = real.channels_last, real.kept
+        self.missing_dtypes = real.missing_dtypes
         self.used = self.peak = 0
         self.rounded = getattr(getattr(real, "module", None), "allocated_size", None)
         self.scratch_of = getattr(real, "scratch_bytes", None)

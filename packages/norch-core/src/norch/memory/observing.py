@@ -1,6 +1,6 @@
 """Where allocations are observed: while something watches, each backend's `allocate` is one that tells of it.
 
-Nothing is in the way while nothing watches: the instance attribute is gone and plans are made anew.
+Nothing is in the way while nothing watches: the instance attribute is gone and plans are made again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .recording import Recording
     from .snapshots import Snapshot
 
-MOST_BLOCKS = 4000
+MAX_BLOCKS = 4000
 """That a page knows by name: the largest."""
 
 ROWS = 25
@@ -89,7 +89,7 @@ def recording_page(recording: Recording, device: str | None = None) -> str:
     device = device or (devices[0] if devices else "")
     nbytes, when = recording.peak(device)
     there = recording.at(when, device)
-    known = sorted(recording.of(device), key=lambda b: -b.nbytes)[:MOST_BLOCKS]
+    known = sorted(recording.of(device), key=lambda b: -b.nbytes)[:MAX_BLOCKS]
     left_out = len(recording.of(device)) - len(known)
     note = f"<p>{left_out:,} smaller blocks are in the picture and not in the list.</p>" if left_out else ""
     values = {

@@ -248,8 +248,8 @@ def record() -> Iterator[Recording]:
         print(recording)
         recording.save("memory.html")
 
-    An allocation takes a few microseconds more meanwhile, and plans of ops are made anew before and after; else nothing
-    changes. Not seen: what kernels take for themselves while they run, and what captured steps keep for theirs.
+    An allocation takes a few microseconds more meanwhile, and plans of ops are made again before and after. Not seen:
+    what kernels take for themselves while they run, and what captured steps keep for theirs.
     Raises RuntimeError for a second one within the first.
     """
     global active

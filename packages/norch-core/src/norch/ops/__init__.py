@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .elementwise.arithmetic import *
     from .elementwise.bits import *
     from .elementwise.composites import *
+    from .elementwise.error_function import *
     from .elementwise.gamma import *
     from .elementwise.special import *
     from .from_data import *
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .nn.normalization import *
     from .nn.pixels import *
     from .nn.pooling import *
+    from .nn.quantized import *
     from .nn.recurrence import *
     from .nn.volumes import *
     from .optimizer.adam import *
@@ -63,7 +65,7 @@ else:
         sampling,
         scatter_copies,
     )
-    from .elementwise import arithmetic, bits, composites, gamma, special
+    from .elementwise import arithmetic, bits, composites, error_function, gamma, special
     from .matrix import matmul, products
     from .nn import (
         activation,
@@ -77,6 +79,7 @@ else:
         normalization,
         pixels,
         pooling,
+        quantized,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import settings
 from ..autograd.accumulate import shared_ops
-from ..device import Device, get_default_device, has_stand_in, on_default_change
+from ..device import CPU, Device, get_default_device, has_stand_in, on_default_change
 from ..dispatch.arguments import INTO, fits, into, must_be
 from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
@@ -309,6 +309,11 @@ def bounded(value: Any, dtype: DType, op: str) -> Any:
     return int(value)
 
 
+def with_float64(device: Device) -> Device:
+    """A device to compute in float64 on: that one, or the CPU where it has no such dtype."""
+    return CPU if "float64" in device.backend.missing_dtypes else device
+
+
 @public(method=False)
 def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
@@ -324,13 +329,13 @@ def linspace(
     else:
         step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
-    in_float64 = spec.like(dtype=float64)
+    in_float64 = spec.like(dtype=float64, device=with_float64(spec.device))
     up: Tensor = ARANGE.call(in_float64, float(start), step)
     down: Tensor = up if spec.numel < 2 else ARANGE.call(in_float64, float(end), -step).flip(0)
     index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
     out = (index < spec.numel // 2).logical_not() if spec.numel > 1 else None
     values = up if out is None else _pick(out, down, up)
-    return finish(values.to(spec.dtype), requires_grad)
+    return finish(values.to(spec.dtype).to(spec.device), requires_grad)
 
 
 def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..device import Device, get_default_device
-from ..dispatch.failure import allocate_on
+from ..dispatch.failure import allocate_for
 from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
-from .creation import DeviceLike, _like, bounded, empty_spec, fill_spec, filled, finish, full, linspace
+from .creation import DeviceLike, _like, bounded, empty_spec, fill_spec, filled, finish, full, linspace, with_float64
 from .from_data import tensor
 from .registry import method, public
 
@@ -100,7 +100,7 @@ def empty_strided(
         get_default_device() if device is None else Device(device),
     )
     nbytes = span(shape, strides) * like.dtype.itemsize
-    return finish(make_tensor(like, allocate_on(like.device, nbytes)), requires_grad)
+    return finish(make_tensor(like, allocate_for(like, nbytes)), requires_grad)
 
 
 @public(method=False)
@@ -123,9 +123,10 @@ def logspace(
     """`steps` values evenly spaced in the exponent, base**start to base**end included. Raises as linspace does."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
     start, end = (bounded(v, chosen, "logspace") for v in (start, end))
-    exponents = linspace(start, end, steps, dtype="float64", device=device)
+    target = get_default_device() if device is None else Device(device)
+    exponents = linspace(start, end, steps, dtype="float64", device=with_float64(target))
     values: Tensor = float(base) ** exponents
-    return finish(values.to(chosen), requires_grad)
+    return finish(values.to(chosen).to(target), requires_grad)
 
 
 @method()

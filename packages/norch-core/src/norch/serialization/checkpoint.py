@@ -164,6 +164,7 @@ def load(
     *,
     weights_only: bool | None = True,
     mmap: bool | None = None,
+    dequantize: bool = True,
 ) -> Any:
     """What `save` wrote to `f`, a path or a binary file; what torch.save wrote; of another safetensors file, of a
     TorchScript archive and of a GGUF file (whose quantised tensors become float32), a dict of its tensors.
@@ -174,7 +175,9 @@ def load(
 
     map_location: where the tensors go, if not to the devices that they were saved from: a device, a dict from device to
     device, or a function of a tensor and the name of its device. mmap: tensors on the CPU stay in the file until they
-    are used, and are copied page by page where they are written to; their bytes are then not compared.
+    are used, and are copied page by page where they are written to; their bytes are then not compared. dequantize: of a
+    GGUF file; with False tensors of Q8_0 and Q4_0 stay the blocks that they are stored as, uint8 (..., bytes of a row),
+    which `quantized_linear` and the layers of nn.quantized compute with.
 
     Raises CheckpointError for a file that is damaged, cut off or something else, DeviceError for a device that
     cannot be used here, ValueError for `mmap` of anything but a path, DTypeError for a `pickle_module`.
@@ -192,7 +195,7 @@ def load(
         if file.head.startswith(b"GGUF"):
             from . import gguf_file
 
-            return gguf_file.load(file, locations, bool(mmap))
+            return gguf_file.load(file, locations, bool(mmap), dequantize)
         source = Source(file, "load")
         structure = _structure(source)
         if structure is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..device import CPU, Device
-from ..dispatch.failure import allocate_on
+from ..dispatch.failure import allocate_for
 from ..dtype import DType, bool_
 from ..errors import CheckpointError, DTypeError
 from ..spec import Shape, Spec
@@ -93,7 +93,7 @@ class File:
         what: the name that errors have for them.
         """
         spec = Spec(shape, None, dtype, device)
-        out = make_tensor(spec, allocate_on(device, spec.nbytes))
+        out = make_tensor(spec, allocate_for(spec))
         self.fill(out, what, at, checksum)
         return out
 

@@ -1,4 +1,4 @@
-"""GGUF files, as llama.cpp has them: quantised tensors become float32, by the package gguf.
+"""GGUF files, as llama.cpp has them: quantised tensors become float32, by the package gguf, or stay blocks.
 
 The header is read here: that package makes objects of each of its numbers, which a tokenizer has by the hundred
 thousand.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..device import CPU
-from ..dtype import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64
+from ..dtype import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..errors import DTypeError
 from ..ops.creation import empty_spec
 from ..ops.from_data import array_to_tensor
@@ -28,6 +28,8 @@ _PLAIN: dict[int, DType] = {
     0: float32, 1: float16, 24: int8, 25: int16, 26: int32, 27: int64, 28: float64, 30: bfloat16,
 }  # fmt: skip
 """The types of elements that are not quantised."""
+_KEPT = {2: 18, 8: 34}
+"""Q4_0 and Q8_0, which norch computes with: the bytes of a block of 32."""
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """The types of metadata, and the bytes of one."""
 _STRING, _ARRAY, _UINT32 = 8, 9, 4
@@ -105,8 +107,8 @@ class _Header:
         return _Entry(name, shape, self._number("<I"), self._number("<Q"))
 
 
-def load(file: File, locations: Locations, mapped: bool) -> dict[str, Tensor]:
-    """The tensors, by name. ImportError for quantised ones without the package gguf."""
+def load(file: File, locations: Locations, mapped: bool, dequantize: bool) -> dict[str, Tensor]:
+    """The tensors, by name. ImportError where some are to be dequantised without the package gguf."""
     try:
         entries = _Header(file).entries
     except (struct.error, ValueError, OverflowError) as error:
@@ -116,7 +118,8 @@ def load(file: File, locations: Locations, mapped: bool) -> dict[str, Tensor]:
         name, what = entry.name, f"tensor {entry.name!r:.80}"
         if name in found:
             raise file.fail(f"is damaged: {what} comes twice in it")
-        block, size = _block(file, entry)
+        kept = _KEPT.get(entry.kind, 0) if not dequantize else 0
+        block, size = (32, kept) if kept else _block(file, entry)
         row = entry.shape[-1] if entry.shape else 1
         if max(entry.shape, default=0) >= 2**48 or row % block:
             raise file.fail(f"is damaged: {what} cannot have shape {entry.shape}")
@@ -124,16 +127,18 @@ def load(file: File, locations: Locations, mapped: bool) -> dict[str, Tensor]:
         if entry.begin < end or entry.begin + nbytes > file.size:
             raise file.fail(f"is cut off or damaged: {what} overlaps another, or reaches beyond the end")
         end = entry.begin + nbytes
-        device = locations.device(CPU, name)
+        device, dtype, shape = locations.device(CPU, name), _PLAIN.get(entry.kind), entry.shape
+        if kept:
+            dtype, shape = uint8, (*shape[:-1], row // block * size)
         tensor = None
         if device.type == "meta":
-            tensor = empty_spec(Spec(entry.shape, None, _PLAIN.get(entry.kind, float32), device))
-        elif entry.kind not in _PLAIN:
+            tensor = empty_spec(Spec(shape, None, dtype or float32, device))
+        elif dtype is None:
             tensor = _dequantised(file, entry, row // block * size, nbytes).to(device)
         elif mapped and device is CPU:
-            tensor = file.map(what, entry.begin, entry.shape, _PLAIN[entry.kind])
+            tensor = file.map(what, entry.begin, shape, dtype)
         if tensor is None:
-            tensor = file.tensor(what, entry.begin, entry.shape, _PLAIN[entry.kind], device)
+            tensor = file.tensor(what, entry.begin, shape, dtype or float32, device)
         found[name] = locations.finish(tensor, CPU, name)
     return {entry.name: found[entry.name] for entry in entries}
 

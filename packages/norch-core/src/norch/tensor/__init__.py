@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dispatch.plan import SCALARS
-from ..dtype import get_default_dtype
+from ..dtype import get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
 from ..tensor_base import TensorBase, make_tensor
@@ -42,8 +42,6 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
         """A Python scalar as a 0-d tensor."""
-        from ..dtype import scalar_dtype
-
         return fill_spec(spec_for((), scalar_dtype(type(value)), None, "tensor"), value)
 
     @staticmethod

@@ -11,8 +11,8 @@ from ..autograd.graph import RETAIN, Leaf, Node, resolve
 from ..autograd.hooks import RemovableHandle, Retained, hooks_of
 from ..device import Device
 from ..dtype import DType
-from ..errors import AutogradError, DTypeError, ShapeError
-from ..spec import Size
+from ..errors import AutogradError, DTypeError, IndexError, ShapeError
+from ..spec import Size, wrap_dim
 from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
@@ -290,12 +290,8 @@ class GraphMethods(TensorBase):
 
 
 def _wrapped(dim: int, ndim: int, op: str) -> int:
-    from ..spec import wrap_dim
-
     at = wrap_dim(dim, ndim, op)
     if ndim == 0:
-        from ..errors import IndexError
-
         raise IndexError(f"{op}(): a 0-d tensor has no dim {dim}")
     return at
 

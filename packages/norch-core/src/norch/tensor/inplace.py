@@ -374,12 +374,14 @@ def _plain_host_memory(self: Tensor, source: Tensor) -> memoryview | None:
 def copy_as(op: str, self: Tensor, source: Tensor) -> Tensor:
     """`copy_`, under the name that errors will give."""
     tracked = check_writable(self, op)
-    if source.spec.shape != self.spec.shape:
-        source = expand(source, tuple(self.spec.shape))
+    spec = self.spec
+    if source.spec is not spec and source.spec.shape != spec.shape:
+        source = expand(source, tuple(spec.shape))
     if source.node is not None and is_recording() and resolve(source) is not None:
         return assign(self, alias(source), op)  # with a node of its own: what source is, this tensor does not become
-    if source.spec.device is not self.spec.device:
-        source = source.to(self.spec.device)
+    if source.spec is not spec and source.spec.device is not spec.device:
+        lacks = source.spec.dtype.name in spec.device.backend.missing_dtypes
+        source = source.to(spec.device, spec.dtype) if lacks else source.to(spec.device)
     write(self, source.clone() if source.buffer is self.buffer and overlapping(self, source) else source)
     mark_modified(self, op)
     if tracked:

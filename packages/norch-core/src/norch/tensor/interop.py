@@ -11,7 +11,7 @@ import numpy as np
 from ..autograd.graph import resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
-from ..dispatch.failure import allocate_on, copy_out
+from ..dispatch.failure import allocate_for, copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
 from ..observing import TRANSFER, observable
@@ -218,7 +218,7 @@ def _rebuild_meta(
     kind: type[Tensor], shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, requires_grad: bool
 ) -> Tensor:
     spec = Spec(shape, strides, dtype, Device("meta"))
-    out = make_tensor(spec, allocate_on(spec.device, spec.nbytes), kind=kind)
+    out = make_tensor(spec, allocate_for(spec), kind=kind)
     return out.requires_grad_() if requires_grad else out
 
 

@@ -7,6 +7,7 @@ import norch.ops.creation_like as ops_creation_like
 import norch.ops.elementwise.arithmetic as elementwise_arithmetic
 import norch.ops.elementwise.bits as elementwise_bits
 import norch.ops.elementwise.composites as elementwise_composites
+import norch.ops.elementwise.error_function as elementwise_error_function
 import norch.ops.elementwise.gamma as elementwise_gamma
 import norch.ops.elementwise.special as elementwise_special
 import norch.ops.indexing as ops_indexing
@@ -110,8 +111,8 @@ class OpMethods:
     div = elementwise_arithmetic.div; div_ = in_place; divide = elementwise_arithmetic.div; divide_ = in_place;
     dot = matrix_matmul.dot; double = tensor_transfer.double; dsplit = shape_arranging.dsplit; elu_ = in_place;
     eq = elementwise_arithmetic.eq; eq_ = in_place; equal = elementwise_composites.equal;
-    erf = elementwise_arithmetic.erf; erf_ = in_place; erfc = elementwise_special.erfc; erfc_ = in_place;
-    erfinv = elementwise_special.erfinv; erfinv_ = in_place; exp = elementwise_arithmetic.exp;
+    erf = elementwise_arithmetic.erf; erf_ = in_place; erfc = elementwise_error_function.erfc; erfc_ = in_place;
+    erfinv = elementwise_error_function.erfinv; erfinv_ = in_place; exp = elementwise_arithmetic.exp;
     exp2 = elementwise_special.exp2; exp2_ = in_place; exp_ = in_place; expand = shape_views.expand;
     expand_as = shape_views.expand_as; expm1 = elementwise_arithmetic.expm1; expm1_ = in_place;
     exponential_ = ops_sampling.exponential_; fill_ = tensor_inplace.fill_;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import record
 from ..device import CPU, Device
-from ..dispatch.failure import allocate_on, copy_out
+from ..dispatch.failure import allocate_for, copy_out
 from ..dispatch.op import Op
 from ..dtype import (
     FLOATING,
@@ -70,9 +70,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     for name in kwargs:
         if name not in _NAMES:
             raise TypeError(f"to(): unexpected argument {name!r}; it takes {', '.join(_NAMES)}")
-    out = cast(self, dtype)
-    if device is not spec.device:
-        out = _transfer(out, device)
+    if device is spec.device:
+        out = cast(self, dtype)
+    elif dtype.name in spec.device.backend.missing_dtypes:
+        out = cast(_transfer(self, device), dtype)
+    else:
+        out = _transfer(cast(self, dtype), device)
     if kwargs.get("memory_format") is not None:
         from ..memory_formats import contiguous_format, preserve_format
 
@@ -105,11 +108,11 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     if device.is_meta:
         strides = elementwise_layout(tensor.spec.shape, (tensor.spec,))
         spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
-        return make_tensor(spec, allocate_on(device, spec.nbytes))
+        return make_tensor(spec, allocate_for(spec))
     source = tensor if tensor.spec.is_contiguous else tensor.detach().contiguous()
     spec = source.spec.like(device=device)
     backend, old = device.backend, source.spec.device.backend
-    out = make_tensor(spec, allocate_on(device, spec.nbytes))
+    out = make_tensor(spec, allocate_for(spec))
     start = source.offset * spec.dtype.itemsize
     if backend is old:
         backend.copy(out.buffer, 0, source.buffer, start, spec.nbytes)

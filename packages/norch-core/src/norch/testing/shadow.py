@@ -72,6 +72,7 @@ class ShadowBackend(Backend):
         self.target = Device(device_type).backend
         self.folder = None if folder is None else Path(folder)
         self._host = NumpyBackend()
+        self.missing_dtypes = self.target.missing_dtypes
 
     def device_count(self) -> int:
         return self.target.device_count()

@@ -25,6 +25,7 @@ import norch
 
 from . import functional as functional
 from . import init as init
+from . import quantized as quantized
 from . import utils as utils
 from .activation import CELU as CELU
 from .activation import ELU as ELU

@@ -19,8 +19,11 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def _sizes(value: Any, dims: int, title: str, what: str) -> tuple[int, ...]:
-    """One int for all dims or one for each. Raises ShapeError for another number."""
+    """One for all dims, which but for the kernel's may be a sequence of one, or one for each. Raises ShapeError for
+    another number."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+    if len(values) == 1 and what != "kernel_size":
+        values *= dims
     if len(values) != dims:
         raise norch.ShapeError(f"{title}: {what} must be an int or {dims}, got {value!r}")
     return values
@@ -126,7 +129,7 @@ class _Conv(_Convolution):
         return self._conv_forward(input, self.weight, self.bias)
 
     def _conv_forward(self, input: norch.Tensor, weight: norch.Tensor, bias: norch.Tensor | None) -> norch.Tensor:
-        """The convolution with other parameters: subclasses that make theirs anew each time call it, as PyTorch's."""
+        """The convolution with other parameters: subclasses that make theirs each time call it, as PyTorch's."""
         padding = self.padding
         if self._around:
             input, padding = F.pad(input, self._around, self.padding_mode), 0

@@ -96,11 +96,11 @@ class Module(Movable, Hookable):
     # --- Registration -----------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if type(value) in _PLAIN:
+        if _is_plain(value):
             old = self.__dict__.get(name, _ABSENT)
             if old is value:
                 return
-            if old is _ABSENT or type(old) in _PLAIN_ONLY:  # and so nothing that is registered
+            if old is _ABSENT or (old is not None and _is_plain(old)):  # and so nothing that is registered
                 if old is not _ABSENT and old != value:
                     switches.switched(self, name, old, value)
                 object.__setattr__(self, name, value)
@@ -122,7 +122,7 @@ class Module(Movable, Hookable):
         old = self.__dict__.get(name, _ABSENT)
         if old is value or old is _ABSENT:
             return
-        if type(value) in _PLAIN and type(old) in _PLAIN:
+        if _is_plain(value) and _is_plain(old):
             if old != value:
                 switches.switched(self, name, old, value)
         elif old is None or not (isinstance(value, norch.Tensor) or type(value) in _KEPT) or name in self._buffer_names:
@@ -421,12 +421,16 @@ class Module(Movable, Hookable):
 
 _ABSENT = object()
 
-_PLAIN_ONLY = frozenset({bool, int, float, str, tuple})
-_PLAIN = _PLAIN_ONLY | {type(None)}
+_PLAIN = frozenset({bool, int, float, str, type(None)})
 """Types of values that are what a module does, not what it has; None may also stand for a parameter or a module."""
 
-_KEPT = frozenset({list, dict, set})
+_KEPT = frozenset({list, dict, set, tuple})
 """Types of what a module may keep from one call to the next."""
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is what a module does: a tuple may hold tensors, which a module has."""
+    return type(value) in _PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
 
 
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:

@@ -30,7 +30,7 @@ from ..families import (
     with_out,
 )
 from ..gradients import elementwise_gradient
-from ..registry import method, public
+from ..registry import FUNCTIONS, method, public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -378,8 +378,6 @@ def where(
     if input is None or other is None:
         if input is not other:
             raise TypeError("where(): takes condition alone, or input and other with it")
-        from ..registry import FUNCTIONS
-
         return FUNCTIONS["nonzero"](condition, as_tuple=True)
     return _where.call(condition, input, other)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
-from ...dtype import INTEGER, DType, bool_, finfo, float64, get_default_dtype, int8, int16, int32, int64
+from ...dtype import INTEGER, DType, bool_, finfo, get_default_dtype, int8, int16, int32, int64
 from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full, zeros_like
@@ -20,8 +20,6 @@ from .arithmetic import (
     cos,
     div,
     eq,
-    erf,
-    exp,
     floor,
     floor_divide,
     gt,
@@ -34,7 +32,6 @@ from .arithmetic import (
     remainder,
     scaled,
     sin,
-    sqrt,
     where,
 )
 from .composites import in_one_category, isinf, promoted_dtype, require_floating
@@ -69,27 +66,7 @@ def _integer_pair(op: str, input: Tensor, other: Tensor) -> tuple[Tensor, Tensor
     return input.to(dtype), other.to(dtype)
 
 
-# --- The error function's relatives ---------------------------------------------------------------------------------
-
-# log(erfc(x) exp(x**2) / t) as a polynomial in 2 t - 1, where t = 2 / (2 + x): interpolated at Chebyshev's points.
-# By descending power; the shorter one is right to 6e-9, the longer to 4e-15.
-_ERFC_FLOAT32 = (
-    1.3371503491274448e-05, -8.7283810216884778e-05, -3.2113772312125475e-05, 0.00057376637200504707,
-    -0.00018278214171601269, -0.0022887652385930059, 0.0017706661186296711, 0.008808825369385995,
-    -0.009874534918291376, -0.046893640559962625, 0.047343417521067507, 0.67264315477454295, -0.67179408515172145,
-)  # fmt: skip
-_ERFC_FLOAT64 = (
-    -1.2776086555480389e-08, 2.9805133645356904e-08, 7.7455724090583775e-08, -2.8956265674471434e-07,
-    -4.1468537554301974e-08, 1.2833949153590487e-06, -1.4094459914223091e-06, -2.9634842309636684e-06,
-    8.662535397465155e-06, 1.3989370477956789e-07, -3.0237840540065049e-05, 3.1746935423270395e-05,
-    7.1418104334220448e-05, -0.00017430412986925862, -9.3738947676672246e-05, 0.00067367913525688604,
-    -0.0001462462874212842, -0.0023458125529958935, 0.001758933507402803, 0.0088249385613123257,
-    -0.0098726893640992217, -0.046895610231328919, 0.047343306841863518, 0.6726432239776583, -0.67179408405669216,
-)  # fmt: skip
-_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-
-
-def _polynomial(x: Tensor, coefficients: tuple[float, ...]) -> Tensor:
+def polynomial(x: Tensor, coefficients: tuple[float, ...]) -> Tensor:
     """By Horner's rule, from the highest power down."""
     out = x * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
@@ -100,68 +77,6 @@ def _polynomial(x: Tensor, coefficients: tuple[float, ...]) -> Tensor:
 def infer_unary(name: str) -> Callable[[Spec], Inferred]:
     """The inference rule of an elementwise composite of one operand."""
     return lambda input: infer_elementwise(name, (input,))
-
-
-def _erfc_rule(g: Tensor, input: Tensor) -> Tensor:
-    return g * (exp(-(input * input)) * -_TWO_OVER_ROOT_PI)
-
-
-@composite(infer_unary("erfc"), _erfc_rule, name="erfc")
-def _erfc(input: Tensor) -> Tensor:
-    x = upcast(input)
-    size = absolute(x)
-    t: Tensor = 2 / (size + 2)
-    tail = t * exp(_polynomial(t * 2 - 1, _ERFC_FLOAT64 if x.spec.dtype is float64 else _ERFC_FLOAT32) - size * size)
-    # 1 - erf is exact to rounding where erfc is not small.
-    out = where(lt(x, 0.5), 1 - erf(x), where(isinf(size), 0.0, tail))
-    return out.to(input.spec.dtype)
-
-
-@public(inplace=True)
-def erfc(input: Tensor) -> Tensor:
-    """1 - erf(input), as exact for large input as for small. Integers and bools give the default dtype."""
-    return _erfc(as_floating(input))
-
-
-# Giles, "Approximating the erfinv function" (2011), single precision: in w - 2.5 for w = -log(1 - x**2) < 5, and in
-# sqrt(w) - 3 above.
-_ERFINV_CENTRE = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
-    0.246640727, 1.50140941,
-)  # fmt: skip
-_ERFINV_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-    1.00167406, 2.83297682,
-)  # fmt: skip
-
-
-def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
-    y = _erfinv(input)
-    return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
-
-
-@composite(infer_unary("erfinv"), _erfinv_rule, name="erfinv")
-def _erfinv(input: Tensor) -> Tensor:
-    x = upcast(input)
-    size = absolute(x)
-    w = -(log1p(-size) + log1p(size))
-    root = sqrt(where(w < 5, 5.0, w)) - 3
-    y = where(w < 5, _polynomial(w - 2.5, _ERFINV_CENTRE), _polynomial(root, _ERFINV_TAIL)) * size
-    if x.spec.dtype is float64:
-        # Two of Newton's steps: on erf for small input, else on erfc, which 1 - x is exact for.
-        for _ in range(2):
-            off = where(size < 0.5, size - erf(y), _erfc(y) - (1 - size))
-            y = y + off * exp(y * y) / _TWO_OVER_ROOT_PI
-    return copysign(where(eq(size, 1), math.inf, y), x).to(input.spec.dtype)
-
-
-@public(inplace=True)
-def erfinv(input: Tensor) -> Tensor:
-    """The inverse of erf: infinite at -1 and 1, NaN beyond. Integers and bools give the default dtype.
-
-    By the approximation of Giles (2011), with two steps of Newton's method in float64.
-    """
-    return _erfinv(as_floating(input))
 
 
 # --- Logarithms and powers ------------------------------------------------------------------------------------------
@@ -303,7 +218,7 @@ def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
     small = lt(absolute(x), 1)  # here the two terms all but cancel
     safe = where(small, 1.0, x)
     square = where(small, x * x, 0.0)
-    series = x * _polynomial(square, _SINC_TAYLOR)
+    series = x * polynomial(square, _SINC_TAYLOR)
     return (g * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(input.spec.dtype)
 
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
 from ...spec import as_int, broadcast_shapes, wrap_dim
+from ..creation import eye
 from ..elementwise.arithmetic import where
 from ..families import floating
+from ..indexing import index_select
 from ..reduction.norms import norm
 from ..reduction.reductions import _root
 from ..reduction.reductions import sum as total
 from ..registry import public
-from ..shape.joining import cat
+from ..shape.arranging import triu_indices
+from ..shape.joining import cat, common_spec
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
 from ..upcast import upcast
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
@@ -100,8 +103,6 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if power < 0:
         return matrix_power(input.inverse(), -power)
     if power == 0:
-        from ..creation import eye
-
         one = eye(input.spec.shape[-1], dtype=input.spec.dtype, device=input.device)
         return broadcast_to(one, tuple(input.spec.shape)).clone()
     if power == 1:
@@ -147,8 +148,6 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 @public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices (vectors are rows) on the diagonal of a larger one; dtypes promote. Raises ShapeError above 2 dims."""
-    from ..shape.joining import common_spec
-
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     dtype = common_spec([x.spec for x in given], "block_diag").dtype
     blocks = []
@@ -201,9 +200,6 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 @public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The `p`-norm distances of all pairs of rows: (n, k) -> (n * (n - 1) / 2). Raises ShapeError unless 2-D."""
-    from ..indexing import index_select
-    from ..shape.arranging import triu_indices
-
     require_dims("pdist", (input, 2))
     n = input.spec.shape[0]
     first, second = triu_indices(n, n, 1, device=input.device).unbind(0)

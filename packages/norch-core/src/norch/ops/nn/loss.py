@@ -67,6 +67,15 @@ def match_shapes(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[
     return expand(input, shape), expand(target, shape)
 
 
+def _matched(op: str, strict: bool, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The two in one shape, the integers of one in the floating dtype of the other. Raises as match_shapes does."""
+    input, target = match_shapes(op, strict, input, target)
+    a, b = input.spec.dtype, target.spec.dtype
+    if a.is_floating_point is b.is_floating_point:
+        return input, target
+    return (input, target.to(a)) if a.is_floating_point else (input.to(b), target)
+
+
 def _infer(name: str, reduced: bool = True) -> Any:
     """The loss of each pair, or of all together where the composite has a reduction, which is its first attribute."""
 
@@ -118,10 +127,11 @@ def mse_loss(
 ) -> Tensor:
     """(input - target) ** 2 of tensors of one shape: as its "mean", its "sum" (0-d), or elementwise ("none").
 
-    weight: a factor for each element, in input's shape; the mean is over their sum. Raises ShapeError where the shapes
-    differ (strict), DTypeError unless all are floating Tensors, ValueError for another reduction.
+    Integers or bools beside floats are converted to their dtype. weight: a factor for each element, in input's shape;
+    the mean is over their sum. Raises ShapeError where the shapes differ (strict), DTypeError unless input or target is
+    a floating Tensor and the other a Tensor, ValueError for another reduction.
     """
-    given = match_shapes("mse_loss", strict, input, target)
+    given = _matched("mse_loss", strict, input, target)
     if weight is None:
         return _mse_loss(*given, reduction)
     return _weighted_mean("mse_loss", _mse_loss(*given, "none"), weight, reduction)
@@ -153,8 +163,15 @@ def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None, *, strict: bool = True
 ) -> Tensor:
-    """|input - target|, as its "mean", its "sum", or elementwise ("none"). `weight` and errors as those of mse_loss."""
-    given = match_shapes("l1_loss", strict, input, target)
+    """|input - target|, as its "mean", its "sum", or elementwise ("none"). `weight` and errors as those of mse_loss.
+
+    Both may hold integers, of which there is no mean.
+    """
+    given = _matched("l1_loss", strict, input, target)
+    if weight is None and reduction != "mean" and not given[0].spec.dtype.is_floating_point:
+        check_reduction(reduction, "l1_loss")
+        size = absolute(given[0] - given[1])
+        return size.sum() if reduction == "sum" else size
     if weight is None:
         return _l1_loss(*given, reduction)
     return _weighted_mean("l1_loss", _l1_loss(*given, "none"), weight, reduction)
@@ -193,7 +210,7 @@ def huber_loss(
     """
     if not delta > 0:
         raise ValueError(f"huber_loss(): delta must be positive, got {delta}")
-    given = match_shapes("huber_loss", strict, input, target)
+    given = _matched("huber_loss", strict, input, target)
     if weight is None:
         return _huber_loss(*given, reduction, delta)
     return reduce_loss(_by_element("huber_loss", _huber_loss(*given, "none", delta), weight), reduction, "huber_loss")
@@ -226,7 +243,7 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss(): beta must not be negative, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction, strict=strict)
-    return _smooth_l1_loss(*match_shapes("smooth_l1_loss", strict, input, target), reduction, beta)
+    return _smooth_l1_loss(*_matched("smooth_l1_loss", strict, input, target), reduction, beta)
 
 
 # --- Of probabilities -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import changed_by, is_recording, set_recording
 from ...dispatch.call import call_in_place
-from ...dispatch.failure import allocate_on
+from ...dispatch.failure import allocate_for
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
 from ...dtype import float64
@@ -169,6 +169,6 @@ def _like(grad: Tensor, spec: Spec) -> Tensor:
     """`grad` in a parameter's dtype, device and layout."""
     if _suits(grad.spec, spec, spec) or spec.overlaps:
         return grad
-    out = make_tensor(spec, allocate_on(spec.device, spec.nbytes))
+    out = make_tensor(spec, allocate_for(spec))
     write(out, grad if grad.spec.device is spec.device else grad.detach().to(spec.device))
     return out

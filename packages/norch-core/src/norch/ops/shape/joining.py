@@ -14,7 +14,7 @@ from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
-from ..indexing import INDEX, gather
+from ..indexing import INDEX, gather, index_select
 from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
 
@@ -200,6 +200,7 @@ def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 @public(check="function")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` parts of equal size (the last may be smaller) along `dim`. ShapeError for none."""
+    chunks = as_int(chunks, "chunk", "chunks")
     if chunks < 1:
         raise ShapeError(f"chunk(): needs at least 1 chunk, got {chunks}")
     at = wrap_dim(dim, input.spec.ndim, "chunk")
@@ -265,7 +266,6 @@ def repeat_interleave(
 
 
 def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -> Tensor:
-    from ..indexing import index_select
     from ..reduction.sorting import searchsorted
 
     op = "repeat_interleave"

@@ -51,7 +51,7 @@ def load(file: File, locations: Locations, mapped: bool, unpickle: Trusting | No
     def numbered(key: Any) -> Any:
         tag, number = key
         if tag != "tensor" or type(number) is not int or type(tensors) is not list or number < 0:
-            raise ValueError("it refers to something that is no tensor")
+            raise ValueError("it refers to something that is not a tensor")
         return tensors[number]
 
     return run(pickle, numbered)

@@ -8,7 +8,7 @@ import pickletools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ...dispatch.failure import allocate_on
+from ...dispatch.failure import allocate_for
 from ...dtype import DType
 from ...spec import Spec
 from ...tensor_base import make_tensor
@@ -125,7 +125,7 @@ class _Storages:
         saved = device_at(location)
         device = self._locations.device(saved, f"storage {name}")
         spec = Spec((count,), None, dtype, device)
-        return self._locations.finish(make_tensor(spec, allocate_on(device, spec.nbytes)), saved, f"storage {name}")
+        return self._locations.finish(make_tensor(spec, allocate_for(spec)), saved, f"storage {name}")
 
     def fill(self) -> None:
         file, at = self._file, self._at

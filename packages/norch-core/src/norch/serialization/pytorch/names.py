@@ -49,7 +49,7 @@ def parameter_class() -> type[Tensor] | None:
 
 def _parameter(machine: Machine, data: Any, requires_grad: Any = True, *rest: Any) -> Tensor:
     if not isinstance(data, Tensor) or type(requires_grad) is not bool:
-        raise ValueError("a parameter is no tensor")
+        raise ValueError("a parameter is not a tensor")
     kind = parameter_class()
     if requires_grad and not data.is_floating_point():
         raise ValueError("a parameter of integers requires a gradient")
@@ -88,7 +88,7 @@ def _declared(machine: Machine, home: Any, name: Any) -> Any:
 def _size(machine: Machine, sizes: Any = ()) -> Size:
     machine.spend(len(sizes))
     if not all(type(n) is int for n in sizes):
-        raise ValueError("a size is no int")
+        raise ValueError("a size is not an int")
     return Size(sizes)
 
 
@@ -372,8 +372,8 @@ def _set_state(instance: Any, state: Any) -> None:
 
 def refusal(fail: Callable[[str], Exception], full: str) -> Exception:
     text = (
-        f"it holds {full}, which is no tensor, container or number, and load() runs nothing that a file says. If you "
-        "trust the file, load(..., weights_only=False) reads it, which may run any code"
+        f"it holds {full}, which is not a tensor, container or number, and load() runs nothing that a file says. If "
+        "you trust the file, load(..., weights_only=False) reads it, which may run any code"
     )
     if is_never_safe(full):
         return fail(text)

@@ -16,10 +16,12 @@ from typing import Any
 
 from ...backend import registry
 from ...device import Device
+from ...dispatch.plan import forget_plans
+from ...errors import MissingDTypeError
 from . import capture, contract, kernels, layouts, memory, samples, training
 from .calls import Call
 from .case import LEVELS, Case, Skipped, kernel_case
-from .kernels import check_repeatable, check_untouched, check_values
+from .kernels import Without, check_repeatable, check_untouched, check_values
 from .place import Number, Place
 from .report import Report, Result, levels_of
 
@@ -57,9 +59,21 @@ def check(case: Case, device: Device) -> Result:
     except Skipped as reason:
         return Result(case, None, str(reason))
     except Exception as error:
+        missing = missing_dtype(error, device)
+        if missing is not None:
+            return Result(case, None, without=missing)
         kind = "" if type(error) is AssertionError else f"{type(error).__name__}: "
         return Result(case, f"{kind}{error}" or "AssertionError")
     return Result(case, None)
+
+
+def missing_dtype(error: BaseException | None, device: Device) -> str | None:
+    """The dtype that the device says it does not have, where it is the cause of an exception."""
+    while error is not None:
+        if isinstance(error, Without | MissingDTypeError) and error.dtype in device.backend.missing_dtypes:
+            return error.dtype
+        error = error.__cause__
+    return None
 
 
 def run(
@@ -72,9 +86,18 @@ def run(
     device = Device(device)
     backend = device.backend
     provider = registry.provider_of(backend)
-    report = Report(str(device), f"{provider.distribution} {provider.version}", tuple(levels))
+    report = Report(
+        str(device),
+        f"{provider.distribution} {provider.version}",
+        tuple(levels),
+        missing_dtypes=dict(backend.missing_dtypes),
+    )
     start = time.perf_counter()
+    level = 0
     for case in cases(levels, ops):
+        if case.level == 9 != level:
+            forget_plans()  # recording looks through all objects that there are
+        level = case.level
         result = check(case, device)
         report.results.append(result)
         if progress is not None:

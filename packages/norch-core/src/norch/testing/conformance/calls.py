@@ -84,7 +84,7 @@ def dtypes_of(op: str) -> tuple[str, ...]:
         found = NUMBERS
     else:
         found = ALL
-    first = next(d for d in ("float32", "int64", "bool") if d in found)
+    first = next(d for d in ("float32", "int32", "bool") if d in found)
     return (first, *(d for d in found if d != first))
 
 

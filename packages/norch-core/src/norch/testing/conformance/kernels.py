@@ -19,6 +19,14 @@ class Missing(AssertionError):
     """A primitive for which the backend has no kernel."""
 
 
+class Without(Exception):
+    """Raised by a case that needs a dtype, `dtype`, which the device does not have: neither passed, nor failed."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__(f"the device has no {dtype}")
+        self.dtype = dtype
+
+
 class Prepared:
     """A kernel call with its operands on the device; `before` has the bytes of every buffer, outputs first."""
 
@@ -62,8 +70,14 @@ class Ran(Prepared):
 
 
 def compiled(device: Device, call: Call) -> Any:
-    operands = tuple(p.operand for p in (*call.outputs, *call.inputs))
-    kernel = device.backend.compile(call.op, operands, call.attrs)
+    """The kernel of a call. Raises Without where an operand's dtype is one that the device does not have."""
+    places = (*call.outputs, *call.inputs)
+    kernel = device.backend.compile(call.op, tuple(p.operand for p in places), call.attrs)
+    missing = [p.dtype for p in places if isinstance(p, Place) and p.dtype in device.backend.missing_dtypes]
+    if missing and kernel is None:
+        raise Without(missing[0])
+    if set(missing) - {"int64"}:  # of indices there may be kernels all the same
+        raise AssertionError(f"{missing[0]} is one of missing_dtypes, but compile() gave a kernel for {call}")
     if kernel is None:
         raise Missing(f"there is no kernel for {call}: compile() gave None for a primitive")
     return kernel
@@ -101,11 +115,12 @@ def check_repeatable(device: Device, call: Call) -> None:
     first = Ran(device, call, kernel=kernel)
     other = tuple(np.flip(v) if isinstance(v, np.ndarray) and v.dtype != np.int64 else v for v in call.values)
     Ran(device, Call(call.op, call.outputs, call.inputs, call.attrs, other), kernel=kernel)
-    for _ in range(2):
-        again = Ran(device, call, kernel=kernel)
-        for a, b in zip(first.after, again.after):
-            if not (a == b).all():
-                raise AssertionError("the same call gave other bits when it was repeated")
+    again = Ran(device, call, kernel=kernel)
+    moved = Ran(device, call.laid_out("offset", "offset"), kernel=kernel)  # the strides are the same
+    for when, ran in (("repeated", again), ("repeated elsewhere in memory", moved)):
+        for a, b in zip(first.results(), ran.results()):
+            if a.tobytes() != b.tobytes():
+                raise AssertionError(f"the same call gave other bits when it was {when}")
 
 
 # --- Which calls, at which level ------------------------------------------------------------------------------------
@@ -194,6 +209,11 @@ def _odd_shapes() -> Iterator[Call]:
             for layout in ("transposed", "stepped"):
                 yield Call(op, (Place("float32", shape, layout),), (Place("float32", shape),) * count, {}, values)
                 yield Call(op, (Place("float32", shape),), (Place("float32", shape, layout),) * count, {}, values)
+    many = (2,) * 11
+    values = draw("add", "float32", many), draw("add", "float32", many, 1)
+    for layouts in (("transposed", "dense"), ("dense", "stepped")):
+        given = Call("add", (Place("float32", many),), (Place("float32", many),) * 2, {}, values, "of many dims")
+        yield given.laid_out(*layouts)
 
 
 NAN, INF = float("nan"), float("inf")

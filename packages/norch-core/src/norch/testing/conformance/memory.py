@@ -115,6 +115,6 @@ def _tensors(dtype: object) -> Callable[[Device], None]:
 def _view(sample: object) -> Callable[[Device], None]:
     def check(device: Device) -> None:
         checks.check_values(sample, device, dtypes=(float32,))  # type: ignore[arg-type]
-        checks.check_shares_memory(sample, device)  # type: ignore[arg-type]
+        checks.check_shares_memory(sample, device, float32)  # type: ignore[arg-type]
 
     return check

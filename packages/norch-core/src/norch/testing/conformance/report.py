@@ -13,11 +13,13 @@ from .case import LEVELS, Case
 
 @dataclass(frozen=True)
 class Result:
-    """A case with what it raised (None if it passed), or why it was not tried."""
+    """A case with what it raised (None if it passed), or why it was not tried, or the dtype that the device lacks for
+    it."""
 
     case: Case
     error: str | None
     skipped: str | None = None
+    without: str | None = None
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Report:
     levels: tuple[int, ...]
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
+    missing_dtypes: dict[str, str] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[Result]:
@@ -42,11 +45,11 @@ class Report:
 
     @property
     def level(self) -> int:
-        """The highest level that is reached: it and all below it were tried and passed."""
+        """The highest level that is reached: it and all below it were tried and passed, but for missing dtypes."""
         reached = 0
         for level in LEVELS:
             results = [r for r in self.results if r.case.level == level]
-            if not results or any(r.error or r.skipped for r in results):
+            if all(r.without for r in results) or any(r.error or r.skipped for r in results):
                 break
             reached = level
         return reached
@@ -58,8 +61,13 @@ class Report:
     def badge(self) -> str:
         """A line of Markdown."""
         colour = "brightgreen" if self.level == len(LEVELS) else "yellow" if self.level >= 4 else "red"
-        label = f"norch_{CONTRACT[0]}.{CONTRACT[1]}-level_{self.level}_of_{len(LEVELS)}-{colour}"
-        return f"![norch conformance: level {self.level} of {len(LEVELS)}](https://img.shields.io/badge/{label})"
+        reached = f"level {self.level} of {len(LEVELS)}{self._but}"
+        label = f"norch_{CONTRACT[0]}.{CONTRACT[1]}-{reached.replace(' ', '_').replace(',', '')}-{colour}"
+        return f"![norch conformance: {reached}](https://img.shields.io/badge/{label})"
+
+    @property
+    def _but(self) -> str:
+        return f" without {', '.join(self.missing_dtypes)}" if self.missing_dtypes else ""
 
     def json(self) -> dict[str, Any]:
         """Everything but the cases that passed, which are counted."""
@@ -82,7 +90,31 @@ class Report:
                 {"case": r.case.id, "error": r.error, "script": r.case.snippet(self.device)} for r in self.failures
             ],
             "skipped": [{"case": r.case.id, "reason": r.skipped} for r in self.results if r.skipped],
+            "missing_dtypes": self.missing_dtypes,
+            "without": {dtype: self.not_tried(dtype) for dtype in self.missing_dtypes},
         }
+
+    def not_tried(self, dtype: str) -> dict[str, int]:
+        """By op how many cases were not tried because the device lacks a dtype."""
+        found: dict[str, int] = {}
+        for r in self.results:
+            if r.without == dtype:
+                found[r.case.op] = found.get(r.case.op, 0) + 1
+        return found
+
+    def _lacks(self) -> list[str]:
+        """A line for each missing dtype, and the ops of which no case at all could be tried."""
+        lines = []
+        tried = {r.case.op for r in self.results if not r.without}
+        for dtype, reason in self.missing_dtypes.items():
+            ops = self.not_tried(dtype)
+            instead = "; derivatives were tried in float32" if dtype == "float64" and 5 in self.levels else ""
+            lines.append(f"no {dtype} ({reason}): {sum(ops.values())} cases of {len(ops)} ops were not tried{instead}")
+            lost = sorted(set(ops) - tried)
+            if lost:
+                text = f"of these none: {', '.join(lost)}"
+                lines += textwrap.wrap(text, 110, initial_indent="    ", subsequent_indent="    ")
+        return lines
 
     def _by_row(self) -> dict[tuple[int, str, str], list[Result]]:
         rows: dict[tuple[int, str, str], list[Result]] = {}
@@ -99,13 +131,13 @@ class Report:
             shown = f"{state}: {', '.join(f'{v} {k}' for k, v in counts.items() if v)}" if any(counts.values()) else "-"
             lines.append(f"level {n}  {LEVELS[n]:<24}{shown}")
         reasons = dict.fromkeys(r.skipped for r in self.results if r.skipped)
-        lines += [f"skipped: {reason}" for reason in reasons]
+        lines += [f"skipped: {reason}" for reason in reasons] + self._lacks()
         failures = self.failures
         for i, r in enumerate(failures):
             lines += ["", f"FAILED {r.case.id}", textwrap.indent(_shortened(str(r.error)), "    ")]
             if i < scripts:
                 lines += ["", textwrap.indent(r.case.snippet(self.device), "        ")]
-        verdict = f"level {self.level} of {len(LEVELS)}"
+        verdict = f"level {self.level} of {len(LEVELS)}{self._but}"
         if self.passed and not self.level:
             verdict = "all of these passed (a level is reached by all ops, from level 1 up)"
         lines += ["", f"{verdict} in {self.seconds:.1f} s"]
@@ -135,9 +167,9 @@ class Report:
 
 
 def _counts(results: Iterable[Result]) -> dict[str, int]:
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    counts = {"passed": 0, "failed": 0, "skipped": 0, "not tried": 0}
     for r in results:
-        counts["failed" if r.error else "skipped" if r.skipped else "passed"] += 1
+        counts["failed" if r.error else "skipped" if r.skipped else "not tried" if r.without else "passed"] += 1
     return counts
 
 

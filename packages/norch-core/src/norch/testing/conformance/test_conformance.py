@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_conformance(norch_case: conformance.Case, request: pytest.FixtureRequest) -> None:
     name = request.config.getoption("--norch-device")
     result = conformance.check(norch_case, Device(name))
-    if result.skipped:
-        pytest.skip(result.skipped)
+    if result.skipped or result.without:
+        pytest.skip(result.skipped or f"{name} has no {result.without}")
     if result.error:
         pytest.fail(f"{result.error}\n\n{norch_case.snippet(name)}", pytrace=False)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .record import Array, Sample, case, samples, x
+from ...dtype import float32, int8, uint8
+from .record import Array, Operand, Sample, case, exactly, samples, x
 
 
 def _plus(product: Any) -> Any:
@@ -42,7 +43,51 @@ def _renormed(v: Array, p: float, dim: int, maxnorm: float) -> Array:
     return v * np.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
 
 
+def _whole(*shape: int, most: int = 127) -> Array:
+    """Whole numbers up to `most`, which is among each 32: what rounds these to 8 bits gives them back."""
+    values = np.arange(np.prod(shape)) * 37 % (2 * most + 1) - most
+    values[::32] = most
+    return values.reshape(shape)
+
+
+_SCALES = (np.arange(8) % 4 - 1.5).astype(np.float16)
+
+
+def _blocks_of(rows: int, features: int, columns: int) -> Operand:
+    """Blocks of Q8_0 or Q4_0, by their size."""
+    count, size = rows * features // 32, columns * 32 // features
+    scales = _SCALES[:count].view(np.uint8).reshape(count, 2)
+    numbers = _whole(count, size - 2, most=3) if size == 34 else _whole(count, size - 2) + 128
+    return exactly(np.concatenate([scales, numbers.astype(np.uint8)], 1).reshape(rows, columns), uint8)
+
+
+def _numbers(features: int, w: Array, scale: Any = None) -> Array:
+    """What a quantised weight stands for."""
+    if scale is not None:
+        return w * scale[..., None]
+    blocks = w.astype(np.uint8).reshape(*w.shape[:-1], features // 32, -1)
+    stored = blocks[..., 2:]
+    if blocks.shape[-1] == 34:
+        numbers = stored.view(np.int8).astype(float)
+    else:
+        numbers = np.concatenate([stored & 15, stored >> 4], -1).astype(float) - 8
+    return (blocks[..., :2].copy().view(np.float16).astype(float) * numbers).reshape(*w.shape[:-1], features)
+
+
+def _quantized_linear(v: Array, w: Array, scale: Any = None, bias: Any = None) -> Array:
+    return v @ _numbers(v.shape[-1], w, scale).T + (0 if bias is None else bias)
+
+
+_SCALE = exactly([0.5, -0.25, 2], float32)
+
 SAMPLES = samples(
+    Sample("quantized_linear", _quantized_linear, (
+        case(exactly(_whole(2, 5)), exactly(_whole(3, 5, most=3), int8), _SCALE),
+        case(exactly(_whole(1, 1, 33)), exactly(_whole(3, 33, most=3), int8), _SCALE, x(3)),
+        case(exactly(_whole(1, 32)), _blocks_of(2, 32, 34), None, x(2)),
+        case(exactly(_whole(64)), _blocks_of(2, 64, 36)),
+        case(x(0, 32), _blocks_of(3, 32, 18)),
+    ), "float", strict=False, loose=8),
     Sample("tensordot", _dot, (case(x(2, 3, 2), x(3, 2, 2)), case(x(2, 3), x(2, 2), ([0], [1])),
            case(x(2), x(3), 0)), "number", strict=False, loose=8),
     Sample("inner", np.inner, (case(x(2, 3), x(4, 3)), case(x(3), x(2, 3)), case(x(), x(3))), "number", strict=False,

@@ -71,12 +71,12 @@ def gaussian_nll_loss(
 
     var: variances, in input's shape, without its last dim, or with one dim of size 1; or a number. Its gradient is that
     at the held value. A negative variance gives NaN: to raise for one in a tensor would wait for the device. full: adds
-    log(2 pi) / 2. Raises ShapeError where the shapes do not fit (strict), DTypeError unless input is floating,
-    ValueError for a negative number.
+    log(2 pi) / 2. input and target may hold integers. Raises ShapeError where the shapes do not fit (strict),
+    DTypeError unless var is floating, ValueError for a negative number.
     """
     op = "gaussian_nll_loss"
-    floating(op, "input", input)
     matched(op, strict, "input target", input, target)
+    (input,) = as_floating(input)
     loss = (input - target) ** 2
     if isinstance(var, int | float):
         if var < 0:

@@ -1,0 +1,89 @@
+"""conv2d and its two gradients, as products of matrices that are nowhere in memory: their elements are looked up.
+
+A tap is a channel of the group and a row and column of the window, a pixel one of all images'. The result is the sum
+over taps of weight[o, tap] * input[tap, pixel], the gradient of the input over taps (of o) of weight * grad, that of
+the weight over pixels of grad[o, pixel] * input[tap, pixel]. The batch is the groups. The windows are baked into the
+code, so that layers share programs.
+"""
+
+from math import prod
+from typing import Any
+
+from norch.backend import Kernel, Operand
+
+from .devices import Runtime
+from .dtypes import Attrs, Operands, kind
+from .elementwise import computed
+from .products import NOWHERE, Product, multiply, places
+
+
+def convolution(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    """conv2d: out, input, weight, bias. conv2d_input_grad: out, grad, weight; conv2d_weight_grad: out, grad, input."""
+    if not all(prod(o.shape) for o in operands):
+        return None
+    out, a, b = operands[:3]
+    to_input, to_weight = op == "conv2d_input_grad", op == "conv2d_weight_grad"
+    images, weight, result = (out, b, a) if to_input else (b, out, a) if to_weight else (a, b, out)
+    (_, c, kh, kw), o = weight.shape, weight.shape[0] // attrs["groups"]
+    h, w = (images if to_input else result).shape[2:]
+    (sy, sx), (dy, dx), (top, _, left, _) = attrs["stride"], attrs["dilation"], attrs["pads"]
+    seen, plain, few = (result, images, (o, c)) if to_input else (images, result, (c, o))
+    numbers = {"h": h, "w": w, "few": few[0], "lines": few[1], "seen_h": seen.shape[2], "seen_w": seen.shape[3]}
+    numbers |= {"top": top, "left": left}
+    for name, operand in (("seen", seen), ("plain", plain), ("weight", weight)):
+        numbers |= {f"{name}_{d}": step for d, step in enumerate(operand.strides)}
+    rows, columns = (f"{h}u", f"{w}u") if to_weight else ("P.h", "P.w")  # divided by again and again
+    ends = ("at * P.few + t.x", "i") if to_input else ("at * P.lines + i", "t.x")
+    text = f"""fn tap_of(t: u32) -> vec3<u32> {{ return vec3(t / {kh * kw}u, t / {kw}u % {kh}u, t % {kw}u); }}
+fn pixel_of(p: u32) -> vec3<u32> {{
+    let line = p / {columns}; let n = line / {rows}; return vec3(n, line - n * {rows}, p - line * {columns}); }}
+fn weight(at: u32, i: u32, t: vec3<u32>) -> u32 {{ return {_place("weight", *ends, "t.y", "t.z")}; }}
+fn plain(at: u32, i: u32, p: vec3<u32>) -> u32 {{ return {_place("plain", "p.x", "at * P.lines + i", "p.y", "p.z")}; }}
+fn seen(at: u32, t: vec3<u32>, p: vec3<u32>) -> u32 {{
+"""
+    if to_input:  # what is seen is the gradient, where a window begins that has this pixel at the tap
+        text += f"""let v = p.y + P.top - t.y * {dy}u; let u = p.z + P.left - t.z * {dx}u;
+    let y = v / {sy}u; let x = u / {sx}u;
+    if (v % {sy}u + u % {sx}u > 0u || y >= P.seen_h || x >= P.seen_w) {{ return {NOWHERE}; }}
+"""
+    else:
+        text += f"""let y = p.y * {sy}u + t.y * {dy}u - P.top; let x = p.z * {sx}u + t.z * {dx}u - P.left;
+    if (y >= P.seen_h || x >= P.seen_w) {{ return {NOWHERE}; }}
+"""
+    text += f"return {_place('seen', 'p.x', 'at * P.few + t.x', 'y', 'x')}; }}\n"
+    m, taps, pixels = few[1], few[0] * kh * kw, plain.shape[0] * h * w
+    quads, is_point = _has_quads(plain), kh * kw * sy * sx == 1 and not any(attrs["pads"])
+    if to_weight:
+        calls = ("weight(at, i, tap_of(k))", "plain(at, i, pixel_of(k))", "seen(at, tap_of(i), pixel_of(k))")
+        n, k, flags = taps, pixels, (False, quads, is_point and _has_quads(seen))
+    else:
+        calls = ("plain(at, i, pixel_of(k))", "weight(at, i, tap_of(k))", "seen(at, tap_of(k), pixel_of(i))")
+        flat = not to_input and weight.strides[1:] == (kh * kw, kw, 1) and not (weight.strides[0] | taps) % 4
+        n, k, flags = pixels, taps, (quads, flat, is_point and _has_quads(seen))
+    text += "".join(places(x, "return i;", call) for x, call in zip("oab", calls))
+    along, groups = (True, to_weight), attrs["groups"]
+    p = Product((kind(out),) * 3, groups, m, n, k, along, flags, text, numbers)
+    kernel = multiply(run, p)
+    if to_weight or kernel is None:
+        return kernel
+    add = None
+    if len(operands) > 3:
+        bias = operands[3]._replace(shape=out.shape, strides=(0, operands[3].strides[0], 0, 0))
+        add = computed(run, "add", (out, out, bias), {})
+
+    def call(o: Any, o_: int, b: Any, b_: int, a: Any, a_: int, *bias: Any) -> None:
+        kernel(o, o_, a, a_, b, b_)
+        if add:
+            add(o, o_, o, o_, *bias)
+
+    return call
+
+
+def _place(name: str, *dims: str) -> str:
+    return " + ".join(f"({dim}) * P.{name}_{d}" for d, dim in enumerate(dims))
+
+
+def _has_quads(o: Operand) -> bool:
+    """Whether four pixels, from a multiple of four on, lie side by side."""
+    h, w = o.shape[2:]
+    return o.strides[2:] == (w, 1) and not (h * w | o.strides[0] | o.strides[1]) % 4

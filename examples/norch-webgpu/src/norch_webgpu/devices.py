@@ -1,0 +1,222 @@
+"""The devices, and from a kernel's WGSL to a function that records it."""
+
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from math import nan
+from struct import Struct
+from typing import Any
+
+import wgpu
+
+from norch.errors import DeviceError
+
+from .dtypes import KINDS
+from .encoder import BLOCK, Encoder, trusted_module
+from .functions import called
+from .memory import Memory, Pool
+from .source import WIDTH, Scalar, Tensor, header, main
+
+USED = ("shader-int64", "shader-f16", "subgroup")
+"""Features that devices are asked for where the adapter has them."""
+CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
+"""The ops that look for an index out of range."""
+APIS, SORTS = ("Vulkan", "Metal", "D3D12"), ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
+# What compilers are known to get wrong, and what is right.
+PROBE = "var<workgroup> total: atomic<i32>;" + main("""
+    if (l == 0u) { atomicStore(&total, 0); }
+    workgroupBarrier(); atomicAdd(&total, i32(l)); workgroupBarrier();
+    if (l == 0u) {
+        put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2));
+        put_o(3u, i32(encode_float16(65519f + f32(P.n)))); put_o(4u, atomicLoad(&total)); put_o(5u, P.n >> 1u);
+    }""")
+PROBED = [1, 0, -4, 0x7BFF, 2016, -4]
+
+
+class Device:
+    """An adapter that is in use, with its queue, memory and pipelines.
+
+    `record` is what index kernels write, as u32 words: the last call with a wrong index; of the first one whether there
+    was one, the index in two words, the dim's size, and the op as a place in CHECKED.
+    """
+
+    def __init__(self, adapter: Any, index: int, lock: Any) -> None:
+        self.adapter, self.index, self.lock = adapter, index, lock
+        self.name = adapter.info["device"] or adapter.info["description"] or adapter.info["vendor"]
+        self.features = sorted(f for f in USED if f in adapter.features)
+        self.wgpu = adapter.request_device_sync(required_features=self.features, required_limits={})
+        self.limits, self.queue = self.wgpu.limits, self.wgpu.queue
+        self.pipelines: dict[tuple[str, int], Any] = {}
+        self.encoder, self.pool = Encoder(self), Pool(self)
+        self.unchecked, self.record = False, self.pool.take(64)
+        self.encoder.write(self.record, 0, memoryview(bytes(64)))
+
+    def explained(self, error: wgpu.GPUError) -> RuntimeError:
+        """An error of wgpu's as a sentence that names the adapter."""
+        said = " ".join(str(error).split())
+        if "lost" in said:
+            return DeviceError(f"{self.name} was lost, and with it what its tensors held; others work on ({said})")
+        return RuntimeError(f"{self.name}: {said}")
+
+    def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
+        """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
+        with self.lock:
+            if (source, tensors) not in self.pipelines:
+                make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
+                try:
+                    compute = {"module": make(self.wgpu, source), "entry_point": "main"}
+                    made = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
+                except wgpu.GPUError as error:
+                    refused = self.explained(error)
+                    refused.add_note(f"It was to compile:\n{source}")
+                    raise refused from None
+                self.pipelines[source, tensors] = made
+            return self.pipelines[source, tensors]
+
+    def read(self, memory: Memory, offset: int, data: memoryview) -> None:
+        """Device to host. Raises IndexError if a kernel met an index out of range."""
+        found = memoryview(bytearray(24)) if self.unchecked else None
+        wanted = [(memory, offset, data)] if data.nbytes else []
+        for fetched in [self.encoder.fetch(*w) for w in wanted + [(self.record, 0, found)] * bool(found)]:
+            self.encoder.fill(*fetched)
+        self.unchecked = False
+        if found and found.cast("I")[1]:
+            self.encoder.write(self.record, 0, memoryview(bytes(64)))
+            low, high, size, op = found.cast("I").tolist()[2:]
+            index, where = (high << 32 | low) - (high >> 31 << 64), f"a dim of size {size} (found late)"
+            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for {where}")
+
+    def synchronize(self) -> None:
+        self.encoder.wait()
+        self.read(self.record, 0, memoryview(b""))
+
+
+class Runtime:
+    """What the kernels of all devices share."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.lock, self.calls = threading.RLock(), itertools.count(1)
+        self.devices: list[Device] = []
+        for adapter in self._find():
+            try:
+                self.devices.append(Device(adapter, len(self.devices), self.lock))
+                self._probe(self.devices[-1])
+            except (wgpu.GPUError, RuntimeError, MemoryError) as error:
+                self.reason = f"{adapter.info['device']} cannot be used: {error}"
+                del self.devices[-1:]
+        self.features = set(USED).intersection(*(d.features for d in self.devices))
+        self.missing = {"float64": "WGSL has no float64, nor have most GPUs"}
+        if "shader-int64" not in self.features:
+            self.missing["int64"] = "an adapter has no shader-int64"
+
+    def least(self, limit: str) -> int:
+        """The least of the devices' limits of that name."""
+        return min(d.limits[limit] for d in self.devices)
+
+    def _find(self) -> list[Any]:
+        """The adapters of the one API that has the best of them: GPUs of their own before others, processors last.
+
+        NORCH_WEBGPU_ADAPTER takes those with it in their name.
+        """
+        wanted, logger = os.environ.get("NORCH_WEBGPU_ADAPTER", "").lower(), logging.getLogger("wgpu")
+        level, found = logger.level, []
+        logger.setLevel(logging.CRITICAL)  # wgpu complains of displays that are not there
+        for adapter in wgpu.gpu.enumerate_adapters_sync():
+            api, sort = adapter.info["backend_type"], adapter.info["adapter_type"]
+            names = " ".join(adapter.info[key] for key in ("device", "description", "vendor")).lower()
+            if api in APIS and wanted in names:
+                found.append(((SORTS.index(sort) if sort in SORTS else 2, APIS.index(api)), adapter))
+        logger.setLevel(level)
+        if not found:
+            self.reason = f"there is no WebGPU adapter{f' with {wanted!r} in its name' * bool(wanted)}; install the "
+            self.reason += "Vulkan driver of your GPU, or one that runs on the CPU: apt install mesa-vulkan-drivers"
+        return [adapter for rank, adapter in found if rank == min(r for r, _ in found)]
+
+    def _probe(self, device: Device) -> None:
+        """Raises RuntimeError where a device's compiler gets wrong what kernels rely on."""
+        numbers = [Scalar("x", KINDS["float32"], float), Scalar("n", KINDS["int32"], int)]
+        found, out = memoryview(bytearray(4 * len(PROBED))), device.pool.take(64)
+        self.kernel([Tensor("o", KINDS["int32"], True), *numbers], PROBE, 1)(out, 0, nan, -7)
+        device.read(out, 0, found)
+        if found.cast("i").tolist() != PROBED:
+            driver, got = device.adapter.info["description"], found.cast("i").tolist()
+            raise RuntimeError(f"its driver ({driver}) computes {got} where {PROBED} is right")
+
+    def write(self, memory: Memory, offset: int, data: memoryview) -> None:
+        """Host to device. What is no whole words, and not the end of its piece, goes by way of a piece of its own."""
+        size, whole = data.nbytes, data
+        if size % 4:
+            whole = memoryview(bytearray(size + 3 & -4))
+            whole[:size] = data
+        if offset % 4 or (size % 4 and offset + size < memory.nbytes):
+            piece = memory.device.pool.take(size)
+            memory.device.encoder.write(piece, 0, whole)
+            self.move(memory, offset, piece, 0, size)
+        elif size:
+            memory.device.encoder.write(memory, offset, whole)
+
+    def move(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
+        """Copies bytes within a device, as words where they are words."""
+        size = 4 if (out_offset | source_offset | nbytes) % 4 == 0 else 1
+        kind, count = KINDS[f"bytes{size}"], Scalar("count", KINDS["bytes4"], int)
+        body = "for (var i = g; i < P.count; i += 262144u) { put_o(i, get_x(i)); }"
+        move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH)
+        move(out, out_offset // size, source, source_offset // size, nbytes // size)
+
+    def kernel(
+        self, arguments: Sequence[Tensor | Scalar], source: str, groups: Sequence[int] | int,
+        numbers: Mapping[str, int] | None = None, trusted: bool = False,
+    ) -> Callable[..., None] | None:  # fmt: skip
+        """A function, called as norch's kernels are, that records a kernel on the device of its first argument.
+
+        arguments: what the function takes, a buffer and an offset for a Tensor and a number for a Scalar. source: WGSL
+        with an entry point `main`, to which `source.header` of the arguments and numbers is added. groups: how many
+        workgroups, as one number (spread over two dims if need be) or three. trusted: the kernel checks its own
+        bounds, so that the compiler need not. None where it has more tensors than adapters bind.
+        """
+        constants, name = tuple((numbers or {}).values()), self.devices[0].name
+        most = self.least("max-compute-workgroups-per-dimension")
+        if isinstance(groups, int):  # over two dims, the last row perhaps in part beyond them
+            rows = max(-(-groups // most), 1)
+            groups = -(-groups // rows), rows, 1
+        if max(constants, default=0) >= 1 << 32:
+            raise DeviceError(f"{name} counts elements with 32 bits, here are {max(constants)}")
+        if max(groups) > most:
+            raise DeviceError(f"{name} starts at most {most} workgroups a dim, not {groups}")
+        whole = header(arguments, list(numbers or ())) + source
+        whole += called(whole)
+        codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
+        code, tensors = Struct("<" + "".join(codes)), sum(isinstance(a, Tensor) for a in arguments)
+        if code.size > BLOCK:
+            raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
+        if tensors > self.least("max-storage-buffers-per-shader-stage"):
+            return None
+        if 0 in groups:
+            return lambda *args: None
+        pipelines = [d.pipeline(whole, tensors, trusted)._internal for d in self.devices]
+        pack, lock = code.pack_into, self.lock
+        takes: list[Any] = [None if isinstance(a, Tensor) else a.convert for a in arguments]
+        sizes = [0 if isinstance(a, Scalar) else a.kind.size for a in arguments]
+
+        def call(*args: Any) -> None:
+            device, slabs, values, at = args[0].device, [], [], 0
+            for take, size in zip(takes, sizes):
+                if take is None:
+                    memory = args[at]
+                    slabs.append(memory.slab)
+                    values.append(memory.start // size + args[at + 1])
+                    at += 2
+                else:
+                    values.append(take(args[at]))
+                    at += 1
+            values += constants
+            try:
+                with lock:
+                    device.encoder.call(pipelines[device.index], tuple(slabs), pack, values, groups)
+            except wgpu.GPUError as error:
+                raise device.explained(error) from None
+
+        return call

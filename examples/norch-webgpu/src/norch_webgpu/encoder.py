@@ -1,0 +1,153 @@
+"""Commands of a device: recorded one after another, submitted about a hundred at a time or when somebody waits.
+
+The functions that every op calls are those of wgpu-native itself: wgpu's own wrappers take several times as long.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import wgpu
+from wgpu.backends.wgpu_native import GPUShaderModule, ffi, lib
+from wgpu.backends.wgpu_native._api import libf
+
+if TYPE_CHECKING:
+    from .devices import Device
+    from .memory import Memory, Slab
+
+BATCH = 128  # commands of a submission
+RING = 1 << 17
+BLOCK = 4096  # bytes of a kernel's numbers, at most
+USAGE = wgpu.BufferUsage
+
+begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
+set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
+set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommandEncoderCopyBufferToBuffer
+
+
+class Encoder:
+    """`ring` is uniform memory for the numbers of the recorded kernels, and for small uploads. The host writes them
+    into `host`, which is uploaded right before the commands that read it. The caller holds the runtime's lock."""
+
+    def __init__(self, device: "Device") -> None:
+        self.device = device
+        self.step = max(device.limits["min-uniform-buffer-offset-alignment"], 16)
+        self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=USAGE.UNIFORM | USAGE.COPY_DST | USAGE.COPY_SRC)
+        self.host = bytearray(RING + BLOCK)
+        self.layouts: dict[int, tuple[Any, Any]] = {}
+        self.groups: dict[tuple[Slab, ...], Any] = {}
+        self.offset = ffi.new("uint32_t[1]")
+        self.encoder = self.compute = self.pipeline = None  # compute: the pass, if one is open
+        self.count = self.at = self.submitted = 0
+        self.later: list[Any] = []
+        self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
+
+    def layout(self, tensors: int) -> tuple[Any, Any]:
+        """Of a kernel's bindings: storage for its tensors, then its numbers."""
+        if tensors not in self.layouts:
+            kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
+            entries = [{"binding": i, "visibility": "COMPUTE", "buffer": kind} for i, kind in enumerate(kinds)]
+            group = self.device.wgpu.create_bind_group_layout(entries=entries)
+            self.layouts[tensors] = group, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
+        return self.layouts[tensors]
+
+    def group(self, slabs: "tuple[Slab, ...]") -> Any:
+        """The bind group of slabs, made when they are first used together."""
+        if len(self.groups) > 4096:
+            self.groups.clear()
+        buffers = enumerate([(slab.buffer, slab.size) for slab in slabs] + [(self.ring, BLOCK)])
+        entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": size}} for i, (b, size) in buffers]
+        found = self.device.wgpu.create_bind_group(layout=self.layout(len(slabs))[0], entries=entries)
+        self.groups[slabs] = found, found._internal
+        return self.groups[slabs]
+
+    def commands(self) -> Any:
+        """The command encoder, outside of a pass."""
+        if self.encoder is None:
+            self.encoder = self.device.wgpu.create_command_encoder()
+        if self.compute is not None:
+            end(self.compute)
+            lib.wgpuComputePassEncoderRelease(self.compute)
+            self.compute = None
+        return self.encoder._internal
+
+    def call(self, pipeline: Any, slabs: "tuple[Slab, ...]", pack: Any, numbers: Any, groups: tuple[int, ...]) -> None:
+        """Records a kernel. pack: writes its numbers into a bytearray at a place."""
+        if self.count >= BATCH or self.at > RING:
+            self.submit()
+        if self.compute is None:
+            self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
+        pack(self.host, self.at, *numbers)
+        if pipeline is not self.pipeline:
+            set_pipeline(self.compute, pipeline)
+            self.pipeline = pipeline
+        self.offset[0] = self.at
+        set_group(self.compute, 0, (self.groups.get(slabs) or self.group(slabs))[1], 1, self.offset)
+        dispatch(self.compute, *groups)
+        self.at += self.step * (-(-pack.__self__.size // self.step))
+        self.count += 1
+
+    def submit(self) -> None:
+        """Gives the device what was recorded."""
+        if self.encoder is None:
+            return
+        self.commands()
+        encoder, self.encoder, at, self.at, self.count = self.encoder, None, self.at, 0, 0
+        commands = encoder.finish()
+        if at:
+            self.device.queue.write_buffer(self.ring, 0, self.host, 0, at)
+        self.device.queue.submit([commands])
+        self.submitted += 1
+
+    def write(self, memory: "Memory", offset: int, data: memoryview) -> None:
+        """Host to device; start and size are whole words. What is small comes between the commands."""
+        start, size = memory.start + offset, data.nbytes
+        if size > 4096 or self.encoder is None or self.at + size > RING:
+            self.submit()
+            self.device.queue.write_buffer(memory.slab.buffer, start, data)
+            return
+        self.host[self.at : self.at + size] = data
+        copy_buffer(self.commands(), self.ring._internal, self.at, memory.slab.raw, start, size)
+        self.at += self.step * (-(-size // self.step))
+
+    def fetch(self, memory: "Memory", offset: int, data: memoryview) -> Any:
+        """Has bytes copied to where the host can read them, later."""
+        at, size = memory.start + offset, data.nbytes
+        start, whole = at & -4, (at + size + 3 & -4) - (at & -4)
+        buffer = self.device.wgpu.create_buffer(size=whole, usage=USAGE.COPY_DST | USAGE.MAP_READ)
+        copy_buffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, whole)
+        return buffer, at - start, data
+
+    def fill(self, buffer: Any, skip: int, data: memoryview) -> None:
+        """Waits for what was fetched, and gives it where it shall go."""
+        self.submit()
+        handle, raw = ffi.new_handle(found := []), buffer._internal
+        self.map_info.userdata1 = handle
+        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, self.map_info[0])
+        while not found:
+            lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
+        if found[0] != lib.WGPUMapAsyncStatus_Success:
+            raise wgpu.GPUError("memory could not be read back")
+        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
+        ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
+        lib.wgpuBufferUnmap(raw)
+
+    def wait(self) -> None:
+        self.submit()
+        lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
+        waiting, self.later = self.later, []
+        for fetched in waiting:
+            self.fill(*fetched)
+
+
+@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
+def _mapped(status: int, message: Any, found: Any, unused: Any) -> None:
+    ffi.from_handle(found).append(status)
+
+
+def trusted_module(device: Any, source: str) -> Any:
+    """The module of WGSL compiled without checks of bounds, which wgpu's own wrapper cannot say."""
+    wgsl, descriptor = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
+    text = ffi.new("char[]", source.encode())
+    wgsl.chain.sType, wgsl.code.data, wgsl.code.length = lib.WGPUSType_ShaderSourceWGSL, text, len(text) - 1
+    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", wgsl)
+    return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0), device)

@@ -1,0 +1,58 @@
+"""Steps of optimisers: one kernel a parameter, which reads and writes each of its tensors once."""
+
+from math import prod, sqrt
+from typing import Any
+
+from .devices import Runtime
+from .dtypes import KINDS, Attrs, Operands, as_float32, kind
+from .source import WIDTH, Scalar, Tensor, main
+
+DESCEND = """p *= P.kept; var d = P.sign * g;
+if (P.decay != 0) { d += P.decay * p; } // 0 times an infinite parameter is not 0
+"""
+
+
+def _descent(f: Attrs, lr: float, decay: float, decoupled: bool = False) -> dict[str, float]:
+    kept, decay = (1 - lr * decay, 0.0) if decoupled else (1.0, decay)
+    return {"lr": lr, "kept": kept, "decay": decay, "sign": -1.0 if f["maximize"] else 1.0}
+
+
+# The attribute that each state needs, if any; how the gradient g changes the parameter p and the states, where a line
+# that begins with a state is for steps that have it; the numbers in P, from the attributes and scalars of the op.
+STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
+    "sgd_step": ({"a": "momentum"}, DESCEND + """a: a = P.momentum * a + P.rest * d;
+        a: d = select(a, d + P.momentum * a, P.nesterov != 0);
+        p -= P.lr * d;""", lambda f, lr, decay, momentum, dampening: _descent(f, lr, decay) | {
+            "momentum": momentum, "rest": 1 - dampening, "nesterov": float(f["nesterov"])}),
+    "adam_step": ({"a": "", "b": "", "c": "amsgrad"}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
+        b = P.beta2 * b + P.rest2 * d * d; var v = b;
+        c: c = max(c, b); v = c;
+        p -= P.step * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, decay, beta1, beta2, eps, first, second: {
+            "beta1": beta1, "rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": eps, "step": lr / first,
+            "root": 1 / sqrt(second), **_descent(f, lr, decay, f["decoupled"])}),
+    "update_averages": ({}, "p += P.weight * (g - p);", lambda f, weight: {"weight": weight}),
+}  # fmt: skip
+
+
+def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    (states, text, numbers), count = STEPS[op], attrs["count"]
+    there = [name for name, attr in states.items() if not attr or attrs[attr]]
+    parts = [line.strip().partition(": ") for line in text.splitlines()]
+    text = "\n".join(last if sign else first for first, sign, last in parts if not sign or first in there)
+    tensors, names, found = [o for o in operands if not o.is_scalar], ["p", *there, "g"], kind(operands[0])
+    loads = " ".join(f"{'let' if n == 'g' else 'var'} {n} = get_{n}(i);" for n in names)
+    stores = " ".join(f"put_{n}(i, {n});" for n in names[:-1])
+    source = main(f"let i = g; if (i >= P.count) {{ return; }} {{ {loads}\n{text}\n{stores} }}")
+    arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
+    fields = numbers(attrs, *[0.5] * (len(operands) - len(tensors)))
+    arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
+    sizes = [prod(o.shape) for o in tensors[:count]]
+    kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
+    rows = [(kernels[n], [2 * (each * count + i) for each in range(len(names))]) for i, n in enumerate(sizes)]
+
+    def call(*args: Any) -> None:
+        values = numbers(attrs, *args[2 * len(tensors) :]).values()
+        for kernel, places in rows:
+            kernel(*[args[at + end] for at in places for end in (0, 1)], *values)
+
+    return call

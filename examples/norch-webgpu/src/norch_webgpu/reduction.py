@@ -1,0 +1,180 @@
+"""Reductions, in two stages where there are few results, and cumsum. Each adds up in one order, whatever else runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from norch.backend import Kernel, Operand
+
+from .devices import Runtime
+from .dtypes import Attrs, Kind, Operands, kind, raw
+from .source import Tensor, Walk, main
+
+GROUP = 256
+"""Invocations of a workgroup that reduces; every adapter has as many."""
+
+LEAST = {"f32": "-inf()", "i32": "i32(-2147483647 - 1)", "i64": "i64(-9223372036854775807li - 1li)"}
+MOST = {"f32": "inf()", "i32": "2147483647", "i64": "9223372036854775807li"}
+# What becomes of a and b, and what changes nothing. A NaN wins, and is known by its bits: WGSL may assume none.
+RULES: dict[str, tuple[str, Any]] = {
+    "sum": ("return a + b;", "S(0)"), "prod": ("return a * b;", "S(1)"),
+    "any": ("return a | b;", "S(0)"), "all": ("return a & b;", "S(1)"),
+    "amax": ("if (is_nan(a)) { return a; } return select(a, b, b > a || is_nan(b));", LEAST),
+    "amin": ("if (is_nan(a)) { return a; } return select(a, b, b < a || is_nan(b));", MOST),
+}  # fmt: skip
+CHOOSE = "if (a.x > b.x || (a.x == b.x && a.y < b.y)) { return a; } return b;"
+KEY = """fn key(v: f32) -> i32 { // whole numbers in the order of floats, with NaN above all
+    let b = bitcast<i32>(v);
+    return select(select(select(b, b ^ 0x7fffffff, b < 0), 0, v == 0), 0x7fffffff, is_nan(v));
+}
+"""
+# The members of a team are `unit` apart, and all of them get the result.
+TOGETHER = """var<workgroup> shared_state: array<S, 256>;
+fn together(mine: S, l: u32, lanes: u32) -> S {{
+    var a = mine; var h = {top}u;
+    for (; h >= {unit}u && h >= lanes; h /= 2u) {{
+        shared_state[l] = a; workgroupBarrier();
+        let b = shared_state[l ^ h]; workgroupBarrier();
+        a = rule(a, b);
+    }}
+    for (; h >= {unit}u; h /= 2u) {{ let b = {shuffle}; a = rule(a, b); }}
+    return a;
+}}
+"""
+FOLD = """let part = group % P.parts; let i = group / P.parts * {rows}u + {row};
+    var a: S = neutral();
+    if (i < P.i_count) {{
+        {outer}
+        let last = min(P.j_count, (part + 1u) * P.chunk);
+        var j = part * P.chunk + {member};
+        for (; j + 3u * {team}u < last; j += 4u * {team}u) {{
+            let b0 = item(j, i{starts}); let b1 = item(j + {team}u, i{starts});
+            let b2 = item(j + 2u * {team}u, i{starts}); let b3 = item(j + 3u * {team}u, i{starts});
+            a = rule(rule(rule(rule(a, b0), b1), b2), b3);
+        }}
+        for (; j < last; j += {team}u) {{ let b = item(j, i{starts}); a = rule(a, b); }}
+    }}
+    a = together(a, l, lanes);
+    if ({member} == 0u && i < P.i_count) {{ {outer} {store} }}"""
+SCAN = """let i = group * {rows}u + l / {team}u; let t = l % {team}u;
+    {lines}
+    var carry = T(0);
+    for (var start = 0u; start < P.n; start += {team}u) {{
+        let j = start + t; let is_there = i < P.i_count && j < P.n;
+        var a = T(0);
+        if (is_there) {{ a = get_x(at_x + j * P.x_step); }}
+        for (var h = 1u; h < 2u * {team}u; h *= 2u) {{
+            sums[l] = a; workgroupBarrier();
+            if (t >= h) {{ a += sums[l - h]; }}
+            workgroupBarrier();
+        }}
+        if (is_there) {{ put_o(at_o + j * P.o_step, carry + a); }}
+        carry += sums[l - t + {team}u - 1u]; workgroupBarrier();
+    }}"""
+
+
+def power_of_two(n: int, most: int) -> int:
+    """The largest that is neither above `n` nor above `most`; 1 at least."""
+    return 1 << max(1, min(n, most)).bit_length() - 1
+
+
+def types(computed: str) -> str:
+    """WGSL of T, the type computed in, and of is_nan for whole numbers, which floats have already."""
+    nan = "fn is_nan(v: T) -> bool { return false; }\n" * (computed != "f32")
+    return f"alias T = {computed};\n{nan}"
+
+
+def state(of: str, rule: str = "return a + b;", neutral: str = "S(0)") -> str:
+    """WGSL of S, what is reduced, of the rule for two of them, and of what changes none."""
+    return f"alias S = {of};\nfn neutral() -> S {{ return {neutral}; }}\nfn rule(a: S, b: S) -> S {{ {rule} }}\n"
+
+
+def teams(run: Runtime, text: str, team: int, body: str, unit: int = 1) -> str:
+    """`text`, which has S, and an entry point, whose `body` calls `together`: by it teams of a workgroup reduce."""
+    shuffle, lanes = "a", ""
+    if "subgroup" in run.features and "i64" not in text:
+        shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
+    text += TOGETHER.format(top=team * unit // 2, unit=unit, shuffle=shuffle)
+    return text + main(body if lanes else f"let lanes = 1u; {body}", GROUP).replace("l: u32", f"l: u32{lanes}")
+
+
+def fold(
+    run: Runtime, arguments: Sequence[Tensor], text: str, size: int, item: str, store: str, outer: Walk, inner: Walk,
+    stages: int = 2, **numbers: int,
+) -> Any:  # fmt: skip
+    """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
+
+    text: WGSL of `state`, an S has `size` bytes. item: an S, of j and i, which number the element and the row, and of
+    at_NAME of the inner walk, which begins where the outer one is. store: what becomes of `a`.
+    """
+    n, rows, names = inner.count, outer.count, set(inner.names)
+    steps_in, steps_out = ([s for _, d in w.dims for m, s in zip(w.names, d) if m in names] for w in (inner, outer))
+    is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
+    team = power_of_two(-(-n // 4), 8 if is_columns else GROUP)
+    count = GROUP // team
+    groups = -(-rows // count)
+    parts = max(1, min(1024 // max(groups, 1), n // (team * 16))) if stages == 2 else 1
+    row, member = (f"l % {count}u", f"(l / {count}u)") if is_columns else (f"l / {team}u", f"(l % {team}u)")
+    passed, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
+    whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "starts": passed}
+    item = f"fn item(j: u32, i: u32{taken}) -> S {{ {inner.code('from_{}')} return {item}; }}\n"
+    given = {**numbers, **outer.numbers, **inner.numbers, "parts": parts, "chunk": -(-n // parts)}
+
+    def stage(arguments: Sequence[Tensor], store: str) -> Any:
+        source = teams(run, text + item, team, FOLD.format(store=store, **whole), count if is_columns else 1)
+        return run.kernel(arguments, source, groups * parts, given, trusted=True)
+
+    if parts == 1:
+        return stage(arguments, store)
+    arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
+    place = f"partial[P.partial_ / {size // 4}u + i * P.row + "
+    first, numbers["row"] = stage(arguments, f"{place}part] = a;".replace("P.row", "P.parts")), parts
+    second = fold(run, arguments, text, size, f"{place}j]", store, outer, Walk("", (parts,), [], "j"), 1, **numbers)
+
+    def call(*args: Any) -> None:
+        partial = args[0].device.pool.take(size * rows * parts)
+        first(*args, partial, 0)
+        second(*args, partial, 0)
+
+    return call if first and second else None
+
+
+def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """sum, prod, any, all, amax, amin, argmax and argmin. The last two choose by a key, and of equals the first."""
+    (out, x), found = operands, kind(operands[1])
+    dims, kept = ([d for d in range(len(x.shape)) if (d in attrs["dims"]) is one] for one in (True, False))
+    outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands])
+    inner = Walk("x", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j")
+    of, size = found.computed, 8 if found.computed == "i64" else 4
+    if op in ("argmax", "argmin"):
+        value = f"{'' if op == 'argmax' else '-' if found.is_floating else '~'}get_x(at_x)"
+        of, value = ("i32", f"key({value})") if found.is_floating else (of, value)
+        text = state(f"vec2<{of}>", CHOOSE, f"S({LEAST[of]}, {MOST[of]})") + KEY * found.is_floating
+        item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a.y), 0u));", 2 * size
+    else:
+        rule, neutral = RULES[op]
+        text = types(of) + state("T", rule, neutral if isinstance(neutral, str) else neutral[of])
+        item, store = "get_x(at_x)", "put_o(at_o, a);"
+    arguments = [Tensor("o", raw(out) if op.startswith("arg") else kind(out), True), Tensor("x", found)]
+    return fold(run, arguments, text, size, item, store, outer, inner)
+
+
+def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
+    lines, found, n = across("ox", dim, out, x), kind(x), x.shape[dim]
+    text = f"{types(found.computed)}var<workgroup> sums: array<T, 256>;\n"
+    numbers = {**lines.numbers, "n": n, "o_step": out.strides[dim], "x_step": x.strides[dim]}
+    arguments = [Tensor("o", kind(out), True), Tensor("x", found)]
+    team = power_of_two(2 * n - 1, GROUP)
+    body = main(SCAN.format(rows=GROUP // team, team=team, lines=lines.code()), GROUP)
+    return run.kernel(arguments, text + body, -(-lines.count * team // GROUP) if n else 0, numbers)
+
+
+def with_dims(operand: Operand) -> Operand:
+    """A 0-d operand as one of shape (1,), so that dim 0 exists."""
+    return operand if operand.shape else operand._replace(shape=(1,), strides=(1,))
+
+
+def across(names: str, dim: int, *operands: Operand) -> Walk:
+    """Over the starts of the lines that lie along a dim, as many as the last operand has."""
+    shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
+    return Walk(names, shape, strides)

@@ -1,0 +1,441 @@
+"""Still more backends that are each wrong in one way: in what they put off, in threads, at limits, in dtypes."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import Any
+
+import numpy as np
+from broken_backends import Broken, fault, view, wrong_kernel
+
+from norch.backend import IndexOutOfBounds
+from norch.numpy_backend.backend import HostBuffer
+
+DIVISIONS = ("floor_divide", "remainder")
+
+
+class Pooled(HostBuffer):
+    """Memory that goes back to a pool with its buffer."""
+
+    def __init__(self, data: Any, owner: Deferred, index: int) -> None:
+        super().__init__(data)
+        self.owner, self.index = owner, index
+
+    def __del__(self) -> None:
+        self.owner.freed(self)
+
+
+class Deferred(Broken):
+    """Puts all work off until somebody waits, reports wrong indices then, and uses memory again: a right backend, in
+    parts that the wrong ones below replace."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.pool: dict[int, list[Any]] = {}
+        self.work: tuple[list[Any], list[Any]] = [], []
+        self.errors: list[IndexOutOfBounds | None] = [None, None]
+
+    def device_count(self) -> int:
+        return 2
+
+    def allocate(self, nbytes: int, index: int) -> Any:
+        if nbytes > 1 << 32:
+            raise MemoryError(f"it gives at most {1 << 32} bytes at once")
+        with self.lock:
+            free = self.pool.get(nbytes)
+            return Pooled(free.pop() if free else np.empty(nbytes, np.uint8), self, index)
+
+    def freed(self, buffer: Any) -> None:
+        self.later(buffer.index, self.give_back, buffer.data)
+
+    def give_back(self, data: Any) -> None:
+        self.pool.setdefault(data.size, []).append(data)
+
+    def later(self, index: int, function: Any, *args: Any) -> None:
+        """Puts work off. It holds the memory of buffers and not the buffers, which may go."""
+        self.work[index].append((function, [HostBuffer(a.data) if isinstance(a, Pooled) else a for a in args]))
+
+    def flush(self, index: int) -> None:
+        with self.lock:
+            work = self.work[index]
+            while work:
+                function, args = work.pop(0)
+                try:
+                    function(*args)
+                except IndexOutOfBounds as error:
+                    self.met(index, error)
+
+    def met(self, index: int, error: IndexOutOfBounds) -> None:
+        self.errors[index] = self.errors[index] or error
+
+    def check(self, index: int) -> None:
+        error, self.errors[index] = self.errors[index], None
+        if error is not None:
+            raise error
+
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        self.later(buffer.index, super().copy_in, buffer, offset, memoryview(bytes(data)))
+
+    def copy_out(self, buffer: Any, offset: int, data: memoryview) -> None:
+        self.flush(buffer.index)
+        super().copy_out(buffer, offset, data)
+        self.check(buffer.index)
+
+    def copy_out_later(self, buffer: Any, offset: int, data: memoryview) -> None:
+        self.later(buffer.index, super().copy_out, buffer, offset, data)
+
+    def copy(self, out: Any, out_offset: int, source: Any, source_offset: int, nbytes: int) -> None:
+        if out.index != source.index:
+            self.flush(source.index)
+        self.later(out.index, super().copy, out, out_offset, source, source_offset, nbytes)
+        if out.index != source.index:
+            self.flush(out.index)
+
+    def synchronize(self, index: int) -> None:
+        self.flush(index)
+        self.check(index)
+
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        good = super().compile(op, operands, attrs)
+        if good is None:
+            return None
+        if op in DIVISIONS and not (operands[0].dtype.is_floating_point or operands[2].is_scalar):
+            good = self.divide(op, operands)
+
+        def named(*args: Any) -> None:
+            try:
+                good(*args)
+            except IndexOutOfBounds as error:
+                raise IndexOutOfBounds(error.index, error.size, op) from None
+
+        def kernel(*args: Any) -> None:
+            if op in DIVISIONS and operands[2].is_scalar and args[-1] == 0:
+                good(*args)  # raises
+            self.later(args[0].index, named, *args)
+
+        return kernel
+
+    def divide(self, op: str, operands: Any) -> Any:
+        def kernel(*args: Any) -> None:
+            out, b = view(operands[0], *args[:2]), view(operands[2], *args[-2:])
+            a = args[2] if operands[1].is_scalar else view(operands[1], *args[2:4])
+            with np.errstate(all="ignore"):
+                out[...] = getattr(np, op)(a, self.divisor(b))
+
+        return kernel
+
+    def divisor(self, b: Any) -> Any:
+        return np.where(b == 0, 1, b).astype(b.dtype)
+
+
+# --- What may be put off, and for how long ----------------------------------------------------------------------------
+
+
+@fault(8, "contract", "copy_in overtakes kernels that were put off")
+class Overtakes(Deferred):
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        Broken.copy_in(self, buffer, offset, data)
+
+
+@fault(8, "contract", "copy overtakes kernels that were put off")
+class CopiesAtOnce(Deferred):
+    def copy(self, *args: Any) -> None:
+        Broken.copy(self, *args)
+
+
+@fault(8, "contract", "copy_in reads its data later")
+class ReadsLater(Deferred):
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        self.later(buffer.index, super(Deferred, self).copy_in, buffer, offset, data)
+
+
+@fault(8, "contract", "copy_out_later gives what the buffer holds in the end")
+class CopiesLast(Deferred):
+    def copy_out_later(self, buffer: Any, offset: int, data: memoryview) -> None:
+        super().copy_out_later(buffer, offset, data)
+        self.last = self.work[buffer.index].pop()
+
+    def synchronize(self, index: int) -> None:
+        super().synchronize(index)
+        function, args = self.__dict__.pop("last", (len, [""]))
+        function(*args)
+
+
+@fault(8, "contract", "synchronize does not wait")
+class Hurries(Deferred):
+    def synchronize(self, index: int) -> None:
+        self.check(index)
+
+
+@fault(8, "contract", "memory is gone before its work is done")
+class FreesAtOnce(Deferred):
+    def freed(self, buffer: Any) -> None:
+        buffer.data.fill(255)
+
+
+@fault(8, "contract", "the last call of a kernel keeps its buffers")
+class Remembers(Broken):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        good = super().compile(op, operands, attrs)
+
+        def kernel(*args: Any) -> None:
+            self.last = args
+            good(*args)
+
+        return good and kernel
+
+
+@fault(8, "contract", "a view by the host is of memory that is used again")
+class ViewsPool(Deferred):
+    def host_view(self, buffer: Any) -> Any:
+        self.flush(buffer.index)
+        return buffer.data.data
+
+
+@fault(8, "contract", "a view by the host does not wait")
+class ViewsAtOnce(Deferred):
+    def freed(self, buffer: Any) -> None:
+        pass
+
+    def host_view(self, buffer: Any) -> Any:
+        return buffer.data.data
+
+
+# --- Errors that come late --------------------------------------------------------------------------------------------
+
+
+@fault(8, "gather", "an index out of range is raised by the next kernel")
+class Blames(Deferred):
+    def later(self, index: int, function: Any, *args: Any) -> None:
+        self.flush(index)
+        super().later(index, function, *args)
+        if function != self.give_back:
+            self.check(index)
+
+
+@fault(8, "scatter", "of two wrong indices the last is reported")
+class Forgets(Deferred):
+    def met(self, index: int, error: IndexOutOfBounds) -> None:
+        self.errors[index] = error
+
+
+@fault(8, "gather", "an index out of range is reported again and again")
+class Insists(Deferred):
+    def check(self, index: int) -> None:
+        if self.errors[index] is not None:
+            raise self.errors[index]
+
+
+@fault(8, "gather", "the work behind a wrong index is not done")
+class GivesUp(Deferred):
+    def met(self, index: int, error: IndexOutOfBounds) -> None:
+        super().met(index, error)
+        self.work[index].clear()
+
+
+@fault(8, "contract", "a wrong index is reported by another device")
+class Confuses(Deferred):
+    def met(self, index: int, error: IndexOutOfBounds) -> None:
+        super().met(0, error)
+        super().met(1, error)
+
+
+@wrong_kernel(8, "scatter", "a wrong index is written to the last place")
+def clamping(operands: Any, attrs: Any, good: Any) -> Any:
+    def kernel(*args: Any) -> None:
+        try:
+            good(*args)
+        except IndexOutOfBounds:
+            view(operands[0], *args[:2])[-1] = view(operands[2], *args[4:])[1]
+            raise
+
+    return kernel
+
+
+# --- Threads ----------------------------------------------------------------------------------------------------------
+
+
+class Meeting:
+    """Where threads that come at once wait for each other, so that what they share is written by all of them."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2)
+
+    def wait(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            return
+        try:
+            self.barrier.wait(0.05)
+        except threading.BrokenBarrierError:
+            self.barrier.reset()
+
+
+@fault(8, "contract", "a kernel's arguments are set in one place for all threads")
+class SharesArguments(Broken):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        good, meeting, given = super().compile(op, operands, attrs), Meeting(), [()]
+        if op != "mul":
+            return good
+
+        def kernel(*args: Any) -> None:
+            given[0] = args
+            meeting.wait()
+            good(*given[0])
+
+        return kernel
+
+
+@fault(8, "contract", "a compiler is shared by all threads")
+class SharesCompiler(Broken):
+    def __init__(self) -> None:
+        self.meeting = Meeting()
+
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        if op != "mul":
+            return super().compile(op, operands, attrs)
+        self.operands = operands
+        self.meeting.wait()
+        return super().compile(op, self.operands, attrs)
+
+
+@fault(8, "contract", "memory is freed under a lock that allocate holds")
+class LocksOut(Deferred):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()  # not reentrant
+        self.patience = 3.0
+
+    def freed(self, buffer: Any) -> None:
+        if self.lock.acquire(timeout=self.patience):
+            self.lock.release()
+        else:
+            self.patience = 0.0  # a real one waits for ever
+        super().freed(buffer)
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+@fault(8, "floor_divide", "a division by 0 spoils the others")
+class Spoils(Deferred):
+    def divisor(self, b: Any) -> Any:
+        return np.ones_like(b) if (b == 0).any() else b
+
+
+@wrong_kernel(8, "sum", "rows behind the 65,535th are not summed")
+def grid(operands: Any, attrs: Any, good: Any) -> Any:
+    def kernel(*args: Any) -> None:
+        good(*args)
+        view(operands[0], *args[:2])[65_535:] = 0
+
+    return kernel if operands[0].shape else good
+
+
+@fault(8, "contract", "elements behind the 2**24th are left out")
+class StopsEarly(Broken):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        cut = [o._replace(shape=(min(o.shape[0], 2**24),)) if len(o.shape) == 1 else o for o in operands]
+        return super().compile(op, tuple(cut) if op == "add" else operands, attrs)
+
+
+@fault(8, "contract", "too many elements are a number that does not fit")
+class Overflows(Broken):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        for operand in operands:
+            struct.pack(f"<{len(operand.shape)}I", *operand.shape)
+        return super().compile(op, operands, attrs)
+
+
+@fault(8, "contract", "a copy of no bytes is refused")
+class NeedsBytes(Broken):
+    def copy_in(self, buffer: Any, offset: int, data: memoryview) -> None:
+        if offset >= buffer.nbytes:
+            raise ValueError("the offset lies behind the buffer")
+        super().copy_in(buffer, offset, data)
+
+
+@fault(8, "contract", "a number that does not fit into float32 is an error")
+class PacksNumbers(Broken):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        good = super().compile(op, operands, attrs)
+
+        def kernel(*args: Any) -> None:
+            if op == "fill" and operands[0].dtype.name == "float32":
+                struct.pack("<f", args[2])
+            good(*args)
+
+        return good and kernel
+
+
+@wrong_kernel(8, "sum", "sums depend on where they lie in memory")
+def aligned(operands: Any, attrs: Any, good: Any) -> Any:
+    def kernel(out: Any, at: int, x: Any, x_at: int) -> None:
+        good(out, at, x, x_at)
+        if x_at % 4:
+            values = view(operands[0], out, at)
+            values[...] = np.nextafter(values, np.float32(np.inf))
+
+    return kernel
+
+
+@fault(8, "contract", "a kernel belongs to the device that it saw first")
+class Faithful(Deferred):
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        good, first = super().compile(op, operands, attrs), []
+
+        def kernel(*args: Any) -> None:
+            first[:] = first or [args[0].index]
+            if args[0].index == first[0]:
+                good(*args)
+
+        return good and kernel
+
+
+@wrong_kernel(4, "add", "dims behind the eighth are left out")
+def few_dims(operands: Any, attrs: Any, good: Any) -> Any:
+    def kernel(*args: Any) -> None:
+        good(*args)
+        out = view(operands[0], *args[:2])
+        if out.ndim > 8:
+            out[..., 1] = 0
+
+    return kernel
+
+
+# --- Missing dtypes ---------------------------------------------------------------------------------------------------
+
+
+class Lacks(Broken):
+    """Does not have some dtypes, and says so: a right backend."""
+
+    missing_dtypes = {"float64": "its chip has 32 bits", "int64": "its chip has 32 bits", "bfloat16": "it is too new"}
+
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        if any(o.dtype.name in self.missing_dtypes and not o.is_scalar for o in operands):
+            return self.refuse(op, operands)
+        return super().compile(op, operands, attrs)
+
+    def refuse(self, op: str, operands: Any) -> Any:
+        return None
+
+
+@fault(3, "exp", "a missing dtype has kernels all the same")
+class Pretends(Lacks):
+    def refuse(self, op: str, operands: Any) -> Any:
+        return lambda *args: None
+
+
+@fault(3, "exp", "a missing dtype makes compile raise")
+class Raises(Lacks):
+    def refuse(self, op: str, operands: Any) -> Any:
+        raise TypeError(f"{op}: what is a {operands[0].dtype}?")
+
+
+@fault(3, "exp", "a dtype is missing and not named")
+class Silent(Lacks):
+    missing_dtypes = {}
+
+    def compile(self, op: str, operands: Any, attrs: Any) -> Any:
+        is_missing = any(o.dtype.name in Lacks.missing_dtypes for o in operands)
+        return None if is_missing else super().compile(op, operands, attrs)
