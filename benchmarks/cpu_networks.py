@@ -15,6 +15,7 @@ from networks import HEAD, HEADS, INNER, KEY_HEADS, LAYERS, VOCABULARY, WIDTH, e
 from timing import Call
 
 import norch
+from norch.nn.quantized import quantize_
 
 DEVIATION = 2e-5  # of the largest number
 WEIGHTS = LAYERS * WIDTH * (2 * WIDTH + 2 * KEY_HEADS * HEAD + 3 * INNER) + VOCABULARY * WIDTH
@@ -71,6 +72,37 @@ def _language(title: str, at_most: float, before: int, tokens: int) -> Row:
     return Row(title, "networks", at_most, prepare, same_outputs, **about)  # type: ignore[arg-type]
 
 
+def _quantised(format: str, at_most: float) -> Row:
+    """A call for one token after 16 others, with weights of few bits beside PyTorch's bfloat16."""
+
+    def prepare() -> dict[str, Call]:
+        norch.manual_seed(0)
+        rng = np.random.default_rng(0)
+        first, then = (rng.integers(0, VOCABULARY, (1, n)) for n in (16, 1))
+        calls: dict[str, Call] = {}
+        for name, lib, net in _networks(format, llama):
+            net = quantize_(net, format) if name == "norch" else net.bfloat16()
+            kept = inference(lib, functools.partial(net, lib.tensor(first)))()
+            calls[name] = inference(lib, functools.partial(_float_scores, net, lib.tensor(then), kept[1]))
+        return calls
+
+    nbytes = {"int8": 1, "q8_0": 34 / 32, "q4_0": 18 / 32}[format]
+    return Row(
+        f"Llama of 135M in {format}, a token", "networks", at_most, prepare, near_outputs, moved=WEIGHTS * nbytes
+    )
+
+
+def _float_scores(net: Any, tokens: Any, kept: Any) -> Any:
+    return _scores(net, tokens, kept).float()
+
+
+def near_outputs(calls: Mapping[str, Call]) -> str | None:
+    """Says where norch's output, of weights of few bits, is far from PyTorch's."""
+    first, *others = (array_of(call()).astype(np.float64).ravel() for call in calls.values())
+    alike = min((float(np.corrcoef(first, other)[0, 1]) for other in others), default=1.0)
+    return f"outputs correlate by {alike:.3f} only" if not alike > 0.95 else None
+
+
 def _images(title: str, at_most: float, batch: int) -> Row:
     def prepare() -> dict[str, Call]:
         norch.manual_seed(0)
@@ -101,6 +133,7 @@ NETWORKS = [
     _language("Llama of 135M, prefill of 128", 0.85, 0, 128),
     _language("Llama of 135M, a token after 16", 0.8, 16, 1),
     _language("Llama of 135M, a token after 1,500", 0.8, 1500, 1),
+    *[_quantised(format, 0.7) for format in ("int8", "q8_0", "q4_0")],
     _images("EfficientNet-Lite0, batch 1", 0.8, 1),
     _images("EfficientNet-Lite0, batch 8", 0.8, 8),
     model_row(

@@ -1,4 +1,4 @@
-"""gather, scatter, embedding and sort: lines that are looked through and lines that are sorted, against NumPy."""
+"""gather, scatter, embedding and sort: lines of any length, against NumPy."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 import norch
 
-LENGTHS = (1, 7, 32, 33, 300, 2000)
+LENGTHS = (1, 7, 33, 300, 2000)
 DTYPES = (np.float32, np.float16, np.int32, np.int64, np.uint8)
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from norch_webgpu import attention, products, tiles
 
 import norch
+from norch_webgpu import attention, products, tiles
 
 WEBGPU = "webgpu"
-DTYPES = [norch.float32, norch.float16, norch.bfloat16, norch.int32]
+DTYPES = [norch.float32, norch.bfloat16, norch.int32]
 
 
 def whole_numbers(*shape, seed=0):
@@ -105,9 +105,8 @@ CONVOLUTIONS = [  # input, weight, stride, padding, dilation, groups
 @pytest.mark.parametrize(
     ("case", "dtype", "tiled"),
     [
-        *[(case, dtype, False) for case in CONVOLUTIONS for dtype in (norch.float32, norch.float16)],
+        *[(case, dtype, False) for case in CONVOLUTIONS[1:] for dtype in (norch.float32, norch.float16)],
         *[(case, norch.float32, True) for case in CONVOLUTIONS[:3]],
-        (CONVOLUTIONS[0], norch.bfloat16, True),
     ],
     ids=str,
 )

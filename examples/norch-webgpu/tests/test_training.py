@@ -44,7 +44,9 @@ def test_strides(tmp_path):
 def test_a_language_model(tmp_path):
     pytest.importorskip("matplotlib")
     size = "--width 32 --depth 2 --heads 2 --context 32 --batch 8".split()
-    said = run("char_gpt.py", tmp_path, "--text", str(EXAMPLES / "char_gpt.py"), "--steps", "60", "--every", "30", *size)
+    said = run(
+        "char_gpt.py", tmp_path, "--text", str(EXAMPLES / "char_gpt.py"), "--steps", "60", "--every", "30", *size
+    )
     losses = [float(loss) for loss in re.findall(r"^ +\d+ +(\d+\.\d+)", said, re.MULTILINE)]
     assert losses[-1] < 3.2 < losses[0]
 

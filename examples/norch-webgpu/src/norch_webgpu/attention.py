@@ -7,12 +7,10 @@ from math import prod
 from struct import pack, unpack
 from typing import Any
 
-from norch import float32
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands, kind
-from .elementwise import moved
 from .matmul import Matrix, product
 from .products import multiply
 from .source import WIDTH, Tensor, Walk, main
@@ -70,12 +68,10 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     given, first = dict(zip(names, operands)), "s = q k; d = o v" if is_grad else "s = q k"
     queries, keys, heads = given["q"].shape[-2], given["k"].shape[-2], prod(batch)
     rows = min(queries, QUERIES, max(SCORES // keys, 1))
+    if is_grad and kind(given["q"]).per_word > 1:
+        rows = queries  # lest the gradients of key and value be rounded more than once
     many = min(heads, max(SCORES // (rows * keys), 1))
-    sums = is_grad and rows < queries and kind(given["q"]).per_word > 1  # of parts, in float32, lest each be rounded
     second = "o = s v'" if not is_grad else "dq = d k'; dk = d' q'; dv = s' o'"
-    if sums:
-        second = second.replace("dk", "dk_sum").replace("dv", "dv_sum")
-        given |= {f"{x}_sum": Operand(float32, given[x].shape, _contiguous(given[x].shape)) for x in ("dk", "dv")}
     steps: list[Step] = []
     for head, row in itertools.product(range(0, heads, many), reversed(range(0, queries, rows))):
         count, size = min(many, heads - head), min(rows, queries - row)
@@ -89,14 +85,11 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
         steps += _products(run, batch, count, found, first, False)
         steps.append(_weights(run, batch, count, size, seen, head, row, attrs, given.get("m"), is_grad))
         steps += _products(run, batch, count, found, second, not is_last)
-    for name in ("dk", "dv") if sums else ():
-        steps.append((moved(run, "copy", (given[name], given[f"{name}_sum"]), {}), [(name, 0), (f"{name}_sum", 0)]))
-    scratch = {name: 4 * prod(o.shape) for name, o in given.items() if name.endswith("_sum")}
-    scratch |= dict.fromkeys(("s", "d") if is_grad else ("s",), 4 * many * rows * keys)
+    scratch = ("s", "d") if is_grad else ("s",)
 
     def call(*args: Any) -> None:
         places = dict(zip(names, zip(args[::2], args[1::2])))
-        places |= {name: (args[0].device.pool.take(nbytes), 0) for name, nbytes in scratch.items()}
+        places |= {name: (args[0].device.pool.take(4 * many * rows * keys), 0) for name in scratch}
         for step, takes in steps:
             step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
 
@@ -112,7 +105,7 @@ def _products(run: Runtime, batch: Any, count: int, found: Any, text: str, adds:
     steps: list[Step] = []
     for names in (line.replace("=", "").split() for line in text.split("; ")):
         out, a, b = (found[x.strip("'")][0].turned if x.endswith("'") else found[x][0] for x in names)
-        p = product(batch, out, a, b, None, count)._replace(adds=adds and names[0][:2] in ("dk", "dv"))
+        p = product(batch, out, a, b, count)._replace(adds=adds and names[0][:2] in ("dk", "dv"))
         steps.append((multiply(run, p), [(x.strip("'"), found[x.strip("'")][1]) for x in names]))
     return steps
 

@@ -24,10 +24,8 @@ FAMILIES: dict[str, str] = {
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
     "cumsum": "reduction.cumsum",
     "matmul": "matmul.matmul",
-    **{f"linear{x}": "matmul.linear" for x in ("", "_input_grad", "_weight_grad")},
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
-    **{f"{x}_pool2d{y}": "pooling.pool" for x in ("max", "sum") for y in ("", "_grad")},
-    "max_pool2d_indices": "pooling.pool",
+    **{f"max_pool2d{x}": "pooling.pool" for x in ("", "_indices", "_grad")},
     **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
     "gather": "indexing.gather",
     "embedding": "indexing.embedding",
@@ -86,7 +84,6 @@ class WebGPUBackend(Backend):
     def unusable_reason(self) -> str | None:
         return self.run.reason
 
-    @speaking
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
@@ -117,12 +114,11 @@ class WebGPUBackend(Backend):
         self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+        moves = op in ("fill", "where") or (op == "copy" and operands[0].dtype is operands[1].dtype)
         tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
+        if moves:
+            tensors.discard("int64")  # as two words
         if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
         family, _, name = FAMILIES[op].partition(".")
-        try:
-            make = getattr(import_module(f".{family}", __package__), name)
-        except ModuleNotFoundError:
-            return None
-        return make(self.run, op, operands, attrs)
+        return getattr(import_module(f".{family}", __package__), name)(self.run, op, operands, attrs)

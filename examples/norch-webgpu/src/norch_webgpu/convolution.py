@@ -7,11 +7,13 @@ code, so that layers share programs.
 """
 
 from math import prod
+from typing import Any
 
 from norch.backend import Kernel, Operand
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind
+from .elementwise import computed
 from .products import NOWHERE, Product, multiply, places
 
 
@@ -22,11 +24,8 @@ def convolution(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
     out, a, b = operands[:3]
     to_input, to_weight = op == "conv2d_input_grad", op == "conv2d_weight_grad"
     images, weight, result = (out, b, a) if to_input else (b, out, a) if to_weight else (a, b, out)
-    (_, c, kh, kw), o, h, w = (
-        weight.shape,
-        weight.shape[0] // attrs["groups"],
-        *(images if to_input else result).shape[2:],
-    )
+    (_, c, kh, kw), o = weight.shape, weight.shape[0] // attrs["groups"]
+    h, w = (images if to_input else result).shape[2:]
     (sy, sx), (dy, dx), (top, _, left, _) = attrs["stride"], attrs["dilation"], attrs["pads"]
     seen, plain, few = (result, images, (o, c)) if to_input else (images, result, (c, o))
     numbers = {"h": h, "w": w, "few": few[0], "lines": few[1], "seen_h": seen.shape[2], "seen_w": seen.shape[3]}
@@ -61,29 +60,23 @@ fn seen(at: u32, t: vec3<u32>, p: vec3<u32>) -> u32 {{
         calls = ("plain(at, i, pixel_of(k))", "weight(at, i, tap_of(k))", "seen(at, tap_of(k), pixel_of(i))")
         flat = not to_input and weight.strides[1:] == (kh * kw, kw, 1) and not (weight.strides[0] | taps) % 4
         n, k, flags = pixels, taps, (quads, flat, is_point and _has_quads(seen))
-    texts = [places(x, "return i;", call) for x, call in zip("oab", calls)]
-    bias = "get_c((at * P.lines + i) * P.c_0)" if len(operands) > 3 else None
-    numbers["c_0"] = operands[3].strides[0] if bias else 0
-    along = (True, to_weight)
-    p = Product(
-        (kind(out),) * 3,
-        attrs["groups"],
-        m,
-        n,
-        k,
-        along,
-        flags,
-        texts[1] + texts[2],
-        texts[0],
-        numbers,
-        True,
-        bias,
-        text,
-    )
+    text += "".join(places(x, "return i;", call) for x, call in zip("oab", calls))
+    along, groups = (True, to_weight), attrs["groups"]
+    p = Product((kind(out),) * 3, groups, m, n, k, along, flags, text, numbers)
     kernel = multiply(run, p)
     if to_weight or kernel is None:
         return kernel
-    return lambda o, o_, b, b_, a, a_, *bias: kernel(o, o_, a, a_, b, b_, *bias)
+    add = None
+    if len(operands) > 3:
+        bias = operands[3]._replace(shape=out.shape, strides=(0, operands[3].strides[0], 0, 0))
+        add = computed(run, "add", (out, out, bias), {})
+
+    def call(o: Any, o_: int, b: Any, b_: int, a: Any, a_: int, *bias: Any) -> None:
+        kernel(o, o_, a, a_, b, b_)
+        if add:
+            add(o, o_, o, o_, *bias)
+
+    return call
 
 
 def _place(name: str, *dims: str) -> str:

@@ -63,18 +63,17 @@ class Device:
     def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
         """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
         with self.lock:
-            found = self.pipelines.get((source, tensors))
-            if found is None:
+            if (source, tensors) not in self.pipelines:
+                make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
                 try:
-                    make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
                     compute = {"module": make(self.wgpu, source), "entry_point": "main"}
-                    found = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
+                    made = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
                 except wgpu.GPUError as error:
                     refused = self.explained(error)
                     refused.add_note(f"It was to compile:\n{source}")
                     raise refused from None
-                self.pipelines[source, tensors] = found
-            return found
+                self.pipelines[source, tensors] = made
+            return self.pipelines[source, tensors]
 
     def read(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Device to host. Raises IndexError if a kernel met an index out of range."""
@@ -104,22 +103,18 @@ class Runtime:
         for adapter in self._find():
             try:
                 self.devices.append(Device(adapter, len(self.devices), self.lock))
-                self._limit()
                 self._probe(self.devices[-1])
             except (wgpu.GPUError, RuntimeError, MemoryError) as error:
                 self.reason = f"{adapter.info['device']} cannot be used: {error}"
                 del self.devices[-1:]
-        self._limit()
-
-    def _limit(self) -> None:
-        """What every device can do."""
-        limits = [d.limits for d in self.devices]
         self.features = set(USED).intersection(*(d.features for d in self.devices))
-        self.most_tensors = min((n["max-storage-buffers-per-shader-stage"] for n in limits), default=8)
-        self.most_groups = min((n["max-compute-workgroups-per-dimension"] for n in limits), default=65535)
         self.missing = {"float64": "WGSL has no float64, nor have most GPUs"}
         if "shader-int64" not in self.features:
             self.missing["int64"] = "an adapter has no shader-int64"
+
+    def least(self, limit: str) -> int:
+        """The least of the devices' limits of that name."""
+        return min(d.limits[limit] for d in self.devices)
 
     def _find(self) -> list[Any]:
         """The adapters of the one API that has the best of them: GPUs of their own before others, processors last.
@@ -183,20 +178,21 @@ class Runtime:
         bounds, so that the compiler need not. None where it has more tensors than adapters bind.
         """
         constants, name = tuple((numbers or {}).values()), self.devices[0].name
+        most = self.least("max-compute-workgroups-per-dimension")
         if isinstance(groups, int):  # over two dims, the last row perhaps in part beyond them
-            rows = max(-(-groups // self.most_groups), 1)
+            rows = max(-(-groups // most), 1)
             groups = -(-groups // rows), rows, 1
         if max(constants, default=0) >= 1 << 32:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(constants)}")
-        if max(groups) > self.most_groups:
-            raise DeviceError(f"{name} starts at most {self.most_groups} workgroups a dim, not {groups}")
+        if max(groups) > most:
+            raise DeviceError(f"{name} starts at most {most} workgroups a dim, not {groups}")
         whole = header(arguments, list(numbers or ())) + source
         whole += called(whole)
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
         code, tensors = Struct("<" + "".join(codes)), sum(isinstance(a, Tensor) for a in arguments)
         if code.size > BLOCK:
             raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
-        if tensors > self.most_tensors:
+        if tensors > self.least("max-storage-buffers-per-shader-stage"):
             return None
         if 0 in groups:
             return lambda *args: None

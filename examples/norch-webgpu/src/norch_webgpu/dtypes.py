@@ -64,19 +64,16 @@ def raw(operand: Operand) -> Kind:
     return KINDS[f"bytes{operand.dtype.itemsize}"]
 
 
-@np.errstate(all="ignore")
-def _stored(value: Any, dtype: Any) -> Any:
-    return np.array(value).astype(dtype.numpy)
-
-
 def as_bits(o: Operand) -> Number:
     """A number's bytes in the dtype."""
-    return lambda value: int(_stored(value, o.dtype).view(f"u{o.dtype.itemsize}"))
+    stored = np.errstate(all="ignore")(lambda value: np.array(value).astype(o.dtype.numpy))
+    return lambda value: int(stored(value).view(f"u{o.dtype.itemsize}"))
 
 
 def as_stored(o: Operand) -> Number:
     """A number as the dtype holds it."""
-    return (lambda value: float(_stored(value, o.dtype))) if o.dtype.is_floating_point else int
+    stored = np.errstate(all="ignore")(lambda value: float(np.array(value).astype(o.dtype.numpy)))
+    return stored if o.dtype.is_floating_point else int
 
 
 def as_computed(o: Operand) -> Number:

@@ -54,9 +54,8 @@ class Encoder:
         """The bind group of slabs, made when they are first used together."""
         if len(self.groups) > 4096:
             self.groups.clear()
-        buffers = [(slab.buffer, slab.size) for slab in slabs] + [(self.ring, BLOCK)]
-        resources = [{"buffer": buffer, "offset": 0, "size": size} for buffer, size in buffers]
-        entries = [{"binding": i, "resource": resource} for i, resource in enumerate(resources)]
+        buffers = enumerate([(slab.buffer, slab.size) for slab in slabs] + [(self.ring, BLOCK)])
+        entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": size}} for i, (b, size) in buffers]
         found = self.device.wgpu.create_bind_group(layout=self.layout(len(slabs))[0], entries=entries)
         self.groups[slabs] = found, found._internal
         return self.groups[slabs]

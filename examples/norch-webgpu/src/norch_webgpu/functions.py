@@ -32,13 +32,11 @@ fn expm1_f32(x: f32) -> f32 {
 }
 fn sigmoid_f32(a: f32) -> f32 { let z = exp_f32(-abs(a)); return select(1f, z, a < 0) / (1 + z); }
 fn sinh_f32(x: f32) -> f32 {
-    let h = exp_f32(0.5f * abs(x)); let t = expm1_f32(min(abs(x), 20f));
-    return select(with_sign(select(0.5f * (t + t / (t + 1)), (0.5f * h) * h, abs(x) > 15), x), x, is_nan(x));
+    let t = min(expm1_f32(0.5f * abs(x)), 1e25f); let e = t + 1;
+    return select(with_sign(0.5f * (t + t / e) * (e + 1 / e), x), x, is_nan(x));
 }
 fn cosh_f32(x: f32) -> f32 { let h = exp_f32(0.5f * abs(x)); return (0.5f * h) * h + (0.5f / h) / h; }
-fn tanh_f32(x: f32) -> f32 {
-    let t = expm1_f32(2 * min(abs(x), 10f)); return select(with_sign(t / (t + 2), x), x, is_nan(x));
-}
+fn tanh_f32(x: f32) -> f32 { let t = expm1_f32(2 * clamp(x, -10f, 10f)); return select(t / (t + 2), x, is_nan(x)); }
 fn log_tail(f: f32) -> f32 { // log(1 + f) - f for 2/3 <= 1 + f < 3/2
     let z = f * f;
     return z * f * poly(f, 0.333332151, -0.24999781, 0.200104937, -0.166813701, 0.140041158, -0.121704437, 0.139943615,
@@ -52,18 +50,13 @@ fn log_parts(x: f32) -> vec2<f32> { // n and f, where x = 2^n (1 + f) and 2/3 <=
 fn log_edge(x: f32, y: f32) -> f32 { // y, but what a logarithm is where x is not positive and finite
     return select(select(select(y, -inf(), x == 0), x, x == inf()), nan(), !(x >= 0) || is_nan(x));
 }
-fn log_f32(x: f32) -> f32 {
-    let p = log_parts(x); return log_edge(x, p.x * 0.693359375f + (p.y + (log_tail(p.y) - p.x * 2.12194440e-4f)));
-}
+fn log_f32(x: f32) -> f32 { let p = log_parts(x); return log_edge(x, -beyond_2(-(p.y + log_tail(p.y)), p.x)); }
 fn log2_f32(x: f32) -> f32 { let p = log_parts(x); return log_edge(x, p.x + (p.y + log_tail(p.y)) * 1.44269504f); }
 fn log10_f32(x: f32) -> f32 {
     let p = log_parts(x);
     return log_edge(x, p.x * 0.30078125f + ((p.y + log_tail(p.y)) * 0.434294482f + p.x * 2.48745663e-4f));
 }
-fn log1p_f32(x: f32) -> f32 {
-    if (abs(x) < 0.3f) { return select(x + log_tail(x), x, x == 0); }
-    return log_f32(1 + x);
-}
+fn log1p_f32(x: f32) -> f32 { return select(select(x + log_tail(x), x, x == 0), log_f32(1 + x), !(abs(x) < 0.3f)); }
 fn asinh_f32(x: f32) -> f32 {
     let a = abs(x); let y = log1p_f32(a + a * a / (1 + sqrt(a * a + 1)));
     return with_sign(select(y, log_f32(a) + 0.693147181f, a > 1e9f), x);
@@ -147,12 +140,12 @@ fn fmod(a: f32, b: f32) -> f32 { // exact, by long division of the mantissas
     for (var e = max(x >> 23u, 1u); e > last; e--) { m = select(m, m - n, m >= n) << 1u; }
     return with_sign(f32(select(m, m - n, m >= n)) * 0x1p-23f * bitcast<f32>(last << 23u), a);
 }
+fn floored(r: f32, b: f32) -> f32 { return select(0f, 1f, r != 0 && (r < 0) != (b < 0)); } // what floor takes away
 fn remainder_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b); return select(select(r, r + b, (r < 0) != (b < 0)), with_sign(0f, b), r == 0);
+    let r = fmod(a, b); return select(select(r, r + b, floored(r, b) == 1), with_sign(0f, b), r == 0);
 }
 fn floor_divide_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b);
-    return select(round((a - r) / b) - select(0f, 1f, r != 0 && (r < 0) != (b < 0)), a / b, b == 0);
+    let r = fmod(a, b); return select(round((a - r) / b) - floored(r, b), a / b, b == 0);
 }
 fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
     let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
@@ -182,19 +175,15 @@ fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
 fn encode_bfloat16(v: f32) -> u32 {
     let b = bitcast<u32>(v); return select((b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u, 0x7fc0u, is_nan(v));
 }
-fn decode_int16(w: u32) -> i32 { return extractBits(i32(w), 0u, 16u); }
-fn encode_int16(v: i32) -> u32 { return u32(v) & 0xffffu; }
-fn decode_int8(w: u32) -> i32 { return extractBits(i32(w), 0u, 8u); }
-fn encode_int8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_uint8(w: u32) -> i32 { return i32(w); }
-fn encode_uint8(v: i32) -> u32 { return u32(v) & 0xffu; }
-fn decode_bool(w: u32) -> i32 { return i32(w); }
-fn encode_bool(v: i32) -> u32 { return u32(v != 0); }
-fn decode_bytes1(w: u32) -> u32 { return w; }
-fn encode_bytes1(v: u32) -> u32 { return v; }
-fn decode_bytes2(w: u32) -> u32 { return w; }
-fn encode_bytes2(v: u32) -> u32 { return v; }
 """
+# Of words that hold several: from bits to a value, and back.
+for _name, _type, _load, _store in (
+    ("int16", "i32", "extractBits(i32(v), 0u, 16u)", "u32(v) & 0xffffu"), ("uint8", "i32", "i32(v)", "u32(v) & 0xffu"),
+    ("int8", "i32", "extractBits(i32(v), 0u, 8u)", "u32(v) & 0xffu"), ("bool", "i32", "i32(v)", "u32(v != 0)"),
+    ("bytes1", "u32", "v", "v"), ("bytes2", "u32", "v", "v"),
+):  # fmt: skip
+    TEXT += f"fn decode_{_name}(v: u32) -> {_type} {{ return {_load}; }}\n"
+    TEXT += f"fn encode_{_name}(v: {_type}) -> u32 {{ return {_store}; }}\n"
 
 
 def _horner(found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """gather, embedding, scatter, scatter_add. A first kernel looks for wrong indices; if it finds one, no other writes.
 
 What is scattered to one place is added in its order, by one invocation, and rounded once: that of the first index which
-names the place. The others are found by looking through a short line, or by sorting a long one.
+names the place. The others come next in the order of the index, which is sorted.
 """
 
 from typing import Any
@@ -14,7 +14,6 @@ from .reduction import with_dims
 from .sort import ordered
 from .source import Scalar, Tensor, Walk, main
 
-SHORT = 32
 # Indices are read as their two words, which takes no shader-int64.
 PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, 2**32 - 1 for none
     if (w.y == 0u && w.x < P.size) { return w.x; }
@@ -35,15 +34,16 @@ GATHER = """let i = g;
     if (i >= P.i_count || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
     {walk}
     put_o(at_o, get_x(at_x + place_of(get_p(at_p)) * P.step));"""
-SCATTER = """let i = g / P.n; let k = g % P.n;
-    if (i >= P.i_count || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
+SCATTER = """let i = {i}; let k = {k};
+    if (i >= P.i_count || k >= P.n || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
     {walk}
-    let mine = place_of(get_p(at_p + {nth_k} * P.p_step));
-    for (var m = {from_m}; m < k; m++) {{ if (place_of(get_p(at_p + {nth_m} * P.p_step)) == mine) {{ return; }} }}
+    let mine = place_of(get_p(at_p + get_order(at_r + k) * P.p_step));
+    if (k > 0u && place_of(get_p(at_p + get_order(at_r + k - 1u) * P.p_step)) == mine) {{ return; }}
     var a = get_o(at_o + mine * P.step);
     for (var m = k; m < P.n; m++) {{
-        let same = place_of(get_p(at_p + {nth_m} * P.p_step)) == mine;
-        if (same) {{ let b = get_x(at_x + {nth_m} * P.x_step); a = {value}; }} {otherwise}
+        let j = get_order(at_r + m);
+        if (place_of(get_p(at_p + j * P.p_step)) != mine) {{ break; }}
+        let b = get_x(at_x + j * P.x_step); a = {value};
     }}
     put_o(at_o + mine * P.step, a);"""
 CALL = Scalar("call", KINDS["bytes4"], lambda number: number & 0xFFFFFFFF)
@@ -78,30 +78,27 @@ def _place(op: str) -> str:
     return PLACE if op != "embedding" else PLACE.replace("P.size > 0u", "false")
 
 
-def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     (out, index, src), dim, adds = (with_dims(o) for o in operands), attrs["dim"], op == "scatter_add"
     n, size, moved, p = index.shape[dim], out.shape[dim], kind(out) if adds else raw(out), Tensor("p", raw(index))
     # One order serves all lines along which the index does not change.
     lines = [d for d in range(len(index.shape)) if d != dim]
     alike = [1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)]
-    short, below, steps = n <= SHORT, n, dict.fromkeys(lines, 0)
+    below, steps = n, dict.fromkeys(lines, 0)
     for d in reversed(lines):
         if alike[d] > 1:
             steps[d], below = below, below * alike[d]
     layouts = [[o.strides[d] for d in lines] for o in (out, index, src)] + [[steps[d] for d in lines]]
     walk = Walk("opxr", [index.shape[d] for d in lines], layouts)
-    body = SCATTER.format(
-        walk=walk.code(), nth_k="k" if short else "get_order(at_r + k)", nth_m="m" if short else "get_order(at_r + m)",
-        from_m="0u" if short else "max(k, 1u) - 1u", otherwise="" if short else "else { break; }",
-        value="b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b",
-    )  # fmt: skip
+    i, k = ("g / P.n", "g % P.n") if src.strides[dim] == 1 else ("g % P.i_count", "g / P.i_count")  # near in memory
+    value = "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b"
+    body = SCATTER.format(i=i, k=k, walk=walk.code(), value=value)
     numbers = {**walk.numbers, "size": size, "step": out.strides[dim], "n": n}
     numbers |= {"p_step": index.strides[dim], "x_step": src.strides[dim]}
-    order_given = [] if short else [Tensor("order", KINDS["bytes4"])]
-    arguments: list[Any] = [Tensor("o", moved, True), p, Tensor("x", moved), *order_given, RECORD, CALL]
-    kernel: Any = run.kernel(arguments, PLACE + main(body), -(-walk.count * n // 64), numbers)
-    if short or not walk.count:
-        return _checked(run, op, index, 1, size, kernel)
+    tensors = [Tensor("o", moved, True), p, Tensor("x", moved), Tensor("order", KINDS["bytes4"])]
+    kernel: Any = run.kernel([*tensors, RECORD, CALL], PLACE + main(body), -(-walk.count * n // 64), numbers)
+    if not walk.count * n:
+        return kernel
     key = PLACE.replace("P.size", f"{size}u") + "fn key_at(at: u32) -> u32 { return place_of(get_x(at)); }\n"
     order = ordered(run, index._replace(shape=tuple(alike)), Tensor("x", raw(index)), dim, "u32", key)
     return _checked(run, op, index, 1, size, lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))

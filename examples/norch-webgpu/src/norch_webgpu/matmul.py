@@ -1,4 +1,4 @@
-"""matmul, and linear with its gradients: products of matrices that are read as they lie, transposed ones too."""
+"""matmul: products of matrices, which are read as they lie, transposed ones too."""
 
 from math import prod
 from typing import NamedTuple
@@ -39,35 +39,22 @@ def matrix(o: Operand) -> Matrix:
 
 def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     out, a, b = map(matrix, operands)
-    return multiply(run, product(operands[0].shape[:-2], out, a, b.turned))
+    batch = operands[0].shape[:-2]
+    return multiply(run, product(batch, out, a, b.turned, prod(batch)))
 
 
-def linear(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """linear: out, input, weight, bias. linear_input_grad: out, grad, weight; linear_weight_grad: out, grad, input."""
-    walks = [Walk("o", o.shape[:-1], [o.strides[:-1]]) for o in operands[:3]]
-    if any(len(walk.dims) > 1 for walk in walks):
-        return None  # the rows of an operand are not evenly spaced
-    out, a, b = (
-        Matrix(kind(o), (), w.dims[0][1][0], o.strides[-1], w.count, o.shape[-1]) for w, o in zip(walks, operands)
-    )
-    a, b = a.turned if op == "linear_weight_grad" else a, b if op == "linear" else b.turned
-    return multiply(run, product((), out, a, b, operands[3].strides[0] if len(operands) > 3 else None))
-
-
-def product(
-    batch: tuple[int, ...], out: Matrix, a: Matrix, b: Matrix, bias: int | None = None, count: int | None = None
-) -> Product:
-    """out = a @ b.T for `count` indices of the batch dims, or all, + bias, whose stride is given."""
-    numbers, texts = {"c_j": bias or 0}, []
+def product(batch: tuple[int, ...], out: Matrix, a: Matrix, b: Matrix, count: int) -> Product:
+    """out = a @ b.T for `count` indices of the batch dims."""
+    numbers: dict[str, int] = {}
+    text = ""
     for name, x in (("o", out), ("a", a), ("b", b)):
         walk = Walk(name, batch, [x.batch], f"{name}i", bake=False)
         numbers |= {f"{name}_line": x.line, f"{name}_other": x.other, f"{name}_first": x.first, **walk.numbers}
         base = f"let {name}i = i + P.{name}_first; {walk.code()} return at_{name};"
-        texts.append(places(name, base, f"at + i * P.{name}_line + k * P.{name}_other"))
+        text += places(name, base, f"at + i * P.{name}_line + k * P.{name}_other")
     along = (a.other == 1 or a.line != 1, b.other == 1 or b.line != 1)
     return Product(
-        (out.kind, a.kind, b.kind), prod(batch) if count is None else count, out.lines, out.others, a.others, along,
+        (out.kind, a.kind, b.kind), count, out.lines, out.others, a.others, along,
         quads=(out.has_quads(True), a.has_quads(along[0]), b.has_quads(along[1])),
-        reads=texts[1] + texts[2], writes=texts[0], numbers=numbers,
-        bias=None if bias is None else "get_c({j} * P.c_j)",
+        text=text, numbers=numbers,
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """Device memory: pieces of large buffers. A piece goes back to its pool with the object that holds it."""
 
-from bisect import insort
-from collections import defaultdict, deque
+from bisect import bisect
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import wgpu
 
 from norch.backend import Buffer
+from norch.errors import DeviceError
 
 from .encoder import USAGE
 
@@ -51,82 +52,64 @@ class Pool:
         self.device, self.most = device, most // GRAIN * GRAIN  # bytes of the largest slab
         self.slabs: list[Slab] = []
         self.freed: deque[tuple[Slab, int, int]] = deque()
-        self.bins: dict[int, list[tuple[Slab, int]]] = defaultdict(list)
         self.used = self.peak = 0
 
     def take(self, nbytes: int) -> Memory:
         """Raises MemoryError where there is no room, or where a piece is larger than the adapter can bind."""
         size = max(nbytes + GRAIN - 1, GRAIN) & -GRAIN
-        if size > 64 * GRAIN:  # few sizes, so that more of them come again
-            grain = 1 << size.bit_length() - 4
-            size = min(size + grain - 1 & -grain, max(self.most, size))
         with self.device.lock:
             self.collect()
-            waiting = self.bins.get(size)
-            found = waiting.pop() if waiting else self._find(size) or self._carve(size, nbytes)
+            found = self._find(size) or self._grow(size, nbytes)
             self.used += size
             if self.used > self.peak:
                 self.peak = self.used
             return Memory(self.device, nbytes, *found, size)
 
     def collect(self) -> None:
+        """Puts what was freed with its neighbours."""
         while self.freed:
             slab, start, size = self.freed.popleft()
-            self.bins[size].append((slab, start))
             self.used -= size
+            free, at = slab.free, bisect(slab.free, (start,))
+            if at < len(free) and free[at][0] == start + size:
+                size += free.pop(at)[1]
+            if at and sum(free[at - 1]) == start:
+                at -= 1
+                start, before = free.pop(at)
+                size += before
+            free.insert(at, (start, size))
 
     def reserved(self) -> int:
         return sum(slab.size for slab in self.slabs)
 
-    def _carve(self, size: int, nbytes: int) -> tuple[Slab, int]:
-        """A piece of what lies about, or of a new slab, as large as is wanted or just as is asked for."""
-        said: Any = None
+    def _find(self, size: int) -> tuple[Slab, int] | None:
+        """The first range that is large enough."""
+        for slab in self.slabs:
+            for at, (start, room) in enumerate(slab.free):
+                if room >= size:
+                    slab.free[at : at + 1] = [(start + size, room - size)] if room > size else []
+                    return slab, start
+        return None
+
+    def _grow(self, size: int, nbytes: int) -> tuple[Slab, int]:
+        """A piece of a new slab, as large as is wanted or just as is asked for."""
+        if size > self.most:
+            raise MemoryError(f"{self.device.name} binds at most {self.most} bytes at once, a tensor has {nbytes}")
         for attempt in (max(size, SLAB, self.reserved() // 2 // GRAIN * GRAIN), size):
-            self._merge()
-            found = self._find(size)
-            if found:
-                return found
-            if size > self.most:
-                raise MemoryError(f"{self.device.name} binds at most {self.most} bytes at once, a tensor has {nbytes}")
             try:
                 self.slabs.append(Slab(self.device, min(self.most, attempt)))
-                return self._find(size) or self._carve(size, nbytes)
-            except wgpu.GPUOutOfMemoryError as error:
+                return self._find(size) or self._grow(size, nbytes)
+            except wgpu.GPUError as error:
                 said = self.device.explained(error)
+                if isinstance(said, DeviceError):
+                    raise said from None
                 self.release()
         held = f"{self.used} are in use, {self.reserved()} reserved"
         raise MemoryError(f"{self.device.name} has no room for {nbytes} bytes ({held}): {said}")
-
-    def _find(self, size: int) -> tuple[Slab, int] | None:
-        """The smallest free range that is large enough."""
-        ranges = [(room, i, start) for i, slab in enumerate(self.slabs) for start, room in slab.free if room >= size]
-        if not ranges:
-            return None
-        room, i, start = min(ranges)
-        free = self.slabs[i].free
-        free.remove((start, room))
-        if room > size:
-            insort(free, (start + size, room - size))
-        return self.slabs[i], start
-
-    def _merge(self) -> None:
-        """Gives what waits in bins back to its slabs."""
-        for size, pieces in self.bins.items():
-            for slab, start in pieces:
-                slab.free.append((start, size))
-        self.bins.clear()
-        for slab in self.slabs:
-            merged: list[tuple[int, int]] = []
-            for start, size in sorted(slab.free):
-                if merged and sum(merged[-1]) == start:
-                    start, size = merged[-1][0], merged.pop()[1] + size
-                merged.append((start, size))
-            slab.free = merged
 
     def release(self) -> None:
         """Gives slabs of which nothing is in use back to the device."""
         with self.device.lock:
             self.collect()
-            self._merge()
             self.slabs = [slab for slab in self.slabs if slab.free != [(0, slab.size)]]
             self.device.encoder.groups.clear()

@@ -7,21 +7,14 @@ from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands, as_float32, kind
 from .source import WIDTH, Scalar, Tensor, main
 
-Numbers = dict[str, float]
 DESCEND = """p *= P.kept; var d = P.sign * g;
 if (P.decay != 0) { d += P.decay * p; } // 0 times an infinite parameter is not 0
 """
-MOMENTS = DESCEND + "a = P.beta1 * a + P.rest1 * d; b = P.beta2 * b + P.rest2 * d * d;\n"
 
 
-def _descent(f: Attrs, lr: float, decay: float = 0, decoupled: bool = False) -> Numbers:
+def _descent(f: Attrs, lr: float, decay: float, decoupled: bool = False) -> dict[str, float]:
     kept, decay = (1 - lr * decay, 0.0) if decoupled else (1.0, decay)
     return {"lr": lr, "kept": kept, "decay": decay, "sign": -1.0 if f["maximize"] else 1.0}
-
-
-def _moments(f: Attrs, lr: float, decay: float, beta1: float, beta2: float, eps: float = 0) -> Numbers:
-    found = {"beta1": beta1, "rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": eps}
-    return found | _descent(f, lr, decay, f.get("decoupled", False))
 
 
 # The attribute that each state needs, if any; how the gradient g changes the parameter p and the states, where a line
@@ -31,25 +24,12 @@ STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
         a: d = select(a, d + P.momentum * a, P.nesterov != 0);
         p -= P.lr * d;""", lambda f, lr, decay, momentum, dampening: _descent(f, lr, decay) | {
             "momentum": momentum, "rest": 1 - dampening, "nesterov": float(f["nesterov"])}),
-    "lion_step": ({"a": ""}, """let d = P.sign * g;
-        p = P.kept * p - P.lr * sign(P.beta1 * a + P.rest1 * d); a = P.beta2 * a + P.rest2 * d;""",
-        lambda f, *given: _moments({**f, "decoupled": True}, *given)),
-    "adam_step": ({"a": "", "b": "", "c": "amsgrad"}, MOMENTS + """var v = b;
+    "adam_step": ({"a": "", "b": "", "c": "amsgrad"}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
+        b = P.beta2 * b + P.rest2 * d * d; var v = b;
         c: c = max(c, b); v = c;
-        p -= P.lr * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, *given: _moments(f, lr, *given[:4]) | {
-            "lr": lr / given[4], "root": 1 / sqrt(given[5])}),
-    "adamax_step": ({"a": "", "b": ""}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
-        b = max(P.beta2 * b, abs(d) + P.eps); p -= P.lr * a / b;""",
-        lambda f, lr, *given: _moments(f, lr, *given[:4]) | {"lr": lr / given[4]}),
-    "adagrad_step": ({"a": ""}, DESCEND + "a += d * d; p -= P.lr * d / (sqrt(a) + P.eps);",
-        lambda f, lr, decay, eps: _descent(f, lr, decay) | {"eps": eps}),
-    "rmsprop_step": ({"a": "", "b": "centered", "c": "momentum"}, DESCEND + """a = P.alpha * a + P.rest * d * d;
-        var spread = a;
-        b: b = P.alpha * b + P.rest * d; spread = a - b * b;
-        d /= sqrt(spread) + P.eps;
-        c: c = P.momentum * c + d; d = c;
-        p -= P.lr * d;""", lambda f, lr, decay, alpha, eps, momentum: _descent(f, lr, decay) | {
-            "alpha": alpha, "rest": 1 - alpha, "eps": eps, "momentum": momentum}),
+        p -= P.step * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, decay, beta1, beta2, eps, first, second: {
+            "beta1": beta1, "rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": eps, "step": lr / first,
+            "root": 1 / sqrt(second), **_descent(f, lr, decay, f["decoupled"])}),
     "update_averages": ({}, "p += P.weight * (g - p);", lambda f, weight: {"weight": weight}),
 }  # fmt: skip
 
@@ -63,14 +43,12 @@ def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     loads = " ".join(f"{'let' if n == 'g' else 'var'} {n} = get_{n}(i);" for n in names)
     stores = " ".join(f"put_{n}(i, {n});" for n in names[:-1])
     source = main(f"let i = g; if (i >= P.count) {{ return; }} {{ {loads}\n{text}\n{stores} }}")
-    fields = list(numbers(attrs, *[0.5] * (len(operands) - len(tensors))))
     arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
+    fields = numbers(attrs, *[0.5] * (len(operands) - len(tensors)))
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
     sizes = [prod(o.shape) for o in tensors[:count]]
     kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
-    if None in kernels.values():
-        return None
-    rows = [(kernels[n], [2 * (list_ * count + i) for list_ in range(len(names))]) for i, n in enumerate(sizes)]
+    rows = [(kernels[n], [2 * (each * count + i) for each in range(len(names))]) for i, n in enumerate(sizes)]
 
     def call(*args: Any) -> None:
         values = numbers(attrs, *args[2 * len(tensors) :]).values()

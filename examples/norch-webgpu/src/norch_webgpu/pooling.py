@@ -1,5 +1,5 @@
-"""Pooling: the largest element of windows, where it is, their sums, and the gradients. An invocation for each element
-of the output: a gradient asks each window that sees its element."""
+"""Pooling: the largest element of windows, where it is, and its gradient, for which an invocation asks each window that
+sees its element."""
 
 from math import prod
 
@@ -7,7 +7,7 @@ from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind, raw
-from .reduction import LEAST, types
+from .reduction import LEAST
 from .source import WIDTH, Tensor, main
 
 WINDOW = """struct Found {{ v: T, at: u32 }}
@@ -32,38 +32,28 @@ fn largest(base: u32, y: u32, x: u32) -> Found {{ // and where in its plane; of 
     return found;
 }}
 """
-SUM = """var sum = T(0);
-    for (var i = 0u; i < P.kh; i++) {
-        let row = y * P.step_y + i * P.gap_y - P.top;
-        for (var j = 0u; j < P.kw; j++) {
-            let column = x * P.step_x + j * P.gap_x - P.left;
-            if (row < P.h && column < P.w) { sum += get_x(n * P.x_0 + c * P.x_1 + row * P.x_2 + column * P.x_3); }
-        }
-    }
-    put_o(at, sum);"""
 GRAD = """var sum = T(0);
-    for (var i = 0u; i < P.kh; i++) {{
+    for (var i = 0u; i < P.kh; i++) {
         let row = y + P.top - i * P.gap_y;
-        for (var j = 0u; j < P.kw; j++) {{
+        for (var j = 0u; j < P.kw; j++) {
             let column = x + P.left - j * P.gap_x;
             let wy = row / P.step_y; let wx = column / P.step_x;
-            if (row % P.step_y + column % P.step_x == 0u && wy < P.rows && wx < P.columns{chosen}) {{
+            if (row % P.step_y + column % P.step_x == 0u && wy < P.rows && wx < P.columns
+                && largest(n * P.x_0 + c * P.x_1, wy, wx).at == y * P.w + x) {
                 sum += get_g(n * P.g_0 + c * P.g_1 + wy * P.g_2 + wx * P.g_3);
-            }}
-        }}
-    }}
+            }
+        }
+    }
     put_o(at, sum);"""
 BODIES = {
     "max_pool2d": "put_o(at, largest(n * P.x_0 + c * P.x_1, y, x).v);",
     "max_pool2d_indices": "put_o(at, vec2<u32>(largest(n * P.x_0 + c * P.x_1, y, x).at, 0u));",
-    "max_pool2d_grad": GRAD.format(chosen=" && largest(n * P.x_0 + c * P.x_1, wy, wx).at == y * P.w + x"),
-    "sum_pool2d": SUM, "sum_pool2d_grad": GRAD.format(chosen=""),
-}  # fmt: skip
+    "max_pool2d_grad": GRAD,
+}
 
 
 def pool(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """max_pool2d, max_pool2d_indices and sum_pool2d: out, input. max_pool2d_grad: out, grad, input; sum_pool2d_grad:
-    out, grad."""
+    """max_pool2d and max_pool2d_indices: out, input. max_pool2d_grad: out, grad, input."""
     out, is_grad = operands[0], op.endswith("grad")
     images, windows = (out, operands[1]) if is_grad else (operands[1], out)
     (kh, kw), (step_y, step_x), (gap_y, gap_x) = attrs["windows"]
@@ -81,6 +71,8 @@ def pool(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     let c = plane % P.c; let n = plane / P.c; let at = n * P.o_0 + c * P.o_1 + y * P.o_2 + x * P.o_3;
     {BODIES[op]}"""
     computed = kinds[-1].computed
-    source = types(computed) + (WINDOW.format(least=LEAST[computed]) if op.startswith("max") else "") + main(body)
+    source = f"alias T = {computed};\n"
+    source += "" if computed == "f32" else "fn is_nan(v: T) -> bool { return false; }\n"
+    source += WINDOW.format(least=LEAST[computed]) + main(body)
     arguments = [Tensor(name, of, name == "o") for name, of in zip(names, kinds)]
     return run.kernel(arguments, source, -(-count // WIDTH), numbers)

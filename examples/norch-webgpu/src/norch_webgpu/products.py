@@ -25,8 +25,7 @@ class Product(NamedTuple):
 
     kinds: of out, a and b, which are computed with as one type. along: whether a and b are best read along k, otherwise
     along i or j. quads: whether four elements of out (along j), a and b (as they are read) are neighbours in memory, if
-    the offset is a multiple of 4. reads, writes: the functions of a and b, and of o. padded: place_b may say NOWHERE.
-    bias: of out's (at, i, {j}), or None. help: what the functions call. adds: to what out is.
+    the offset is a multiple of 4. text: the functions. adds: to what out is.
     """
 
     kinds: tuple[Kind, Kind, Kind]
@@ -36,42 +35,9 @@ class Product(NamedTuple):
     k: int
     along: tuple[bool, bool]
     quads: tuple[bool, bool, bool]
-    reads: str
-    writes: str
+    text: str
     numbers: Mapping[str, int]
-    padded: bool = False
-    bias: str | None = None
-    help: str = ""
     adds: bool = False
-
-    @property
-    def type(self) -> str:
-        return self.kinds[0].computed
-
-    @property
-    def sums(self) -> Kind:
-        return KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[self.type]]
-
-
-def tensor(name: str, kind: Kind, by_four: bool, written: bool = False) -> tuple[Tensor, str]:
-    """An argument, and if it is accessed `by_four` the functions for that, where i and the offset are multiples of 4:
-    quad_NAME(i) and put_quad_NAME(i, v)."""
-    if not by_four:
-        return Tensor(name, kind, written), ""
-    four, word, found, given = f"vec4<{kind.computed}>", "vec2<u32>", "w", "v"
-    if kind.per_word == 1:
-        word = four
-    else:
-        halves = [f"decode_{kind.name}({w})" for w in ("w.x & 0xffffu", "w.x >> 16u", "w.y & 0xffffu", "w.y >> 16u")]
-        pairs = [f"encode_{kind.name}(v.{low}) | encode_{kind.name}(v.{high}) << 16u" for low, high in ("xy", "zw")]
-        found, given = f"{four}({', '.join(halves)})", f"vec2<u32>({', '.join(pairs)})"
-    return (
-        Tensor(name, kind, written, word),
-        f"""
-fn quad_{name}(i: u32) -> {four} {{ let w = {name}[(P.{name}_ + i) / 4u]; return {found}; }}
-fn put_quad_{name}(i: u32, v: {four}) {{ {name}[(P.{name}_ + i) / 4u] = {given}; }}
-""",
-    )
 
 
 def places(name: str, base: str, place: str) -> str:
@@ -81,147 +47,103 @@ def places(name: str, base: str, place: str) -> str:
 
 
 def multiply(run: Runtime, p: Product) -> Kernel | None:
-    """The kernel of a product, whose arguments are out, a, b, and the bias if there is one."""
-    if not p.batch * p.m * p.n:
-        return lambda *args: None
-    if p.m * p.n <= 64 and p.k >= 1024:
-        return _whole(run, p, WIDTH)
+    """The kernel of a product, whose arguments are out, a and b."""
     terms = p.m * p.n * p.k
-    if terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 512 and p.padded):
-        return _whole(run, p, 1)
+    if terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64):
+        return _single(run, p)
     shared = min(d.limits["max-compute-workgroup-storage-size"] for d in run.devices)
-    tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.type)
-    can = [q and k.name in ("float32", "int32", "float16", "bfloat16") for q, k in zip(p.quads, p.kinds)]
-    programs: dict[tuple[bool, ...], Any] = {}
+    tile, splits = choose(p.m, p.n, p.k, p.batch, shared, p.kinds[0].computed)
+    sums = KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[p.kinds[0].computed]]
+    parts = p.batch * p.m * p.n * sums.size
+    splits = min(splits, run.devices[0].pool.most // parts) or 1
+    can = [q and k.name in ("float32", "int32") for q, k in zip(p.quads, p.kinds)]
+    programs: dict[tuple[bool, ...], Kernel | None] = {}
+    finish = _finish(run, p, sums, splits) if splits > 1 else None
 
     def call(*args: Any) -> None:
-        key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1:6:2])])
+        key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1::2])])
         if key not in programs:
-            programs[key] = _tiles(run, p._replace(quads=key), tile, splits)  # type: ignore[arg-type]
-        first, finish, nbytes = programs[key]
+            programs[key] = _tiles(run, p, key, sums if finish else p.kinds[0], tile, splits)
+        multiplied: Any = programs[key]
         if finish is None:
-            first(*args)
+            multiplied(*args)
             return
-        scratch = args[0].device.pool.take(nbytes)
-        first(scratch, 0, *args[2:6])
-        finish(*args[:2], scratch, 0, *args[6:])
+        scratch = args[0].device.pool.take(splits * parts)
+        multiplied(scratch, 0, *args[2:])
+        finish(*args[:2], scratch, 0)
 
     return call
 
 
-def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> tuple[Kernel | None, Kernel | None, int]:
-    """The kernel that multiplies; the one that sums its parts and stores them, if it does not write the output itself;
-    and the bytes of the parts."""
-    parts = p.batch * p.m * p.n * p.sums.size
-    splits = min(splits, run.devices[0].pool.most // parts) or 1
-    direct = splits == 1 and (
-        p.kinds[0].per_word == 1 or (p.quads[0] and not p.along[1]) or parts > run.devices[0].pool.most
-    )
-    chunk = max(-(-p.k // splits // tile.k) * tile.k, tile.k)
-    numbers = {
-        "m": p.m,
-        "n": p.n,
-        "k": p.k,
-        "across": -(-p.n // tile.n),
-        "tiles": tile.number(p.m, p.n),
-        "chunk": chunk,
-    }
-    numbers |= {"batch": p.batch, "groups": tile.number(p.m, p.n) * p.batch * splits, **p.numbers}
-    by_four = not p.along[1] and (p.quads[0] if direct else p.n % 4 == 0)
-    kinds = (p.kinds[0] if direct else p.sums, *p.kinds[1:])
-    found = [tensor(*of, of[0] == "o") for of in zip("oab", kinds, (by_four, *p.quads[1:]))]
-    arguments, source = [argument for argument, _ in found], "".join(text for _, text in found) + p.help + p.reads
-    if direct and p.bias:
-        arguments.append(Tensor("c", p.kinds[0]))
-    writes, index = p.writes, "i"
-    if not direct:
-        writes, index = places("o", "return i;", "(at * P.m + i) * P.n + k"), "whole"
+def _tiles(run: Runtime, p: Product, quads: tuple[bool, ...], out: Kind, tile: Tile, splits: int) -> Kernel | None:
+    """The kernel that multiplies; if sums are split it writes the parts, one after the other."""
+    chunk, tiles = max(-(-p.k // splits // tile.k) * tile.k, tile.k), tile.number(p.m, p.n)
+    numbers = {"m": p.m, "n": p.n, "k": p.k, "across": -(-p.n // tile.n), "tiles": tiles, "chunk": chunk}
+    numbers |= {"batch": p.batch, "groups": tiles * p.batch * splits, **p.numbers}
+    by_four = not p.along[1] and (quads[0] if splits == 1 else p.n % 4 == 0)
+    place = "place_o(at, i, j)" if splits == 1 else "(at * P.m + i) * P.n + j"
+    source, arguments = f"alias T = {out.computed}; alias Four = vec4<T>;\n{p.text}", []
+    for name, kind, fours in zip("oab", (out, *p.kinds[1:]), (by_four, *quads[1:])):
+        arguments.append(Tensor(name, kind, name == "o", "vec4<T>" if fours else ""))
+    source += _load("a", "m", p.along[0], quads[1]) + _load("b", "n", p.along[1], quads[2])
+    source += _store(place, p.along[1], by_four, p.adds and splits == 1)
     setup = f"""if (group >= P.groups) {{ return; }}
     let row = group % P.tiles / P.across * {tile.m}u; let column = group % P.tiles % P.across * {tile.n}u;
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
     let first = part * P.chunk; let last = min(P.k, first + P.chunk);
-    let at_a = base_a(i); let at_b = base_b(i); let at_o = base_o({index});"""
-    source += writes + _load(p, "a", p.along[0], p.quads[1]) + _load(p, "b", p.along[1], p.quads[2])
-    source += _store(p, p.along[1], by_four, direct) + tiled(tile, p.type, p.along, setup)
-    kernel = run.kernel(arguments, source, numbers["groups"], numbers, trusted=True)
-    return kernel, None if direct else _finish(run, p, splits), parts * splits
+    let at_a = base_a(i); let at_b = base_b(i); let at_o = {"base_o(i)" if splits == 1 else "whole"};"""
+    source += tiled(tile, out.computed, p.along, setup)
+    return run.kernel(arguments, source, numbers["groups"], numbers, trusted=True)
 
 
-def _load(p: Product, name: str, along: bool, quads: bool) -> str:
-    of, lines = f"vec4<{p.type}>", "m" if name == "a" else "n"
-    text = f"fn load_{name}(at: u32, i: u32, k: u32, last: u32) -> {of} {{\n"
+def _read(name: str) -> str:
+    return f"""fn read_{name}(at: u32, i: u32, k: u32) -> T {{
+    let p = place_{name}(at, i, k); if (p == {NOWHERE}) {{ return T(); }} return get_{name}(p); }}
+"""
+
+
+def _load(name: str, lines: str, along: bool, quads: bool) -> str:
+    text = f"fn load_{name}(at: u32, i: u32, k: u32, last: u32) -> Four {{ var v = Four();\n"
     if quads:
-        inside = f"if (i < P.{lines} && k < last) {{ return quad_{name}(place_{name}(at, i, k)); }}"
-        return f"{text}{inside} return {of}(); }}\n"
-    text += f"var v = {of}();\n"
-    for e, x in enumerate("xyzw"):
+        found = f"v = {name}[(P.{name}_ + place_{name}(at, i, k)) / 4u];"
+        return f"{text}if (i < P.{lines} && k < last) {{ {found} }} return v; }}\n"
+    for e in range(4):
         i, k = ("i", f"k + {e}u") if along else (f"i + {e}u", "k")
-        text += f"if ({i} < P.{lines} && {k} < last) {{ v.{x} = {_get(p, name, i, k)}; }}\n"
-    return text + "return v; }\n" + (_padded(p) if name == "b" and p.padded else "")
+        text += f"if ({i} < P.{lines} && {k} < last) {{ v[{e}] = read_{name}(at, {i}, {k}); }}\n"
+    return f"{_read(name)}{text}return v; }}\n"
 
 
-def _get(p: Product, name: str, i: str, k: str, at: str = "at") -> str:
-    place = f"place_{name}({at}, {i}, {k})"
-    return f"get_padded({place})" if name == "b" and p.padded else f"get_{name}({place})"
-
-
-def _padded(p: Product) -> str:
-    of = p.type
-    return f"fn get_padded(i: u32) -> {of} {{ if (i == {NOWHERE}) {{ return {of}(); }} return get_b(i); }}\n"
-
-
-def _store(p: Product, single: bool, by_four: bool, whole: bool = True) -> str:
-    """store(at, i, j, v): a number if `single`, else four along j; with the bias if v is the whole sum."""
-    of = p.type if single else f"vec4<{p.type}>"
-    text = f"fn store(at: u32, i: u32, j: u32, v: {of}) {{ if (i >= P.m) {{ return; }}\n"
-    plus = [f" + {p.bias.format(j=f'(j + {e}u)')}" if p.bias and whole else "" for e in range(4)]
+def _store(place: str, single: bool, by_four: bool, adds: bool) -> str:
+    """store(at, i, j, v): a number if `single`, else four along j."""
+    text = f"fn put(at: u32, i: u32, j: u32, v: {'Four' if by_four else 'T'}) {{\n"
+    text += f"if (i < P.m && j < P.n) {{ let to = {place};\n"
     if by_four:
-        values = f"{of}({', '.join(f'v.{x}{plus[e]}' for e, x in enumerate('xyzw'))})"
-        values += " + quad_o(to)" if p.adds and whole else ""
-        return f"{text}if (j < P.n) {{ let to = place_o(at, i, j); put_quad_o(to, {values}); }} }}\n"
-    for e, x in enumerate([""] if single else [".x", ".y", ".z", ".w"]):
-        value = f"v{x}{plus[e]}{' + get_o(to)' if p.adds and whole else ''}"
-        text += f"if (j + {e}u < P.n) {{ let to = place_o(at, i, j + {e}u); put_o(to, {value}); }}\n"
-    return text + "}\n"
+        text += f"o[(P.o_ + to) / 4u] = v{' + o[(P.o_ + to) / 4u]' if adds else ''}; }} }}\n"
+    else:
+        text += f"put_o(to, v{' + get_o(to)' if adds else ''}); }} }}\n"
+    puts = "put(at, i, j, v);" if single or by_four else " ".join(f"put(at, i, j + {e}u, v[{e}]);" for e in range(4))
+    return f"{text}fn store(at: u32, i: u32, j: u32, v: {'T' if single else 'Four'}) {{ {puts} }}\n"
 
 
-def _finish(run: Runtime, p: Product, splits: int) -> Kernel | None:
-    """Sums the parts in their order and stores an element, or four of 16 bits, per invocation."""
-    by_four = p.quads[0] and p.kinds[0].per_word == 2
-    count = p.batch * p.m * p.n
-    numbers = {"m": p.m, "n": p.n, "count": count, "splits": splits, **p.numbers}
-    each = 4 if by_four else 1
-    found = [tensor("o", p.kinds[0], by_four, True), tensor("s", p.sums, by_four)]
-    arguments = [argument for argument, _ in found] + ([Tensor("c", p.kinds[0])] if p.bias else [])
-    of, get = (f"vec4<{p.type}>", "quad_s") if by_four else (p.type, "get_s")
-    body = f"""let e = g * {each}u; if (e >= P.count) {{ return; }} var sum = {of}();
-    for (var s = 0u; s < P.splits; s++) {{ sum += {get}(s * P.count + e); }}
+def _finish(run: Runtime, p: Product, sums: Kind, splits: int) -> Kernel | None:
+    """Adds up the parts in their order."""
+    numbers = {"m": p.m, "n": p.n, "count": p.batch * p.m * p.n, "splits": splits, **p.numbers}
+    body = """let e = g; if (e >= P.count) { return; } var sum = T();
+    for (var s = 0u; s < P.splits; s++) { sum += get_s(s * P.count + e); }
     store(base_o(e / P.n / P.m), e / P.n % P.m, e % P.n, sum);"""
-    source = "".join(text for _, text in found) + p.help + p.writes + _store(p, not by_four, by_four) + main(body)
-    return run.kernel(arguments, source, -(-count // (WIDTH * each)), numbers)
+    source = f"alias T = {sums.computed};\n{p.text}{_store('place_o(at, i, j)', True, False, p.adds)}{main(body)}"
+    arguments = [Tensor("o", p.kinds[0], True), Tensor("s", sums)]
+    return run.kernel(arguments, source, -(-numbers["count"] // WIDTH), numbers)
 
 
-def _whole(run: Runtime, p: Product, together: int) -> Kernel | None:
-    """Each element of the output by one invocation, or by the `together` of a workgroup."""
-    of, count = p.type, p.batch * p.m * p.n
-    numbers = {"m": p.m, "n": p.n, "k": p.k, "count": count, **p.numbers}
+def _single(run: Runtime, p: Product) -> Kernel | None:
+    """Each element of the output by one invocation."""
+    numbers = {"m": p.m, "n": p.n, "k": p.k, "count": p.batch * p.m * p.n, **p.numbers}
+    source = f"alias T = {p.kinds[0].computed};\n{p.text}{_read('a')}{_read('b')}"
+    body = """if (g >= P.count) { return; } let i = g / P.n / P.m; let row = g / P.n % P.m; let column = g % P.n;
+    let at_a = base_a(i); let at_b = base_b(i); var sum = T();
+    for (var k = 0u; k < P.k; k++) { sum += read_a(at_a, row, k) * read_b(at_b, column, k); }
+    store(base_o(i), row, column, sum);"""
+    source += _store("place_o(at, i, j)", True, False, p.adds) + main(body)
     arguments = [Tensor(name, kind, name == "o") for name, kind in zip("oab", p.kinds)]
-    arguments += [Tensor("c", p.kinds[0])] if p.bias else []
-    source = p.help + p.reads + p.writes + (_padded(p) if p.padded else "") + _store(p, True, False)
-    product = f"{_get(p, 'a', 'row', 'k', 'at_a')} * {_get(p, 'b', 'column', 'k', 'at_b')}"
-    start, step, guard, end = "0u", "1u", "if (g >= P.count) { return; }", ""
-    if together > 1:
-        source += f"var<workgroup> parts: array<{of}, {together}>;\n"
-        start, step, guard = "l", f"{together}u", "if (group >= P.count) { return; }"
-        end = f"""parts[l] = sum; workgroupBarrier();
-    for (var half = {together // 2}u; half > 0u; half /= 2u) {{
-        if (l < half) {{ parts[l] += parts[l + half]; }} workgroupBarrier();
-    }}
-    if (l > 0u) {{ return; }} sum = parts[0];"""
-    body = f"""{guard} let e = {"g" if together == 1 else "group"};
-    let i = e / P.n / P.m; let row = e / P.n % P.m; let column = e % P.n; let at_a = base_a(i); let at_b = base_b(i);
-    var sum = {of}();
-    for (var k = {start}; k < P.k; k += {step}) {{ sum += {product}; }}
-    {end} store(base_o(i), row, column, sum);"""
-    groups = -(-count // WIDTH) if together == 1 else count
-    return run.kernel(arguments, source + main(body, WIDTH), groups, numbers)
+    return run.kernel(arguments, source, -(-numbers["count"] // WIDTH), numbers)

@@ -1,4 +1,4 @@
-"""sort: blocks are sorted by counting, then merged two by two. It is the order that is sorted, not the values."""
+"""sort: runs of one element are merged two by two. It is the order that is sorted, not the values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,21 +8,10 @@ from norch.backend import Kernel, Operand
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands, kind, raw
 from .memory import Memory
-from .reduction import GROUP, KEY, across, with_dims
+from .reduction import KEY, across, with_dims
 from .source import Tensor, main
 
 # Of equals that with the lower place is first.
-BLOCKS = """let i = group / P.blocks; let start = group % P.blocks * 256u; let j = start + l;
-    if (i >= P.i_count) {{ return; }}
-    {line}
-    if (j < P.n) {{ keys[l] = key_of(j, at_x); }}
-    workgroupBarrier();
-    if (j >= P.n) {{ return; }}
-    var before = 0u;
-    for (var m = 0u; m < min(256u, P.n - start); m++) {{
-        before += u32(less(keys[m], keys[l]) || (m < l && keys[m] == keys[l]));
-    }}
-    put_o(i * P.n + start + before, j);"""
 MERGE = """let i = g / P.n; let j = g % P.n;
     if (i >= P.i_count) {{ return; }}
     {line}
@@ -30,9 +19,9 @@ MERGE = """let i = g / P.n; let j = g % P.n;
     let right = start != pair; // which of the two runs this element is in
     let other = min(select(start + P.width, pair, right), P.n);
     var low = other; var end = min(other + P.width, P.n);
-    let place = get_old(i * P.n + j); let mine = key_of(place, at_x);
+    let place = nth(i, j); let mine = key_of(place, at_x);
     while (low < end) {{ // how many of the other run come before: equals do if they are to the left
-        let middle = (low + end) / 2u; let b = key_of(get_old(i * P.n + middle), at_x);
+        let middle = (low + end) / 2u; let b = key_of(nth(i, middle), at_x);
         if (less(b, mine) || (right && b == mine)) {{ low = middle + 1u; }} else {{ end = middle; }}
     }}
     put_o(i * P.n + pair + (j - start) + (low - other), place);"""
@@ -52,23 +41,20 @@ def ordered(
     given: the tensor as an argument, x. key: WGSL of `key_at(at)`, whole numbers of the type `computed`.
     """
     lines, n, word = across("x", dim, x), x.shape[dim], KINDS["bytes4"]
-    text = f"""{key}
+    source = f"""{key}
     fn less(a: {computed}, b: {computed}) -> bool {{ return a {sign} b; }}
     fn key_of(j: u32, at_x: u32) -> {computed} {{ return key_at(at_x + j * P.x_step); }}
-    var<workgroup> keys: array<{computed}, {GROUP}>;\n"""
-    blocks, width, to = -(-n // GROUP), GROUP, Tensor("o", word, True)
-    numbers = {**lines.numbers, "n": n, "x_step": x.strides[dim], "blocks": blocks}
-    bodies = [main(BLOCKS.format(line=lines.code()), GROUP), main(MERGE.format(line=lines.code()))]
-    first: Any = run.kernel([to, given], text + bodies[0], lines.count * blocks, numbers)
-    passes: list[Any] = []
-    while width < n:
-        arguments, groups = [to, Tensor("old", word), given], -(-n * lines.count // 64)
-        passes.append(run.kernel(arguments, text + bodies[1], groups, {**numbers, "width": width}))
-        width *= 2
+    fn nth(i: u32, j: u32) -> u32 {{ if (P.width == 1u) {{ return j; }} return get_old(i * P.n + j); }}
+    """ + main(MERGE.format(line=lines.code()))
+    numbers, arguments = (
+        {**lines.numbers, "n": n, "x_step": x.strides[dim]},
+        [Tensor("o", word, True), Tensor("old", word)],
+    )
+    widths, groups = [1 << k for k in range(max(1, (n - 1).bit_length()))], -(-n * lines.count // 64)
+    passes: list[Any] = [run.kernel([*arguments, given], source, groups, {**numbers, "width": w}) for w in widths]
 
     def call(x: Memory, offset: int) -> Memory:
         order, other = (x.device.pool.take(4 * n * lines.count) for _ in range(2))
-        first(order, 0, x, offset)
         for merge in passes:
             merge(other, 0, order, 0, x, offset)
             order, other = other, order

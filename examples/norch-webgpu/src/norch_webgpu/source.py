@@ -88,11 +88,8 @@ def main(body: str, width: int = WIDTH) -> str:
 
 
 class Walk:
-    """WGSL that finds the elements of operands, each given by its strides.
-
-    The number of dims left after merging is baked into the code, and with `bake` strides that are all 0 or 1. Other
-    sizes and strides are numbers of the kernel, so that operands of many shapes share a program.
-    """
+    """WGSL that finds the elements of operands, each given by its strides. The number of dims left after merging is
+    baked into the code, and with `bake` strides that are all 0 or 1; else they are numbers, so programs are shared."""
 
     def __init__(
         self, names: Sequence[str], shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True

@@ -4,7 +4,6 @@ A workgroup computes a tile of the output from tiles of both operands in shared 
 columns of it in registers. While one part of the sum is computed the operands of the next are on their way.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from .source import main
@@ -49,14 +48,11 @@ def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
     and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
     or for b along k of a number.
     """
-    return "".join(_shared(tile, of, along_k)) + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
-
-
-def _shared(tile: Tile, of: str, along_k: tuple[bool, bool]) -> Iterator[str]:
-    """Vectors along k lie in lines of the same k, with room for two more, so that few banks are asked twice."""
+    shared = ""
     for name, size, along in zip(("left", "right"), tile[:2], along_k):
-        count = tile.k // 4 * (size + 2) if along else tile.k * size // 4
-        yield f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
+        count = tile.k // 4 * (size + 2 * along)  # with room, so that few banks are asked twice
+        shared += f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
+    return shared + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
 
 
 def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
@@ -64,19 +60,19 @@ def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
     across = tile.n // tile.columns
     fetch, keep, names = "", "", ""
     for side, shared, size, along, start in zip("ab", ("left", "right"), tile[:2], along_k, ("row", "column")):
-        units = size * quads
-        for s in range(-(-units // tile.width)):
+        for s in range(size * quads // tile.width):
             u = f"(l + {s * tile.width}u)"
-            line, place = (
-                (f"{u} / {quads}u", f"{u} % {quads}u") if along else (f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u")
-            )
-            k = f"{place} * 4u" if along else place
-            at = f"{place} * {size + 2}u + {line}" if along else u
-            guard = f"if ({u} < {units}u) " if units % tile.width else ""
-            names += f"var {side}{s}: {four}; let {side}_line{s} = {start} + {line}; let {side}_k{s} = {k};\n"
-            names += f"let {side}_at{s} = {at};\n"
-            fetch += f"{guard}{{ {side}{s} = load_{side}(at_{side}, {side}_line{s}, start + {side}_k{s}, last); }}\n"
-            keep += f"{guard}{{ {shared}[{side}_at{s}] = {side}{s}; }}\n"
+            if along:
+                line, k, at = (
+                    f"{u} / {quads}u",
+                    f"{u} % {quads}u * 4u",
+                    f"{u} % {quads}u * {size + 2}u + {u} / {quads}u",
+                )
+            else:
+                line, k, at = f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u", u
+            names += f"var {side}{s}: {four}; let {side}_line{s} = {start} + {line}; let {side}_at{s} = {at};\n"
+            fetch += f"{side}{s} = load_{side}(at_{side}, {side}_line{s}, start + {k}, last);\n"
+            keep += f"{shared}[{side}_at{s}] = {side}{s};\n"
     sums = "".join(f"var c{r}_{g}: {four}; " for r in range(tile.rows) for g in range(tile.columns // 4))
     terms = f"for (var q = 0u; q < {quads}u; q++) {{\n{_terms(tile, of, along_k)}}}"
     return f"""let x = l % {across}u; let y = l / {across}u;
@@ -98,20 +94,14 @@ def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
 def _terms(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
     """Adds the four terms of `q` to each sum."""
     across, down = tile.n // tile.columns, tile.m // tile.rows
-    text = f"let a_q = q * {tile.m + 2 * along_k[0]}u + y; let b_q = q * {tile.n + 2 * along_k[1]}u + x;\n"
-    for r in range(tile.rows):
-        if along_k[0]:
-            text += f"let a{r} = left[a_q + {r * down}u];\n"
-    for d in range(4):
-        if not along_k[0]:
-            for g in range(tile.rows // 4):
-                text += f"let a{g}_{d} = left[a_q + {d * tile.m // 4 + g * down}u];\n"
-        if not along_k[1]:
-            for g in range(tile.columns // 4):
-                text += f"let b{g}_{d} = right[b_q + {d * tile.n // 4 + g * across}u];\n"
-    if along_k[1]:
-        for j in range(tile.columns):
-            text += f"let b{j} = right[b_q + {j * across}u];\n"
+    text = ""
+    sides = (("a", "left", "y", tile.m, tile.rows, down), ("b", "right", "x", tile.n, tile.columns, across))
+    for along, (side, shared, place, size, count, step) in zip(along_k, sides):
+        text += f"let {side}_q = q * {size + 2 * along}u + {place};\n"
+        for r in range(count):
+            d, g = r % 4, r // 4
+            name, at = (f"{r}", r * step) if along else (f"{g}_{d}", d * size // 4 + g * step)
+            text += f"let {side}{name} = {shared}[{side}_q + {at}u];\n"
     for d, e in enumerate("xyzw"):
         for g in range(tile.columns // 4):
             b = f"vec4<{of}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"

@@ -31,7 +31,7 @@ def replayed(make, *args, runs=6):
     and the leaves whose gradients are compared too. What is fused afterwards is compared, and does not count."""
     _replayed(make, args, runs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("norch.capturing.captured._rewrite", epilogues)
+        patch.setattr("norch.capturing.programs.rewrite", epilogues)
         return _replayed(make, args, runs)
 
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,7 @@
 namespace norch::matmul {
 namespace {
 
-constexpr int64_t MOST_ROUNDED = 8;  // vectors: more are multiplied with the weight's numbers as floats
+constexpr int64_t MOST_ROUNDED = 16;  // vectors: more are multiplied with the weight's numbers as floats
 constexpr int64_t WIDENED_BYTES = 256 << 10;  // of a weight at a time
 constexpr double ROW_BYTES_PER_NS = 12;  // what one core reads of a weight that it multiplies by a vector
 
@@ -38,15 +39,16 @@ bool has_vnni() {
 }
 #endif
 
-/// Rounds 32 numbers to 8 bits, the largest to 127. Returns their factor, or a negative number where they have none.
+/// Rounds 32 numbers to 8 bits, the largest to 127. Returns their factor; a negative number where there is a NaN or what
+/// may overflow.
 float round_block(const float* x, int8_t* out) {
     float largest = 0;
     bool is_number = true;
     for (int i = 0; i < BLOCK_NUMBERS; ++i) {
         largest = std::max(largest, std::fabs(x[i]));
-        is_number &= x[i] - x[i] == 0;
+        is_number &= x[i] == x[i];
     }
-    if (!is_number || (largest < 1e-35f && largest > 0)) return -1;
+    if (!is_number || largest > 1e30f || (largest < 1e-30f && largest > 0)) return -1;
     const float inverse = largest > 0 ? 127 / largest : 0;
     // Added to this, numbers are rounded to whole ones, which are in the low bits.
     constexpr float ROUND = 12582912;
@@ -56,14 +58,15 @@ float round_block(const float* x, int8_t* out) {
 
 /// The numbers of a block, times its scale.
 template <Format F>
-void widen_block(const char* p, int64_t count, float scale, float* out) {
+NORCH_INLINE void widen_block(const char* p, int64_t count, float scale, float* out) {
     const int8_t* q = reinterpret_cast<const int8_t*>(p) + numbers_at(F);
     if constexpr (F == Format::q4_0) {
-        for (int i = 0; i < 16; ++i) {
-            out[i] = scale * float((uint8_t(q[i]) & 15) - 8);
-            out[i + 16] = scale * float((uint8_t(q[i]) >> 4) - 8);
-        }
+        NORCH_INDEPENDENT
+        for (int i = 0; i < 16; ++i) out[i] = scale * float((q[i] & 15) - 8);
+        NORCH_INDEPENDENT
+        for (int i = 0; i < 16; ++i) out[i + 16] = scale * float((uint8_t(q[i]) >> 4) - 8);
     } else if (count == BLOCK_NUMBERS) {
+        NORCH_INDEPENDENT
         for (int i = 0; i < BLOCK_NUMBERS; ++i) out[i] = scale * float(q[i]);
     } else {
         for (int64_t i = 0; i < count; ++i) out[i] = scale * float(q[i]);
@@ -125,7 +128,7 @@ private:
         return true;
     }
 
-    /// Returns false where a number of the input is none, infinite, or too small.
+    /// Returns false where the input holds NaN, or numbers too large or too small for it.
     bool rounded(const Call& call) const {
         const int64_t count = rows_ * blocks_;
         const Scratch<int8_t> numbers(count * BLOCK_NUMBERS);
@@ -173,9 +176,14 @@ private:
             for (int64_t b = 0; b < blocks_; ++b) {
                 const char* block = call.weight + c * row_ + b * block_bytes(F);
                 const int64_t here = std::min(BLOCK_NUMBERS, features_ - b * BLOCK_NUMBERS);
-                float some[BLOCK_NUMBERS];
-                widen_block<F>(block, here, F == Format::int8 ? call.scale[c] : plain::scale_of(block), some);
-                narrow_row(some, here, to + b * BLOCK_NUMBERS);
+                const float scale = F == Format::int8 ? call.scale[c] : plain::scale_of(block);
+                if constexpr (std::is_same_v<S, float>) {
+                    widen_block<F>(block, here, scale, to + b * BLOCK_NUMBERS);
+                } else {
+                    float some[BLOCK_NUMBERS];
+                    widen_block<F>(block, here, scale, some);
+                    narrow_row(some, here, to + b * BLOCK_NUMBERS);
+                }
             }
     }
 

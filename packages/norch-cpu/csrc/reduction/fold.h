@@ -10,15 +10,36 @@
 namespace norch::reduction {
 namespace {
 
-/// T is a dtype's type, S the one that loops see: T itself, or what T is computed in.
-template <class T, class S>
+/// The type that loops see of a dtype: for rare ones, and where converting is what it costs, that of another dtype.
+template <class T>
+struct Seen {
+    using type = T;
+};
+template <>
+struct Seen<half> {
+    using type = float;
+};
+template <>
+struct Seen<int16_t> {
+    using type = int32_t;
+};
+template <>
+struct Seen<int8_t> {
+    using type = int32_t;
+};
+
+template <class T>
+using seen_t = typename Seen<T>::type;
+
+template <class T>
 struct ElementsOf {
-    using A = compute_t<T>;
+    using S = seen_t<T>;
+    using A = compute_t<S>;
     static constexpr int64_t SIZE = sizeof(T);
 
     static S seen(T x) {
         if constexpr (std::is_same_v<S, T>) return x;
-        else return load(x);
+        else return S(load(x));
     }
 
     static void load_row(void* to, const char* x, int64_t stride, int64_t n) {
@@ -37,9 +58,9 @@ struct ElementsOf {
         if (stride == SIZE) {
             T* to = reinterpret_cast<T*>(out);
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) to[j] = store<T>(x[j]);
+            for (int64_t j = 0; j < n; ++j) to[j] = store<T>(compute_t<T>(x[j]));
         } else {
-            for (int64_t j = 0; j < n; ++j) *reinterpret_cast<T*>(out + j * stride) = store<T>(x[j]);
+            for (int64_t j = 0; j < n; ++j) *reinterpret_cast<T*>(out + j * stride) = store<T>(compute_t<T>(x[j]));
         }
     }
 
@@ -257,15 +278,10 @@ struct Fold {
 template <class Op>
 KernelPtr fold(const Request& request) {
     return visit(request.operands[1].dtype, [&]<class T>(Tag<T>) {
-        constexpr bool is_modular = std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>;
         if constexpr (std::is_same_v<T, bool>)
-            return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t, uint8_t>::all);
-        else if constexpr (std::is_same_v<T, int8_t> && is_modular)  // of the same bits
-            return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t, uint8_t>::all);
-        else if constexpr (std::is_same_v<T, half>)  // whose conversion is what it costs
-            return fold_kernel(request, Fold<float, Op>::loops, ElementsOf<T, float>::all);
+            return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);
         else
-            return fold_kernel(request, Fold<T, Op>::loops, ElementsOf<T, T>::all);
+            return fold_kernel(request, Fold<seen_t<T>, Op>::loops, ElementsOf<T>::all);
     });
 }
 

@@ -8,7 +8,7 @@ namespace {
 template <class Op>
 KernelPtr fold_bool(const Request& request) {
     if (request.operands[1].dtype != DType::boolean) throw std::invalid_argument(request.op + " is of bool only");
-    return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t, uint8_t>::all);
+    return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t>::all);
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ template <class T>
 NORCH_INLINE T unless_nan(T b, T chosen) {
     return b != b ? b : chosen;
 }
-NORCH_REDUCTION(Largest, unless_nan(b, T(b > a ? b : a)), lowest<T>, lowest<T>, T, Or)
-NORCH_REDUCTION(Smallest, unless_nan(b, T(b < a ? b : a)), highest<T>, highest<T>, T, And)
+NORCH_REDUCTION(Largest, unless_nan(b, T(b > a ? b : a)), lowest<T>, lowest<T>, T, Largest)
+NORCH_REDUCTION(Smallest, unless_nan(b, T(b < a ? b : a)), highest<T>, highest<T>, T, Smallest)
 
 KernelPtr amax(const Request& request);  // extremes.cpp
 KernelPtr amin(const Request& request);

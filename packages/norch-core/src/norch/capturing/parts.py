@@ -12,10 +12,8 @@ from .splitting import Odd, Part, Split
 if TYPE_CHECKING:
     from .captured import Captured
 
-_KINDS = (int, str)
-_CHANGING = (*_KINDS, float)
-"""Types of numbers and the like that have a program for each value, floats where it must be."""
-MOST_CHANGES = 3
+_MOST_VALUES: dict[type, int] = {int: 4, str: 4, float: 1}
+"""How many values of a number that a part is given, each of which has a program: a float only where it must."""
 
 SOMEWHERE = 0
 """In the place of a line: in one of the statements that are no parts by what they are."""
@@ -49,8 +47,8 @@ class Parts:
         if split is None or line is None:
             return
         if line == SOMEWHERE:
-            line = next((s.first for s in split.statements if s.eager), -2)
-        split.refuse(split.statements[-1].first if line == LAST else line)
+            line = split.first_left() or -2
+        split.refuse(split.last_line() if line == LAST else line)
 
     @property
     def run(self) -> Callable[..., Any] | None:
@@ -66,21 +64,21 @@ class Parts:
 
 
 class PartCall:
-    """A part of a step. Statements that read a number which keeps changing are left to Python: each has a program."""
+    """A part of a step. Statements that read a number which is ever another are left to Python: each has a program."""
 
     def __init__(self, captured: Captured, part: Part, parts: Parts) -> None:
         self.captured, self.part, self.parts = captured, part, parts
-        self.last: tuple[Any, ...] = ()
-        self.changes = [0] * len(part.inputs)
+        self.values: list[set[Any]] = [set() for _ in part.inputs]
 
     def __call__(self, *args: Any) -> Any:
-        kinds = _CHANGING if self.captured.by_value else _KINDS
-        if self.last != (values := tuple([x if type(x) in kinds else None for x in args])):
-            for i, (old, new) in enumerate(zip(self.last, values, strict=False)):
-                self.changes[i] += old != new
-                if self.changes[i] == MOST_CHANGES and self.parts.split is not None:
-                    self.parts.split.leave_readers(self.part, self.part.inputs[i])
-            self.last = values
+        for values, value, name in zip(self.values, args, self.part.inputs, strict=True):
+            most = _MOST_VALUES.get(type(value), 0)
+            if not most or value in values or len(values) > most:
+                continue
+            if type(value) is not float or self.captured.by_value:
+                values.add(value)
+                if len(values) > most and self.parts.split is not None:
+                    self.parts.split.leave_readers(self.part, name)
         return self.captured(*args)
 
 

@@ -1,8 +1,9 @@
 """A step in parts: what cannot be replayed runs as it is, the statements before and after it are captured.
 
-The step's source is taken apart at its top-level statements. Runs of statements that can be replayed become functions
-of the local variables that they read, which return those that later statements read; the others stay where they are,
-in a function that calls the parts. All are compiled with the step's file and lines, globals and closure.
+The step's source is taken apart at its statements, and where one of those in a `with`, a loop or an `if` cannot be
+replayed, at the statements within. Runs of statements that can be replayed become functions of the local variables that
+they read, which return those that later statements read; the others stay where they are, in a function that calls the
+parts. All are compiled with the step's file and lines, globals and closure.
 """
 
 from __future__ import annotations
@@ -12,46 +13,33 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
+from copy import copy
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
-_REPLAYED = frozenset({"backward", "step", "zero_grad"})
-"""Methods whose calls, as statements, are replayed: others (append, log, write) may be for what they do in Python."""
+from .statements import Statement, changed_by, targets, within
 
 _SEES_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_LEFT = (
-    *_SCOPES, ast.Try, ast.Import, ast.ImportFrom, ast.Delete, ast.Match, ast.Raise, ast.Return, ast.Yield,
-    ast.YieldFrom, ast.Await,
-)  # fmt: skip
-"""Statements that have one of these in them run as they are."""
 
 
 class Odd(Exception):
     """Why a function is not taken apart."""
 
 
-class Statement:
-    """A top-level statement: which names it reads and assigns, which of these in any case, and why it is no part."""
-
-    def __init__(self, node: ast.stmt, names: frozenset[str]) -> None:
-        self.node = node
-        self.first, self.last = node.lineno, node.end_lineno or node.lineno
-        inner = {id(g) for n in ast.walk(node) for g in _own_of_comprehension(n)}
-        found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inner and n.id in names]
-        self.reads = {n.id for n in found if isinstance(n.ctx, ast.Load)}
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self.reads.add(node.target.id)
-        self.writes = {n.id for n in found if isinstance(n.ctx, ast.Store)}
-        self.surely = _surely(node) & names
-        self.eager = _left_as_it_is(node)
+UNBOUND = "<no value>"
+"""What a part returns for a variable that has no value: this very object."""
+_UNBOUND_NAME = "_norch_unbound"
 
 
 class Part:
-    """Consecutive statements that are captured: from the local variables `inputs` to `outputs`."""
+    """Consecutive statements that are captured: from the local variables `inputs` to `outputs`, of which `unsure` may
+    have no value."""
 
-    def __init__(self, statements: list[Statement], inputs: list[str], outputs: list[str], ends: bool) -> None:
-        self.statements, self.inputs, self.outputs, self.ends = statements, inputs, outputs, ends
+    def __init__(
+        self, statements: list[Statement], inputs: list[str], outputs: list[str], unsure: list[str], ends: bool
+    ) -> None:
+        self.statements, self.inputs, self.outputs, self.unsure = statements, inputs, outputs, unsure
+        self.ends = ends
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -75,22 +63,39 @@ class Split:
         self.tree = _source(self.function)
         local = frozenset((*self.code.co_varnames, *self.code.co_cellvars))
         self.statements = [Statement(node, local) for node in self.tree.body]
-        changed = {name for s in self.statements if s.eager for name in _changed(s.node)} - local
-        for statement in self.statements:
-            # Python that the step changes itself is not what it was when a part was recorded.
-            statement.eager = statement.eager or not changed.isdisjoint(_read(statement.node))
+        self.local = local
+        self._leave_changed()
         self.known: dict[tuple[int, ...], Any] = {}
         self.parts: list[Part] = []
         self.run: Callable[..., Any] = self.function
+
+    def _leave_changed(self) -> None:
+        """Python that the step changes itself is not what it was when a part was recorded."""
+        every = [s for top in self.statements for s in top.every()]
+        changed = {name for s in every for node in s.head for name in changed_by(node)} - self.local
+        for statement in self.statements:
+            statement.leave(changed)
 
     def refuse(self, line: int) -> bool:
         """Whether there is a statement at that line."""
         found = [s for s in self.statements if s.first <= line <= s.last]
         for statement in found:
-            statement.eager = True
+            statement.refuse(line)
         if found:
+            self._leave_changed()
             self._build()
         return bool(found)
+
+    def first_left(self) -> int | None:
+        """The line of a statement that is no part by what it is."""
+        return next((s.first for top in self.statements for s in top.leaves() if s.eager), None)
+
+    def last_line(self) -> int:
+        """That of the last statement."""
+        last = self.statements[-1]
+        while last.blocks:
+            last = within(last.blocks)[-1]
+        return last.first
 
     def leave(self, part: Part, output: int) -> bool:
         """`refuse` for the last statement of `part` that assigns its output of that number."""
@@ -111,65 +116,90 @@ class Split:
         arguments = self.tree.args
         given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
         bound = {a.arg for a in given if a is not None}
+        self.parts, self.cells = [], {_UNBOUND_NAME: CellType(UNBOUND)}
+        body = self._block(self.statements, bound, set(), set(self.code.co_cellvars))
+        self.run = self._compile(self.tree.name, arguments, body, self.cells)
+        self.run.__defaults__, self.run.__kwdefaults__ = self.function.__defaults__, self.function.__kwdefaults__
+
+    def _block(
+        self, statements: list[Statement], bound: set[str], earlier: set[str], later: set[str]
+    ) -> list[ast.stmt]:
+        """The statements with calls of parts among them.
+
+        bound: names that surely have values before them. earlier: names that may have. later: names whose values matter
+        behind them.
+        """
         body: list[ast.stmt] = []
-        self.parts, cells = [], {}
+        bound, earlier = set(bound), set(earlier)
         at = 0
-        while at < len(self.statements):
+        while at < len(statements):
             group: list[Statement] = []
             known = set(bound)
-            while at < len(self.statements) and self._joins(at, known):
-                group.append(self.statements[at])
-                known |= self.statements[at].surely
+            while at < len(statements) and self._joins(statements[at], known, earlier):
+                group.append(statements[at])
+                known |= statements[at].surely
                 at += 1
+            after = later.union(*[s.reads | (s.writes - s.surely) for s in statements[at + (not group) :]])
             if group:
-                part = self._part(group, bound, at)
+                part = self._part(group, bound, after)
                 name = f"_norch_part_{len(self.parts)}"
                 key = tuple(map(id, group))
                 if key not in self.known:
                     self.known[key] = self.capture(self._function(part), part)
-                cells[name] = CellType(self.known[key])
+                self.cells[name] = CellType(self.known[key])
                 self.parts.append(part)
-                body.append(_call(part, name))
-                bound = known
+                body += _call(part, name)
             else:
-                body.append(self.statements[at].node)
-                bound |= self.statements[at].surely
+                group, known = [statements[at]], bound | statements[at].surely
+                body.append(self._opened(statements[at], bound, earlier, after))
                 at += 1
-        self.run = self._compile(self.tree.name, arguments, body, cells)
-        self.run.__defaults__, self.run.__kwdefaults__ = self.function.__defaults__, self.function.__kwdefaults__
+            bound = known
+            earlier |= {name for s in group for name in s.writes}
+        return body
 
-    def _joins(self, at: int, bound: set[str]) -> bool:
-        """Whether a statement can be in a part, where these names surely have values before it."""
-        statement = self.statements[at]
-        unsure = statement.writes - statement.surely - bound
-        if statement.eager or unsure & self._later(at + 1):
-            return False
-        perhaps = {name for s in self.statements[:at] for name in s.writes} - bound
-        return not perhaps & (statement.reads | unsure)
+    def _opened(self, statement: Statement, bound: set[str], earlier: set[str], later: set[str]) -> ast.stmt:
+        """A statement that runs as it is, with parts in its blocks."""
+        if not statement.blocks:
+            return statement.node
+        node: Any = copy(statement.node)
+        if isinstance(node, ast.For | ast.While):  # the next turn sees what this one assigns
+            earlier, later = earlier | statement.writes, later | statement.reads | statement.writes
+        elif isinstance(node, ast.With):
+            bound = bound.union(*(targets(i.optional_vars) for i in node.items))
+        if isinstance(node, ast.For):
+            bound = bound | targets(node.target)
+        blocks = [self._block(block, bound, earlier, later) for block in statement.blocks]
+        node.body = blocks[0]
+        if len(blocks) > 1:
+            node.orelse = blocks[1]
+        return node  # type: ignore[no-any-return]
 
-    def _later(self, after: int) -> set[str]:
-        """The names whose values matter to the statements from there on."""
-        later = {name for s in self.statements[after:] for name in s.reads | (s.writes - s.surely)}
-        return later.union(self.code.co_cellvars)
+    def _joins(self, statement: Statement, known: set[str], earlier: set[str]) -> bool:
+        """Whether a statement can be in a part, where the names `known` surely have values before it, and those
+        `earlier` had perhaps before the part."""
+        unsure = statement.writes - statement.surely - known
+        return not statement.eager and not (earlier - known) & (statement.reads | unsure)
 
-    def _part(self, group: list[Statement], bound: set[str], after: int) -> Part:
+    def _part(self, group: list[Statement], bound: set[str], later: set[str]) -> Part:
         written, inputs = set[str](), dict[str, None]()
         for statement in group:
             needed = (statement.reads | (statement.writes - statement.surely)) & bound
             inputs |= dict.fromkeys(sorted(needed - written))
             written |= statement.surely
-        assigned = {name for s in group for name in s.writes}
-        kept = assigned & self._later(after) & (bound | written)
-        return Part(group, list(inputs), sorted(kept), isinstance(group[-1].node, ast.Return))
+        kept = {name for s in group for name in s.writes} & later
+        return Part(
+            group, list(inputs), sorted(kept), sorted(kept - bound - written), isinstance(group[-1].node, ast.Return)
+        )
 
     def _function(self, part: Part) -> FunctionType:
         body = [s.node for s in part.statements]
         if not part.ends:
             last = body[-1]
+            body += [_at(_if_unbound(name), last.end_lineno or last.lineno, anew=True) for name in part.unsure]
             names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in part.outputs]
             body.append(_at(ast.Return(ast.Tuple(names, ast.Load())), last.end_lineno or last.lineno))
         arguments = ast.arguments([], [ast.arg(name) for name in part.inputs], None, [], [], None, [])
-        return self._compile(self.tree.name, arguments, body, {})
+        return self._compile(self.tree.name, arguments, body, self.cells)
 
     def _compile(
         self, name: str, arguments: ast.arguments, body: list[ast.stmt], cells: dict[str, CellType]
@@ -239,90 +269,28 @@ _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.a
 """The bits of `co_flags` that say what was imported from `__future__`: those that `compile` takes."""
 
 
-def _at(node: Any, line: int) -> Any:
-    """`node`, and what in it has no place yet, at a line."""
+def _at(node: Any, line: int, anew: bool = False) -> Any:
+    """`node`, and what in it has no place yet, or all of it, at a line."""
     for part in ast.walk(node):
-        if "lineno" in part._attributes and getattr(part, "lineno", None) is None:
+        if "lineno" in part._attributes and (anew or getattr(part, "lineno", None) is None):
             part.lineno = part.end_lineno = line  # type: ignore[attr-defined]
             part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
     return node
 
 
-def _call(part: Part, name: str) -> ast.stmt:
+def _call(part: Part, name: str) -> list[ast.stmt]:
     call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in part.inputs], [])
-    made: ast.stmt
+    made: list[ast.stmt]
     if part.ends:
-        made = ast.Return(call)
+        made = [ast.Return(call)]
     elif part.outputs:
-        made = ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in part.outputs], ast.Store())], call)
+        made = [ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in part.outputs], ast.Store())], call)]
+        made += ast.parse("\n".join(f"if {n} is {_UNBOUND_NAME}: del {n}" for n in part.unsure)).body
     else:
-        made = ast.Expr(call)
-    found: ast.stmt = _at(made, part.statements[0].first)
-    return found
+        made = [ast.Expr(call)]
+    return [_at(node, part.statements[0].first, anew=True) for node in made]
 
 
-def _left_as_it_is(node: ast.stmt) -> bool:
-    """Whether a statement does something that a part could not, or that a replay would leave out."""
-    last = isinstance(node, ast.Return)
-    for inner in ast.walk(node):
-        if isinstance(inner, _LEFT) and not (last and inner is node):
-            return True
-        if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            return True
-        if isinstance(inner, ast.Name) and inner.id in ("super", "__class__", "print"):
-            return True
-        if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
-            function = inner.value.func
-            name = getattr(function, "attr", getattr(function, "id", ""))
-            if name not in _REPLAYED and not (name.endswith("_") and not name.endswith("__")):
-                return True
-    return False
-
-
-def _changed(node: ast.AST) -> set[str]:
-    """The names and attributes of what a statement stores into, or calls a method of for what that does."""
-    targets: list[ast.AST] = []
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
-            targets.append(inner)
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            targets.append(inner.value)
-        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
-            if isinstance(inner.value.func, ast.Attribute):
-                targets.append(inner.value.func.value)
-    return {getattr(t, "attr", getattr(t, "id", "")) for t in targets}
-
-
-def _read(node: ast.AST) -> set[str]:
-    """The names and attributes that a statement reads."""
-    return {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node) if isinstance(n, ast.Attribute | ast.Name)}
-
-
-def _own_of_comprehension(node: ast.AST) -> list[ast.AST]:
-    """The names in a comprehension that are its own variables."""
-    if not isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        return []
-    own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in own]
-
-
-def _surely(node: ast.AST) -> frozenset[str]:
-    """The names that a statement assigns whenever it does not raise."""
-    if isinstance(node, ast.If):
-        one, other = (frozenset().union(*map(_surely, body)) for body in (node.body, node.orelse))
-        return one & other if node.orelse else frozenset()
-    if isinstance(node, ast.With):
-        return frozenset().union(*map(_surely, node.body), *(_targets(i.optional_vars) for i in node.items))
-    if isinstance(node, ast.Assign):
-        return frozenset().union(*map(_targets, node.targets))
-    if isinstance(node, ast.AnnAssign):
-        return _targets(node.target) if node.value is not None else frozenset()
-    if isinstance(node, ast.AugAssign):
-        return _targets(node.target)
-    return frozenset()
-
-
-def _targets(node: ast.AST | None) -> frozenset[str]:
-    if node is None:
-        return frozenset()
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+def _if_unbound(name: str) -> ast.stmt:
+    """Gives a variable that has no value the one that says so."""
+    return ast.parse(f"try: {name}\nexcept NameError: {name} = {_UNBOUND_NAME}").body[0]

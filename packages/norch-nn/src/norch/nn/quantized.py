@@ -161,4 +161,5 @@ def quantize_(model: Module, format: str = "int8", filter_fn: Callable[[Module, 
     for name, part in places:
         if part in made and name:
             model.set_submodule(name, made[part])
-    return made.get(model, model)
+    found: Module = made.get(model, model)
+    return found

@@ -166,13 +166,13 @@ def _quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None, bias:
 
 @public(method=False)
 def quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """input @ w.T + bias for the w that a quantised weight stands for: (..., in), (out, ...), (out), (out) -> (..., out).
+    """input @ w.T + bias for the w that a weight stands for: (..., in), (out, ...), (out), (out) -> (..., out).
 
     weight, scale: what `quantize_weight` gives of (out, in), or the blocks of a GGUF file. Backends may round each 32
     numbers of `input` to 8 bits, as llama.cpp does: their error is then up to 1/254 of the largest of these. Only input
     and bias get gradients.
 
-    Raises DTypeError unless the weight is quantised, input floating and bias of its dtype, ShapeError for shapes that do
-    not fit.
+    Raises DTypeError unless the weight is quantised, input floating and bias of its dtype, ShapeError for shapes that
+    do not fit.
     """
     return _quantized_linear(input, weight, scale, bias)

@@ -25,8 +25,8 @@ CALLS = 5
 """One eager, two recorded, two replayed."""
 
 
-TOGETHER = 12
-"""Ops that one step makes: recording a step takes as long as many ops."""
+TOGETHER = 48
+"""Ops that one step makes: recording a step looks through all objects that there are."""
 
 
 def cases() -> Iterator[Case]:

@@ -13,10 +13,13 @@ import numpy as np
 
 from ... import ops
 from ...autograd.engine import grad
+from ...device import Device
 from ...dtype import FLOATING, DType, float32, float64
 from ...errors import DTypeError, ShapeError
+from ...numpy_backend.backend import NumpyBackend
 from ...tensor import Tensor
 from .. import gradcheck as numerical
+from ..strict import strict_device
 from .record import TOLERANCES, Array, Case, Operand, Sample, build, case, flat, replace, upcast
 
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-6, 700.0]
@@ -320,13 +323,16 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", second: bool = True) -> None:
-    """First and second derivatives in float64: numerically on the CPU; elsewhere against the CPU's."""
+    """First and second derivatives in float64: numerically on the NumPy reference; of a native CPU backend against
+    those of the reference, as the device "strict"; on other devices against the CPU's.
+    """
+    oracle = "cpu" if str(device) != "cpu" else None if _cpu_is_reference() else strict_device()
     for one in sample.cases:
         if not any(o.dtype is None for o in one.operands()):
             continue
         what = _Label(sample, one, float64, layout)
-        if str(device) != "cpu":
-            for got, want in zip(*[gradients(sample, one, d, layout) for d in (device, "cpu")], strict=True):
+        if oracle is not None:
+            for got, want in zip(*[gradients(sample, one, d, layout) for d in (device, oracle)], strict=True):
                 same_values(got, _values(want), float64, _Label(*what.args, before="gradient of "), sample.loose)
             continue
         built = build(sample, one, float64, device, layout, requires_grad=True)
@@ -344,6 +350,10 @@ def check_gradients(sample: Sample, device: Any = "cpu", layout: str = "plain", 
                 numerical.gradgradcheck(function, built.tensors)
         except Exception as error:
             raise AssertionError(f"gradients of {what}: {error}") from error
+
+
+def _cpu_is_reference() -> bool:
+    return isinstance(Device("cpu").backend, NumpyBackend)
 
 
 def _with(value: Any, old: list[Tensor], new: tuple[Tensor, ...]) -> Any:
