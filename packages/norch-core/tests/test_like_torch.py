@@ -27,6 +27,7 @@ B = np.array([[True, False, True, False], [False, True, True, True], [False, Fal
 N = np.array([[1.0, nan, 3.0], [nan, nan, nan], [2.0, 0.5, nan]])
 E = np.array([-inf, -2.0, -0.0, 0.0, 0.5, 1.0, 3.5, 30.0, inf, nan])
 M = np.arange(24.0).reshape(2, 3, 4) / 7 - 1.5
+"""Matrices of rank 2, whose nuclear norms have many gradients; those of M + F have one."""
 G = np.array([[2.0, -0.5, 0.3], [0.4, 1.5, -0.7], [0.1, 0.9, -1.2]])
 X1 = np.random.default_rng(0).normal(size=(30, 3))
 S = np.array([[1, 0, 2], [2, 2, 0]])
@@ -112,7 +113,7 @@ LINES = {
         t.baddbmm(i, a.unsqueeze(0), b.unsqueeze(0), alpha=3), t.addbmm(i, a.expand(2, 3, 2), b.expand(2, 2, 3)))],
     "matrix_power": [(F[:, :3],), lambda t, a: tuple(t.matrix_power(a, n) for n in (0, 1, 2, 5))],
     "chain_matmul": [(F, F.T, P.T), lambda t, a, b, c: t.linalg.multi_dot([a, b, c])],
-    "linalg.norms": [(F, M), lambda t, a, b: (
+    "linalg.norms": [(F, M + F), lambda t, a, b: (
         t.linalg.norm(a), t.linalg.vector_norm(b, 3, dim=(0, 2)), t.linalg.vector_norm(b, inf), t.linalg.norm(a,
         dim=1),
         t.linalg.norm(a, 1), t.linalg.norm(b, "fro", dim=(1, 2)), t.linalg.norm(a[0], 3), t.linalg.norm(a, 2, 0,
@@ -206,7 +207,7 @@ LINES = {
     # --- arguments in PyTorch's other forms
     "unbiased": [(F,), lambda t, x: (x.var(True), x.std(False), *t.var_mean(x, False), *t.std_mean(x, True), x.var(0,
         False), t.var(x, unbiased=False))],
-    "norm.nuc": [(F, M), lambda t, x, y: (t.norm(x, "nuc"), x.norm("nuc", (1, 0)), t.norm(y, "nuc", (1, 2), True))],
+    "norm.nuc": [(F, M + F), lambda t, x, y: (t.norm(x, "nuc"), x.norm("nuc", (1, 0)), t.norm(y, "nuc", (1, 2), True))],
     "norm.empty": [(F[:0],), lambda t, x: (t.norm(x), t.norm(x, math.inf, 1), t.linalg.matrix_norm(x, "nuc"),
         t.linalg.norm(x, 2), t.linalg.matrix_norm(x, 1, keepdim=True), t.linalg.norm(x, -1))],
     "gather.0d": [(np.array(1.5), np.array(0), V), lambda t, x, i, v: (t.gather(x, 0, i), x.gather(0, i[None]),

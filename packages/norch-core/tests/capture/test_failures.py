@@ -73,9 +73,7 @@ def test_an_index_out_of_bounds_in_a_replay(device):
     assert total.item() == (13 if at_once else 14)
 
 
-def test_integers_divided_by_zero(device):
-    if device != "cpu":
-        pytest.skip("a device may give any number")
+def test_integers_divided_by_zero():  # on the CPU: another device may give any number
     run = norch.capture(lambda x, y: x // y + 1)
     one, zero = norch.tensor([4, 6]), norch.tensor([2, 0])
     for _ in range(5):
