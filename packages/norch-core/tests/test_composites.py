@@ -26,6 +26,10 @@ def volume_args():
     return ((2, 1, 1), (1, 1, 0, 1, 0, 0), (1, 1, 1), 2)
 
 
+def quantized(*shape):
+    return norch.quantize_weight(norch.tensor(draw(*shape)), "q8_0").weight.numpy()
+
+
 CLASSES = np.array([2, 0, -100])
 # Arguments for each composite with a rule: arrays of floats are operands that want a gradient.
 SAMPLES = {
@@ -57,6 +61,7 @@ SAMPLES = {
     "softmax": [draw(3, 4), 0],
     "log_softmax": [draw(3, 4), 1],
     "linear": [draw(2, 3, 4), draw(5, 4), draw(5)],
+    "quantized_linear": [draw(2, 3, 32), quantized(5, 32), None, draw(5)],
     "linear_activation": [draw(2, 3, 4), draw(5, 4), draw(5), "tanh"],
     "embedding": [np.array([0, 2, 2]), draw(3, 2), None],
     "embedding_grad": [draw(3, 2), np.array([0, 2, 2]), 4, 2],
