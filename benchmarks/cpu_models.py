@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from cpu_rows import LIBRARIES, Row, same_results
-from models import (
+from timing import Call
+from trained_models import (
     BATCH,
     CONTEXT,
     IMAGE,
@@ -29,7 +30,6 @@ from models import (
     training_step,
     voice_detector,
 )
-from timing import Call
 
 import norch
 

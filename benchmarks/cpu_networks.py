@@ -10,9 +10,9 @@ import numpy as np
 from cpu_models import model_row
 from cpu_rows import LIBRARIES, F, Row, array_of, op_row
 from image_models import resnet18
-from models import norch_library, same_weights, torch_library
 from networks import HEAD, HEADS, INNER, KEY_HEADS, LAYERS, VOCABULARY, WIDTH, efficientnet, llama
 from timing import Call
+from trained_models import norch_library, same_weights, torch_library
 
 import norch
 from norch.nn.quantized import quantize_

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 from cpu import commit
-from models import (
+from timing import Call
+from trained_models import (
     BATCH,
     IMAGE,
     article,
@@ -40,7 +41,6 @@ from models import (
     torch_library,
     training_step,
 )
-from timing import Call
 
 import norch
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models import BATCH, IMAGE, article, classes, cnn, gpt, mlp, norch_library, text, torch_library
+from trained_models import BATCH, IMAGE, article, classes, cnn, gpt, mlp, norch_library, text, torch_library
 
 import norch
 from norch.backend import Operand

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models import CONTEXT, VOCABULARY, gpt, mlp, norch_library, torch_library
+from trained_models import CONTEXT, VOCABULARY, gpt, mlp, norch_library, torch_library
 
 MODELS = {"cpu": ("mlp", "gpt"), "cuda": ("gpt2",)}
 STEPS = {"mlp": 60, "gpt": 12, "gpt2": 15}
