@@ -106,7 +106,10 @@ def run(text: str, file: Path, names: dict[str, Any]) -> dict[int, str]:
 def main() -> None:
     import contextlib
     import io
+    import shutil
 
+    which = shutil.which  # pictures are laid out by norch, also where Graphviz is installed
+    shutil.which = lambda name, *given, **named: None if name == "dot" else which(name, *given, **named)  # type: ignore
     file = Path(sys.argv[1])
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
     sys.path[0] = ""  # this folder's modules, as in a session
