@@ -52,7 +52,7 @@ sys.path.insert(0, str(new_backend("abacus", here / "new") / "src"))
 from norch_abacus.backend import KERNELS
 out = np.empty(1)
 KERNELS["cbrt"](out, np.array([-27.0]))
-assert abs(out + 3) < 1e-15  # NumPy's own rounding differs between its builds
+assert out == np.cbrt(np.array([-27.0]))  # which is not -3 in every build of NumPy
 
 # Views share memory; derivatives are those of the entries.
 a = norch.arange(6.0)
