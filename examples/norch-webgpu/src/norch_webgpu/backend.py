@@ -19,7 +19,7 @@ FAMILIES: dict[str, str] = {
     "random": "random.random",
     **dict.fromkeys(REDUCTION, "reduction.reduce"),
     "cumsum": "reduction.cumsum",
-    "matmul": "matmul.matmul",
+    "matmul": "products.matmul",
     **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
     **{f"max_pool2d{x}": "pooling.pool" for x in ("", "_indices", "_grad")},
     **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
