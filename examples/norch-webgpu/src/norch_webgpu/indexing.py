@@ -6,7 +6,6 @@ names the place. The others come next in the order of the index, which is sorted
 """
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from norch.backend import Kernel, Operand
@@ -14,7 +13,7 @@ from norch.backend import Kernel, Operand
 from .devices import CHECKED, Runtime
 from .dtypes import KINDS, Attrs, Operands, kind, raw
 from .memory import Memory
-from .reduction import KEY, with_dims
+from .reduction import KEY, contiguous, lines, with_dims
 from .source import Scalar, Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
@@ -64,13 +63,6 @@ RECORD, ORDER = Tensor("record", KINDS["bytes1"], True), Tensor("order", KINDS["
 FOUND = Tensor("record", KINDS["bytes4"])  # which is read by all invocations, and fast
 
 
-def _lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> tuple[Walk, dict[str, int]]:
-    """A walk where at_NAME is where the line along `dim` of an element begins and at_k its place in it; the steps."""
-    layouts = [[s * (d != dim) for d, s in enumerate(o.strides)] for o in operands]
-    walk = Walk(names + "k", shape, [*layouts, [int(d == dim) for d in range(len(shape))]])
-    return walk, {"n": shape[dim], **{f"{name}_step": o.strides[dim] for name, o in zip(names, operands)}}
-
-
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
@@ -104,7 +96,7 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     alike = tuple([1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)])
     key = PLACE.replace("P.size", f"{size}u") + "fn key_at(at: u32) -> u32 { return place_of(get_x(at)); }\n"
     order, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
-    walk, numbers = _lines("opxr", dim, index.shape, out, index, src, layout)
+    walk, numbers = lines("opxr", dim, index.shape, out, index, src, layout)
     value = "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b"
     arguments: list[Any] = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, FOUND, CALL]
     kernel = run.each(arguments, walk, WRONG + SCATTER.replace("VALUE", value), {**numbers, "size": size}, PLACE)
@@ -135,9 +127,8 @@ def ordered(
 
     given: the tensor as an argument, x. key: WGSL of `key_at(at)`, whole numbers.
     """
-    steps = tuple([prod(x.shape[d + 1 :]) * (size > 1) for d, size in enumerate(x.shape)])
-    layout, words = x._replace(strides=steps), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
-    walk, numbers = _lines("xr", dim, x.shape, x, layout)
+    layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
+    walk, numbers = lines("xr", dim, x.shape, x, layout)
     widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
     passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
 
@@ -157,7 +148,7 @@ def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     of, value = ("i32", "key(get_x(at))") if found.is_floating else (found.computed, "get_x(at)")
     key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
     order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
-    walk, numbers = _lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
+    walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
     emit = run.each(
         [Tensor("s", raw(x), True), Tensor("p", raw(indices), True), Tensor("x", raw(x)), ORDER], walk, EMIT, numbers
     )
