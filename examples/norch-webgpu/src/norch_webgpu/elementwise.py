@@ -16,15 +16,11 @@ EACH = 4  # elements of an invocation, where there are many
 def each(
     run: Runtime, operands: Operands, kinds: Sequence[Kind], takes: Sequence[Number], compute: Compute, outputs: int = 1
 ) -> Kernel | None:
-    """A kernel that computes outputs element by element.
-
-    compute: from WGSL expressions of the inputs to statements, and an expression for each output; `i` is the index.
-    """
+    """A kernel that computes outputs element by element. compute: from WGSL expressions of the inputs to statements,
+    and an expression for each output; `i` is the index."""
     names = [f"o{j}" if j < outputs else f"x{j - outputs}" for j in range(len(operands))]
-    arguments: list[Tensor | Scalar] = [
-        Scalar(n, k, take) if o.is_scalar else Tensor(n, k, j < outputs)
-        for j, (n, o, k, take) in enumerate(zip(names, operands, kinds, takes))
-    ]
+    given = zip(names, operands, kinds, takes)
+    arguments = [Scalar(n, k, take) if o.is_scalar else Tensor(n, k, n[0] == "o") for n, o, k, take in given]
     tensors = [(n, o) for n, o in zip(names, operands) if not o.is_scalar]
     walk = Walk([n for n, _ in tensors], operands[0].shape, [o.strides for _, o in tensors])
     inputs = arguments[outputs:]
@@ -42,9 +38,8 @@ def each(
             text += f"let {i} = w{e} * {per}u + {f}u" + f" - P.{name}_ % {per}u" * (per > 1) + ";\n"
             for n, of, v in zip(names, kinds, results):
                 if n == name and per > 1:
-                    kept += (
-                        f"word{e} |= encode_{k.name}({v}) << {f * bits}u; mask{e} |= {(1 << bits) - 1 << f * bits}u; "
-                    )
+                    ones = (1 << bits) - 1 << f * bits
+                    kept += f"word{e} |= encode_{k.name}({v}) << {f * bits}u; mask{e} |= {ones}u; "
                 else:
                     text += f"var r{i}_{n}: {of.computed}; var p{i}_{n}: u32;\n"
                     kept += f"r{i}_{n} = {v}; p{i}_{n} = at_{n}; "

@@ -85,9 +85,8 @@ def fold(
     """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
 
     text: WGSL of `state`, an S has `nbytes`. passes: of each the item, an S, and statements that change the result
-    `a`, which is a0 for what comes behind the first pass. loads: statements before an item and before `each`, which is
-    done for each element in the end; both know j and i, which number the element and the row, and at_NAME of the inner
-    walk, which begins where the outer one is. store: done for each row.
+    `a`, which then is a0 (a1, ...). loads: statements before an item and before `each`, which is done for each element
+    in the end; both know j and i, the element's number and the row's, and at_NAME of the inner walk. store: by row.
     """
     n, rows, names = inner.count, outer.count, set(inner.names)
     steps_in, steps_out = (
