@@ -1,10 +1,6 @@
 """WebGPUBackend: the contract of norch on WebGPU."""
 
-from functools import wraps
 from importlib import import_module
-from typing import Any
-
-import wgpu
 
 from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
@@ -41,33 +37,11 @@ FAMILIES: dict[str, str] = {
 """op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
 
 INDICES = {
-    "gather": 2,
-    "scatter": 1,
-    "scatter_add": 1,
-    "embedding": 1,
-    "sort": 1,
-    "max_pool2d_indices": 0,
-    "argmax": 0,
-    "argmin": 0,
-    "cross_entropy_rows": 3,
-    "cross_entropy_rows_grad": 4,
+    **dict.fromkeys(("max_pool2d_indices", "argmax", "argmin"), 0),
+    **dict.fromkeys(("scatter", "scatter_add", "embedding", "sort"), 1),
+    **{"gather": 2, "cross_entropy_rows": 3, "cross_entropy_rows_grad": 4},
 }
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
-
-
-def speaking(method: Any) -> Any:
-    """`method` of a buffer or a device's index, one at a time, with wgpu's errors as sentences."""
-
-    @wraps(method)
-    def call(self: Any, *args: Any) -> Any:
-        try:
-            with self.run.lock:
-                return method(self, *args)
-        except wgpu.GPUError as error:
-            device = self.run.devices[args[-1]] if isinstance(args[0], int) else args[0].device
-            raise device.explained(error) from None
-
-    return call
 
 
 class WebGPUBackend(Backend):
@@ -87,31 +61,29 @@ class WebGPUBackend(Backend):
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
-    @speaking
     def copy_in(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        self.run.write(buffer, offset, data.cast("B"))
+        with buffer.device:
+            self.run.write(buffer, offset, data.cast("B"))
 
-    @speaking
     def copy_out(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        buffer.device.read(buffer, offset, data)
+        with buffer.device:
+            buffer.device.read(buffer, offset, data)
 
-    @speaking
     def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        encoder = buffer.device.encoder
-        encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
+        with buffer.device:
+            encoder = buffer.device.encoder
+            encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
 
-    @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
         if out.device is source.device:
             self.run.move(out, out_offset, source, source_offset, nbytes)
         else:
-            data = memoryview(bytearray(nbytes))
-            source.device.read(source, source_offset, data)
-            self.run.write(out, out_offset, data)
+            self.copy_out(source, source_offset, data := memoryview(bytearray(nbytes)))
+            self.copy_in(out, out_offset, data)
 
-    @speaking
     def synchronize(self, index: int) -> None:
-        self.run.devices[index].synchronize()
+        with self.run.devices[index]:
+            self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
         moves = op in ("fill", "where") or (op == "copy" and operands[0].dtype is operands[1].dtype)

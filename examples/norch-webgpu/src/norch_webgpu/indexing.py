@@ -113,7 +113,7 @@ def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: 
 
     def call(*args: Any) -> None:
         device, number = args[0].device, next(run.calls)
-        with run.lock:  # another call between the two would write its number
+        with device:  # another call between the two would write its number
             check(*args[2 * at : 2 * at + 2], device.record, 0, number)
             kernel(*args, device.record, 0, number)
             device.unchecked = True

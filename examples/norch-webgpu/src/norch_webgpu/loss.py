@@ -12,7 +12,7 @@ from .source import Tensor, Walk, main
 
 IGNORED = "let w = get_t(at_t); let ignored = w.x == P.low && w.y == P.high;"
 STORE = f"""{IGNORED}
-    let sum = a.x + log(a.y); put_s(at_s, sum);
+    let sum = a0.x + log(a0.y); put_s(at_s, sum);
     let right = w.y == 0u && w.x < P.classes; let first = P.record_ / 4u;
     if (!right && !ignored && atomicExchange(&record[first + 1u], 1u) == 0u) {{
         atomicStore(&record[first + 2u], w.x); atomicStore(&record[first + 3u], w.y);
@@ -44,10 +44,11 @@ def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> An
     kinds = kind(loss), kind(sums), kind(x), raw(target)
     arguments = [Tensor(m, found, m in "ls") for m, found in zip("lsxt", kinds)]
     numbers = {**_numbers(attrs), "step": x.strides[dim], "classes": x.shape[dim], "op": CHECKED.index("cross_entropy")}
-    rows: Any = fold(run, [*arguments, RECORD, PAIRS], ONLINE, 8, "S(get_x(at_x), 1)", STORE, outer, inner, **numbers)
-    store = f"put_l(0u, {'select(a.x / a.y, nan(), a.y == 0)' if attrs['reduction'] == 'mean' else 'a.x'});"
-    one, count, pair = Walk("", (), []), Walk("", target.shape, [], "j"), "pairs[P.pairs_ + j]"
-    total: Any = fold(run, [arguments[0], PAIRS], state("vec2<f32>"), 8, pair, store, one, count)
+    item, pair = [("S(get_x(at_x), 1)", "")], [("pairs[P.pairs_ + j]", "")]
+    rows: Any = fold(run, [*arguments, RECORD, PAIRS], ONLINE, 8, item, outer, inner, store=STORE, **numbers)
+    store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if attrs['reduction'] == 'mean' else 'a0.x'});"
+    one, count = Walk("", (), []), Walk("", target.shape, [], "j")
+    total: Any = fold(run, [arguments[0], PAIRS], state("vec2<f32>"), 8, pair, one, count, store=store)
 
     def call(*args: Any) -> None:
         device = args[0].device
@@ -74,9 +75,9 @@ def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) 
     grad: Any = run.kernel([*arguments, *[TOTAL] * is_mean], text, -(-walk.count // 64), more)
     if not is_mean:
         return grad
-    item, store = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "total[P.total_] = a;"
+    item, store = [("f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "")], "total[P.total_] = a0;"
     one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
-    count: Any = fold(run, [TOTAL, arguments[4]], state("f32"), 4, item, store, one, targets, **numbers)
+    count: Any = fold(run, [TOTAL, arguments[4]], state("f32"), 4, item, one, targets, store=store, **numbers)
 
     def call(*args: Any) -> None:
         total = args[0].device.pool.take(4)
