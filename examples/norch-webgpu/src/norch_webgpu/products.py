@@ -80,13 +80,13 @@ def _tiles(run: Runtime, p: Product, quads: tuple[bool, ...], out: Kind, tile: T
     chunk, tiles = max(-(-p.k // splits // tile.k) * tile.k, tile.k), tile.number(p.m, p.n)
     numbers = {"m": p.m, "n": p.n, "k": p.k, "across": -(-p.n // tile.n), "tiles": tiles, "chunk": chunk}
     numbers |= {"batch": p.batch, "groups": tiles * p.batch * splits, **p.numbers}
-    by_four = not p.along[1] and (quads[0] if splits == 1 else p.n % 4 == 0)
+    by_four = quads[0] if splits == 1 else p.n % 4 == 0
     place = "place_o(at, i, j)" if splits == 1 else "(at * P.m + i) * P.n + j"
     source, arguments = f"alias T = {out.computed}; alias Four = vec4<T>;\n{p.text}", []
     for name, kind, fours in zip("oab", (out, *p.kinds[1:]), (by_four, *quads[1:])):
         arguments.append(Tensor(name, kind, name == "o", "vec4<T>" if fours else ""))
     source += _load("a", "m", p.along[0], quads[1]) + _load("b", "n", p.along[1], quads[2])
-    source += _store(place, p.along[1], by_four, p.adds and splits == 1)
+    source += _store(place, False, by_four, p.adds and splits == 1)
     setup = f"""if (group >= P.groups) {{ return; }}
     let row = group % P.tiles / P.across * {tile.m}u; let column = group % P.tiles % P.across * {tile.n}u;
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
