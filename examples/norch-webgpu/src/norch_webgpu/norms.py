@@ -23,6 +23,7 @@ SLOPE = "let m = a / f32(P.n); let f = 1 / sqrt(m.x + bitcast<f32>(P.eps)); a = 
 # S and its bytes; of each pass what is added up, and what becomes of the sum; what becomes of an element.
 ROWS: dict[str, tuple[str, int, list[tuple[str, str]], str]] = {
     "softmax": (ONLINE, 8, [("S(x, 1)", "a.y = 1 / a.y;")], "exp(x - a0.x) * a0.y"),
+    "weights": (ONLINE, 8, [("S(x, 1)", "a.y = select(1 / a.y, 0f, a.y == 0);")], "exp(x - a0.x) * a0.y"),
     "log_softmax": (ONLINE, 8, [("S(x, 1)", "a.x += log(a.y);")], "x - a0.x"),
     "softmax_grad": (state("f32"), 4, [("g * y", "")], "(g - a0) * y"),
     "log_softmax_grad": (state("f32"), 4, [("g", "")], "g - exp(y) * a0"),
