@@ -33,8 +33,8 @@ PROBED = [1, 0, -4, 0x7BFF, -4]
 
 
 class Device:
-    """An adapter that is in use, with its queue, memory and pipelines. `with device:` holds the lock of all devices, and
-    makes sentences of wgpu's errors.
+    """An adapter that is in use, with its queue, memory and pipelines. `with device:` holds the lock of all devices
+    and makes sentences of wgpu's errors.
 
     `record` is what index kernels write, as u32 words: the last call with a wrong index; of the first one whether there
     was one, the index in two words, the dim's size, and the op as a place in CHECKED.

@@ -34,7 +34,7 @@ REPORT = """fn report(w: vec2<u32>) {
 CHECK = """if (place_of(get_p(at_p)) == 0xffffffffu) {
         atomicStore(&record[P.record_ / 4u], P.call); report(get_p(at_p));
     }"""
-WRONG = "if (atomicLoad(&record[P.record_ / 4u]) == P.call) { return; }\n"
+WRONG = "if (get_record(0u) == P.call) { return; }\n"
 SCATTER = """let mine = place_of(get_p(at_p + get_order(at_r + at_k * P.r_step) * P.p_step));
     if (at_k > 0u && place_of(get_p(at_p + get_order(at_r + (at_k - 1u) * P.r_step) * P.p_step)) == mine) { return; }
     var a = get_o(at_o + mine * P.o_step);
@@ -44,7 +44,7 @@ SCATTER = """let mine = place_of(get_p(at_p + get_order(at_r + at_k * P.r_step) 
         let b = get_x(at_x + j * P.x_step); a = VALUE;
     }
     put_o(at_o + mine * P.o_step, a);"""
-# Runs of one element are merged two by two. It is the order that is sorted: of equals that with the lower place is first.
+# Runs of one element are merged two by two. It is the order that is sorted; of equals the first is first.
 NTH = "fn nth(at_r: u32, k: u32) -> u32 { if (P.width == 1u) { return k; } return get_old(at_r + k * P.r_step); }\n"
 MERGE = """let start = at_k / P.width * P.width; let pair = at_k / P.width / 2u * 2u * P.width;
     let right = start != pair; // which of the two runs this element is in
@@ -61,6 +61,7 @@ EMIT = """let place = get_order(at_r + at_k * P.r_step);
     put_p(at_p + at_k * P.p_step, vec2<u32>(place, 0u));"""
 CALL = Scalar("call", KINDS["bytes4"], lambda number: number & 0xFFFFFFFF)
 RECORD, ORDER = Tensor("record", KINDS["bytes1"], True), Tensor("order", KINDS["bytes4"])
+FOUND = Tensor("record", KINDS["bytes4"])  # which is read by all invocations, and fast
 
 
 def _lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> tuple[Walk, dict[str, int]]:
@@ -73,7 +74,7 @@ def _lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> 
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
+    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), FOUND, CALL]
     numbers = {"size": x.shape[dim], "step": x.strides[dim]}
     body = WRONG + "put_o(at_o, get_x(at_x + place_of(get_p(at_p)) * P.step));"
     return _checked(run, op, index, 2, x.shape[dim], run.each(arguments, walk, body, numbers, _place(op)))
@@ -105,7 +106,7 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     order, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
     walk, numbers = _lines("opxr", dim, index.shape, out, index, src, layout)
     value = "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b"
-    arguments: list[Any] = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD, CALL]
+    arguments: list[Any] = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, FOUND, CALL]
     kernel = run.each(arguments, walk, WRONG + SCATTER.replace("VALUE", value), {**numbers, "size": size}, PLACE)
     return _checked(run, op, index, 1, size, lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
 
@@ -114,7 +115,8 @@ def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: 
     """`kernel`, which takes the error record and the call's number at the end, behind a check of its index."""
     numbers = {"size": size, "op": CHECKED.index(op)}
     arguments = [Tensor("p", raw(index)), RECORD, CALL]
-    check = run.each(arguments, Walk("p", index.shape, [index.strides]), CHECK, numbers, REPORT + _place(op))
+    shape = [size if step else min(size, 1) for size, step in zip(index.shape, index.strides)]
+    check = run.each(arguments, Walk("p", shape, [index.strides]), CHECK, numbers, REPORT + _place(op))
 
     def call(*args: Any) -> None:
         device, number = args[0].device, next(run.calls)
