@@ -41,6 +41,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     rows = min(rows, max(SCORES // (prod(batch[loops:]) * keys), 1))
     if is_grad and kind(given["q"]).per_word > 1:
         rows = queries  # lest the gradients of key and value be rounded more than once
+    most = 4 * rows * keys * prod(batch[loops:])  # bytes of a part's scores
     steps: list[tuple[Any, list[tuple[str, int]]]] = []  # kernels, each with its arguments and where in them it begins
     for row in reversed(range(0, queries, rows)):
         size = min(rows, queries - row)
@@ -78,8 +79,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             steps.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
 
     def call(*args: Any) -> None:
-        take, size = args[0].device.pool.take, 4 * rows * keys * prod(batch[loops:])
-        scratch = {name: (take(size), 0) for name in "sd"[: 1 + is_grad]}
+        scratch = {name: (args[0].device.pool.take(most), 0) for name in "sd"[: 1 + is_grad]}
         tensors = list(zip(names, args[::2], args[1::2]))
         for index in indices(*map(range, batch[:loops])):
             places = {name: (m, at + sum(map(mul, index, given[name].strides))) for name, m, at in tensors} | scratch

@@ -17,8 +17,10 @@ from .tiles import Tile, choose, tiled
 
 FEW = 1 << 17
 """Up to so many terms, or a 32nd of that in each of many products, are added by an invocation for each element."""
-NOWHERE = "0xffffffffu"
-"""The place of a zero that is not in memory: padding."""
+# NOWHERE is the place of a zero that is not in memory: padding.
+READ = """fn read_{0}(at: u32, i: u32, k: u32) -> T {{
+    let p = place_{0}(at, i, k); if (p == NOWHERE) {{ return T(); }} return get_{0}(p); }}
+"""
 
 
 class Product(NamedTuple):
@@ -54,7 +56,7 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
     terms, given = p.m * p.n * p.k, [Tensor(name, k) for name, k in zip("ab", p.kinds[1:])]
     if terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64):
         term = "read_a(base_a(i), row, k) * read_b(base_b(i), column, k)"
-        return _elements(run, p, [*given, *p.more], _read("a") + _read("b"), term, p.k)
+        return _elements(run, p, [*given, *p.more], READ.format("a") + READ.format("b"), term, p.k)
     of = p.kinds[0].computed
     tile, splits = choose(p.m, p.n, p.k, p.batch, run.least("max-compute-workgroup-storage-size"), of)
     sums = KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[of]]
@@ -83,8 +85,7 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
 
 
 def matmul(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    out, a, b = operands
-    return multiply(run, product(out, a, turned(b)))
+    return multiply(run, product(*operands[:2], turned(operands[2])))
 
 
 def turned(o: Operand) -> Operand:
@@ -95,8 +96,7 @@ def turned(o: Operand) -> Operand:
 
 def product(out: Operand, a: Operand, b: Operand) -> Product:
     """out = a @ b.mT, where the batch dims of all are those of `out`."""
-    numbers: dict[str, int] = {}
-    text = ""
+    text, numbers = "", dict[str, int]()
     for name, x in (("o", out), ("a", a), ("b", b)):
         walk = Walk(name, out.shape[:-2], [x.strides[:-2]], bake=False, index=f"{name}i")
         numbers |= {f"{name}_line": x.strides[-2], f"{name}_other": x.strides[-1], **walk.numbers}
@@ -146,12 +146,6 @@ def _elements(run: Runtime, p: Product, given: Sequence[Tensor], text: str, term
     return run.each([Tensor("o", p.kinds[0], True), *given], walk, body, numbers, text)
 
 
-def _read(name: str) -> str:
-    return f"""fn read_{name}(at: u32, i: u32, k: u32) -> T {{
-    let p = place_{name}(at, i, k); if (p == {NOWHERE}) {{ return T(); }} return get_{name}(p); }}
-"""
-
-
 def _load(name: str, lines: str, along: bool, is_quads: bool, of: Kind) -> str:
     """load_a or load_b: four elements."""
     text, start = "", f"fn load_{name}(at: u32, i: u32, k: u32, last: u32) -> Four {{ var v = Four();\n"
@@ -163,23 +157,23 @@ def _load(name: str, lines: str, along: bool, is_quads: bool, of: Kind) -> str:
     for e in range(4):
         i, k = ("i", f"k + {e}u") if along else (f"i + {e}u", "k")
         text += f"if ({i} < P.{lines} && {k} < last) {{ v[{e}] = read_{name}(at, {i}, {k}); }}\n"
-    return f"{_read(name)}{start}{text}return v; }}\n"
+    return f"{READ.format(name)}{start}{text}return v; }}\n"
 
 
 def _put(p: Product, place: str) -> str:
     """The functions of the product, and of what is written: put(at, i, j, v), or store of a vector along j."""
-    text = f"alias T = {p.kinds[0].computed}; alias Four = vec4<T>;\n{p.text}"
+    text = f"alias T = {p.kinds[0].computed}; alias Four = vec4<T>; const NOWHERE = 0xffffffffu;\n{p.text}"
     text += f"fn result(at: u32, i: u32, j: u32, to: u32, v: T) -> T {{ return {p.result}; }}\n"
     if not p.quads[0]:
         puts = " ".join(f"put(at, i, j + {e}u, v[{e}]);" for e in range(4))
-        text += f"""fn put(at: u32, i: u32, j: u32, v: T) {{
+        return f"""{text}fn put(at: u32, i: u32, j: u32, v: T) {{
     if (i < P.m && j < P.n) {{ let to = {place}; put_o(to, result(at, i, j, to, v)); }} }}
 fn store(at: u32, i: u32, j: u32, v: Four) {{ {puts} }}
 """
-        return text
     each = [f"result(at, i, j + {e}u, to + {e}u, v[{e}])" for e in range(4)]
     if p.kinds[0].size == 2:
-        each = [f"encode_{p.kinds[0].name}({each[e]}) | encode_{p.kinds[0].name}({each[e + 1]}) << 16u" for e in (0, 2)]
+        encode = f"encode_{p.kinds[0].name}"
+        each = [f"{encode}({low}) | {encode}({high}) << 16u" for low, high in (each[:2], each[2:])]
     return f"""{text}fn store(at: u32, i: u32, j: u32, v: Four) {{
     if (i < P.m && j < P.n) {{ let to = {place}; o[(P.o_ + to) / 4u] = vec{len(each)}({", ".join(each)}); }} }}
 """
