@@ -130,6 +130,10 @@ def test_dropout_of_channels_without_a_batch():
     with pytest.warns(UserWarning, match="2 dims"):
         out = F.dropout2d(norch.ones(100, 3), 0.25)
     assert set(out.flatten().tolist()) == {0.0, norch.tensor(1 / 0.75).item()}
+    with pytest.warns(UserWarning, match="3 dims"):
+        out = array(F.dropout3d(norch.ones(50, 4, 3)))  # without a batch, as PyTorch reads all but 5 dims
+    assert (out == out[:, :1, :1]).all()
+    assert set(out.flatten()) == {0.0, 2.0}
     with pytest.raises(norch.ShapeError, match="dropout2d"):
         F.dropout2d(norch.ones(2))
 

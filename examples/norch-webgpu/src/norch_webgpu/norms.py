@@ -1,13 +1,16 @@
-"""softmax, layer_norm, rms_norm and their gradients: reductions of rows, whose elements are then gone through again."""
+"""softmax, layer_norm, rms_norm, cross_entropy and their gradients: reductions of rows, which then are gone through
+again; for cross_entropy only to look up what the target names."""
 
 from collections.abc import Sequence
+from math import prod
 from struct import pack, unpack
 from typing import Any
 
 from norch.backend import Operand
 
-from .devices import Runtime
-from .dtypes import Attrs, Kind, Operands, kind
+from .devices import CHECKED, Runtime
+from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
+from .indexing import RECORD, REPORT
 from .reduction import fold, state
 from .source import Tensor, Walk
 
@@ -34,6 +37,17 @@ ROWS: dict[str, tuple[str, int, list[tuple[str, str]], str]] = {
     "rms_norm_grad": (state("vec4<f32>"), 16, [("S(x * x, 0, g * w * x, 0)", SLOPE)], "(g * w - x * a0.z) * a0.x"),
 }  # fmt: skip
 STATS = Tensor("stats", Kind("pair", "", 1, "Q"), element="vec2<f32>")
+IGNORED = "let w = get_t(at_t); let ignored = w.x == P.low && w.y == P.high;"
+STORE = f"""{IGNORED}
+    let sum = a0.x + log(a0.y); put_s(at_s, sum);
+    let right = w.y == 0u && w.x < P.size;
+    if (!right && !ignored) {{ report(w); }}
+    var loss = 0f; if (right && !ignored) {{ loss = sum - get_x(at_x + w.x * P.step); }}
+    stats[P.stats_ + i] = vec2<f32>(loss, f32(!ignored));"""
+GRAD = f"""{IGNORED}
+    let slope = exp(get_x(at_x) - get_s(at_s)) - f32(w.y == 0u && i / P.inner % P.size == w.x);
+    put_o(at_o, select(slope * get_g(at_g) DIVIDED, 0f, ignored));"""
+TOTAL = Tensor("total", KINDS["float32"], element="f32")
 
 
 def _rows(
@@ -94,3 +108,61 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         second(*args[2 : 2 * outputs + 4], stats, 0)
 
     return call if second else None
+
+
+def _numbers(attrs: Attrs) -> dict[str, int]:
+    return {"low": attrs["ignore_index"] & 0xFFFFFFFF, "high": attrs["ignore_index"] >> 32 & 0xFFFFFFFF}
+
+
+def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """The reduced loss, sums; input, int64 target."""
+    loss, sums, x, target = operands
+    dim = min(len(x.shape) - 1, 1)
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
+        return None
+    outer = Walk("sxt", target.shape, [sums.strides, x.strides[:dim] + x.strides[dim + 1 :], target.strides])
+    inner = Walk("x", x.shape[dim : dim + 1], [x.strides[dim : dim + 1]], "j")
+    kinds = kind(loss), kind(sums), kind(x), raw(target)
+    arguments = [Tensor(m, found, m in "ls") for m, found in zip("lsxt", kinds)]
+    numbers = {**_numbers(attrs), "step": x.strides[dim], "size": x.shape[dim], "op": CHECKED.index("cross_entropy")}
+    item, pair = [("S(get_x(at_x), 1)", "")], [("stats[P.stats_ + j]", "")]
+    rows: Any = fold(run, [*arguments, RECORD, STATS], ONLINE + REPORT, 8, item, outer, inner, store=STORE, **numbers)
+    store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if attrs['reduction'] == 'mean' else 'a0.x'});"
+    one, count = Walk("", (), []), Walk("", target.shape, [], "j")
+    total: Any = fold(run, [arguments[0], STATS], state("vec2<f32>"), 8, pair, one, count, store=store)
+
+    def call(*args: Any) -> None:
+        device = args[0].device
+        pairs = device.pool.take(8 * outer.count)
+        rows(*args, device.record, 0, pairs, 0)
+        device.unchecked = True
+        total(*args[:2], pairs, 0)
+
+    return call
+
+
+def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """The gradient of input; gradient of the loss, input, sums, int64 target."""
+    out, g, x, sums, target = operands
+    dim = min(len(x.shape) - 1, 1)
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
+        return None
+    each: Any = [o.strides[:dim] + (0,) + o.strides[dim:] for o in (sums, target)]
+    walk = Walk("ogxst", x.shape, [out.strides, (0,) * len(x.shape), x.strides, *each])
+    arguments = [Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", (out, g, x, sums))] + [Tensor("t", raw(target))]
+    numbers, is_mean = _numbers(attrs), attrs["reduction"] == "mean"
+    more = {"size": x.shape[dim], "inner": prod(x.shape[dim + 1 :]), **numbers}
+    body = GRAD.replace("DIVIDED", "/ total[P.total_]" * is_mean)
+    grad = run.each([*arguments, *[TOTAL] * is_mean], walk, body, more)
+    if not is_mean:
+        return grad
+    item, store = [("f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "")], "total[P.total_] = a0;"
+    one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
+    count: Any = fold(run, [TOTAL, arguments[4]], state("f32"), 4, item, one, targets, store=store, **numbers)
+
+    def call(*args: Any) -> None:
+        total = args[0].device.pool.take(4)
+        count(total, 0, *args[8:])
+        grad(*args, total, 0)
+
+    return call

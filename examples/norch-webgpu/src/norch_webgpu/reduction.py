@@ -91,18 +91,20 @@ def state(of: str, rule: str = "return a + b;", neutral: str = "S(0)") -> str:
 
 
 def fold(
-    run: Runtime, arguments: Sequence[Tensor], text: str, size: int, passes: Sequence[tuple[str, str]], outer: Walk,
+    run: Runtime, arguments: Sequence[Tensor], text: str, nbytes: int, passes: Sequence[tuple[str, str]], outer: Walk,
     inner: Walk, loads: str = "", each: str = "", store: str = "", stages: int = 2, **numbers: int,
 ) -> Any:  # fmt: skip
     """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
 
-    text: WGSL of `state`, an S has `size` bytes. passes: of each the item, an S, and statements that change the result
+    text: WGSL of `state`, an S has `nbytes`. passes: of each the item, an S, and statements that change the result
     `a`, which is a0 for what comes behind the first pass. loads: statements before an item and before `each`, which is
     done for each element in the end; both know j and i, which number the element and the row, and at_NAME of the inner
     walk, which begins where the outer one is. store: done for each row.
     """
     n, rows, names = inner.count, outer.count, set(inner.names)
-    steps_in, steps_out = ([s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer))
+    steps_in, steps_out = (
+        [s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer)
+    )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
     team = power_of_two(-(-n // 4), 8 if is_columns else GROUP)
     count = GROUP // team
@@ -125,18 +127,20 @@ def fold(
     def stage(arguments: Sequence[Tensor], store: str) -> Any:
         whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "passes": steps}
         body = FOLD.format(each=f"{inner.code('at_{}')} {loads} {each}" * bool(each), store=store, **whole)
-        return run.kernel(arguments, source + main(body, GROUP).replace("l: u32", f"l: u32{lanes}"), groups * parts, given)
+        return run.kernel(
+            arguments, source + main(body, GROUP).replace("l: u32", f"l: u32{lanes}"), groups * parts, given
+        )
 
     if parts == 1:
         return stage(arguments, store)
     arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
-    place = f"partial[P.partial_ / {size // 4}u + i * P.row + "
+    place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
     first, numbers["row"] = stage(arguments, f"{place}part] = a0;".replace("P.row", "P.parts")), parts
     again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
-    second = fold(run, arguments, text, size, again, outer, last, store=store, stages=1, **numbers)
+    second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, **numbers)
 
     def call(*args: Any) -> None:
-        partial = args[0].device.pool.take(size * rows * parts)
+        partial = args[0].device.pool.take(nbytes * rows * parts)
         first(*args, partial, 0)
         second(*args, partial, 0)
 
