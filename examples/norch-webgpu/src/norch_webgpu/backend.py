@@ -21,7 +21,7 @@ FAMILIES = {
     "indexing.gather": ["gather"],
     "indexing.scatter": ["scatter", "scatter_add"],
     "indexing.sort": ["sort"],
-        "norms.cross_entropy": ["cross_entropy_rows"],
+    "norms.cross_entropy": ["cross_entropy_rows"],
     "norms.cross_entropy_grad": ["cross_entropy_rows_grad"],
     "norms.norm": ["layer_norm", "rms_norm"],
     "norms.norm_grad": ["layer_norm_grad", "rms_norm_grad"],

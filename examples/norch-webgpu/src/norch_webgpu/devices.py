@@ -27,9 +27,10 @@ CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
 APIS, SORTS = ("Vulkan", "Metal", "D3D12"), {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
 # What compilers are known to get wrong, and what is right.
 PROBE = main("""if (g > 0u) { return; }
-    put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2));
-    put_o(3u, i32(encode_float16(65519f + f32(P.n)))); put_o(4u, P.n >> 1u);""")
-PROBED = [1, 0, -4, 0x7BFF, -4]
+    put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2)); put_o(3u, P.n >> 1u);
+    put_o(4u, i32(encode_float16(65526f + f32(P.n)))); put_o(5u, i32(encode_float16(65527f + f32(P.n))));
+    put_o(6u, i32(encode_float16(f32(P.n) * -0x1.8p-25f))); put_o(7u, i32(decode_float16(u32(P.n + 8)) * 0x1p24f));""")
+PROBED = [1, 0, -4, -4, 0x7BFF, 0x7C00, 5, 1]
 
 
 class Device:

@@ -11,7 +11,7 @@ import wgpu
 from wgpu.backends.wgpu_native import GPUShaderModule, ffi, lib
 from wgpu.backends.wgpu_native._api import libf
 
-BATCH = 128  # commands of a submission
+BATCH, FIRST = 128, 8  # commands of a submission, and of the first one after the host has waited: it grows
 RING = 1 << 17
 BLOCK = 4096  # bytes of a kernel's numbers, at most
 USAGE = wgpu.BufferUsage
@@ -34,6 +34,7 @@ class Encoder:
         self.offset = ffi.new("uint32_t[1]")
         self.encoder = self.compute = self.pipeline = None  # compute: the pass, if one is open
         self.count = self.at = self.submitted = 0
+        self.batch = BATCH
         self.later: list[Any] = []
         self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
         self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
@@ -64,7 +65,7 @@ class Encoder:
 
     def call(self, pipeline: Any, slabs: tuple[Any, ...], code: Struct, numbers: Any, groups: tuple[int, ...]) -> None:
         """Records a kernel. code: how its numbers are packed."""
-        if self.count >= BATCH or self.at > RING:
+        if self.count >= self.batch or self.at > RING:
             self.submit()
         if self.compute is None:
             self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
@@ -89,6 +90,7 @@ class Encoder:
             self.device.queue.write_buffer(self.ring, 0, self.host, 0, at)
         self.device.queue.submit([commands])
         self.submitted += 1
+        self.batch = min(2 * self.batch, BATCH)
 
     def write(self, memory: Any, offset: int, data: memoryview) -> None:
         """Host to device; start and size are whole words. What is small comes between the commands."""
@@ -122,11 +124,12 @@ class Encoder:
         source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
         ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
         lib.wgpuBufferUnmap(raw)
+        self.batch = FIRST
 
     def wait(self) -> None:
         self.submit()
         lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
-        waiting, self.later = self.later, []
+        waiting, self.later, self.batch = self.later, [], FIRST
         for fetched in waiting:
             self.fill(*fetched)
 

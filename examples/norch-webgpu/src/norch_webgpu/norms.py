@@ -16,7 +16,9 @@ from .source import Tensor, Walk
 
 # The largest of some numbers, and the sum of exp(number - largest). That of none is finite, as -inf less it is -inf.
 ONLINE = state(
-    "vec2<f32>", "let m = max(a.x, b.x); return S(m, a.y * exp(a.x - m) + b.y * exp(b.x - m));", "S(-3.4e38f, 0)"
+    "vec2<f32>",
+    "let e = exp(-abs(a.x - b.x)); if (a.x > b.x) { return S(a.x, a.y + b.y * e); } return S(b.x, b.y + a.y * e);",
+    "S(-3.4e38f, 0)",
 )
 MEAN, FACTOR = "a /= f32(P.n);", "a = 1 / sqrt(a / f32(P.n) + bitcast<f32>(P.eps));"
 SLOPE = "let m = a / f32(P.n); let f = 1 / sqrt(m.x + bitcast<f32>(P.eps)); a = S(f, m.y, m.z * f * f, 0);"

@@ -11,6 +11,8 @@ from .source import Tensor, Walk, main
 
 GROUP = 256
 """Invocations of a workgroup that reduces; every adapter has as many."""
+THREADS = 1 << 18
+"""About so many keep a GPU busy. Where rows are more, fewer share one: at best a subgroup, which needs no barriers."""
 
 LEAST = {"f32": "-inf()", "i32": "i32(-2147483647 - 1)", "i64": "i64(-9223372036854775807li - 1li)"}
 MOST = {"f32": "inf()", "i32": "2147483647", "i64": "9223372036854775807li"}
@@ -106,7 +108,7 @@ def fold(
         [s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer)
     )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
-    team = power_of_two(-(-n // 4), 8 if is_columns else GROUP)
+    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(THREADS // max(rows, 1), GROUP)))
     count = GROUP // team
     groups = -(-rows // count)
     parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
