@@ -131,6 +131,11 @@ fn pow_f32(a: f32, b: f32) -> f32 {
     }
     return select(y, select(select(y, -y, odd), nan(), !whole && x > 0 && x < inf()), negative(a));
 }
+fn div_f32(a: f32, b: f32) -> f32 { // GPUs multiply by 1 / b, which is off by some units and may be 0 or infinite
+    let s = select(select(1f, 0x1p-28f, abs(b) > 0x1p100f), 0x1p28f, abs(b) < 0x1p-100f);
+    let q = (a * s) / (b * s); let fixed = q + fma(-q, b * s, a * s) / (b * s);
+    return select(q, fixed, abs(q) > 0x1p-100f && abs(q) < 0x1p126f);
+}
 fn fmod(a: f32, b: f32) -> f32 { // exact, by long division of the mantissas
     let x = bitcast<u32>(a) & 0x7fffffffu; let y = bitcast<u32>(b) & 0x7fffffffu;
     if (x >= 0x7f800000u || y > 0x7f800000u || y == 0u) { return nan(); }
@@ -145,11 +150,11 @@ fn remainder_f32(a: f32, b: f32) -> f32 {
     let r = fmod(a, b); return select(select(r, r + b, floored(r, b) == 1), with_sign(0f, b), r == 0);
 }
 fn floor_divide_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b); return select(round((a - r) / b) - floored(r, b), a / b, b == 0);
+    let r = fmod(a, b); return select(round(div_f32(a - r, b)) - floored(r, b), a / b, b == 0);
 }
 fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
-    let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
-    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0));
+    let d = select(b, @(1), b == 0 || b == -1); let q = a / d; // % of what is negative is undefined in Vulkan
+    let r = q - select(@(0), @(1), q * d != a && (a < 0) != (d < 0));
     return select(select(r, @(0), b == 0), -a, b == -1);
 }
 fn pow_@(a: @, b: @) -> @ {

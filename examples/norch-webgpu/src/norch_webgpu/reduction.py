@@ -41,20 +41,22 @@ fn together(mine: S, l: u32, lanes: u32) -> S {{
 }}
 """
 FOLD = """let part = group % P.parts; let i = group / P.parts * {rows}u + {row};
-    var a: S = neutral();
-    if (i < P.i_count) {{
-        {outer}
-        let last = min(P.j_count, (part + 1u) * P.chunk);
-        var j = part * P.chunk + {member};
-        for (; j + 3u * {team}u < last; j += 4u * {team}u) {{
-            let b0 = item(j, i{starts}); let b1 = item(j + {team}u, i{starts});
-            let b2 = item(j + 2u * {team}u, i{starts}); let b3 = item(j + 3u * {team}u, i{starts});
-            a = rule(rule(rule(rule(a, b0), b1), b2), b3);
-        }}
-        for (; j < last; j += {team}u) {{ let b = item(j, i{starts}); a = rule(a, b); }}
+    let first = part * P.chunk + {member};
+    let last = select(0u, min(P.j_count, (part + 1u) * P.chunk), i < P.i_count);
+    {outer}
+    {passes}
+    for (var j = first; j < last; j += {team}u) {{ {each} }}
+    if ({member} == 0u && i < P.i_count) {{ {store} }}"""
+PASS = """{{
+    var a = neutral(); var j = first;
+    for (; j + 3u * {team}u < last; j += 4u * {team}u) {{
+        let b0 = item{k}(j, i{starts}); let b1 = item{k}(j + {team}u, i{starts});
+        let b2 = item{k}(j + 2u * {team}u, i{starts}); let b3 = item{k}(j + 3u * {team}u, i{starts});
+        a = rule(rule(rule(rule(a, b0), b1), b2), b3);
     }}
-    a = together(a, l, lanes);
-    if ({member} == 0u && i < P.i_count) {{ {outer} {store} }}"""
+    for (; j < last; j += {team}u) {{ a = rule(a, item{k}(j, i{starts})); }}
+    a = together(a, l, lanes); {then} a{k} = a; }}
+"""
 SCAN = """let i = group * {rows}u + l / {team}u; let t = l % {team}u;
     {lines}
     var carry = T(0);
@@ -88,50 +90,57 @@ def state(of: str, rule: str = "return a + b;", neutral: str = "S(0)") -> str:
     return f"alias S = {of};\nfn neutral() -> S {{ return {neutral}; }}\nfn rule(a: S, b: S) -> S {{ {rule} }}\n"
 
 
-def teams(run: Runtime, text: str, team: int, body: str, unit: int = 1) -> str:
-    """`text`, which has S, and an entry point, whose `body` calls `together`: by it teams of a workgroup reduce."""
-    shuffle, lanes = "a", ""
-    if "subgroup" in run.features and "i64" not in text:
-        shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
-    text += TOGETHER.format(top=team * unit // 2, unit=unit, shuffle=shuffle)
-    return text + main(body if lanes else f"let lanes = 1u; {body}", GROUP).replace("l: u32", f"l: u32{lanes}")
-
-
 def fold(
-    run: Runtime, arguments: Sequence[Tensor], text: str, size: int, item: str, store: str, outer: Walk, inner: Walk,
-    stages: int = 2, **numbers: int,
+    run: Runtime, arguments: Sequence[Tensor], text: str, nbytes: int, passes: Sequence[tuple[str, str]], outer: Walk,
+    inner: Walk, loads: str = "", each: str = "", store: str = "", stages: int = 2, **numbers: int,
 ) -> Any:  # fmt: skip
     """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
 
-    text: WGSL of `state`, an S has `size` bytes. item: an S, of j and i, which number the element and the row, and of
-    at_NAME of the inner walk, which begins where the outer one is. store: what becomes of `a`.
+    text: WGSL of `state`, an S has `nbytes`. passes: of each the item, an S, and statements that change the result
+    `a`, which is a0 for what comes behind the first pass. loads: statements before an item and before `each`, which is
+    done for each element in the end; both know j and i, which number the element and the row, and at_NAME of the inner
+    walk, which begins where the outer one is. store: done for each row.
     """
     n, rows, names = inner.count, outer.count, set(inner.names)
-    steps_in, steps_out = ([s for _, d in w.dims for m, s in zip(w.names, d) if m in names] for w in (inner, outer))
+    steps_in, steps_out = (
+        [s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer)
+    )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
     team = power_of_two(-(-n // 4), 8 if is_columns else GROUP)
     count = GROUP // team
     groups = -(-rows // count)
-    parts = max(1, min(1024 // max(groups, 1), n // (team * 16))) if stages == 2 else 1
+    parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
     row, member = (f"l % {count}u", f"(l / {count}u)") if is_columns else (f"l / {team}u", f"(l % {team}u)")
-    passed, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
-    whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "starts": passed}
-    item = f"fn item(j: u32, i: u32{taken}) -> S {{ {inner.code('from_{}')} return {item}; }}\n"
+    starts, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
     given = {**numbers, **outer.numbers, **inner.numbers, "parts": parts, "chunk": -(-n // parts)}
+    shuffle, lanes = "a", ""
+    if "subgroup" in run.features and "i64" not in text:
+        shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
+    unit = count if is_columns else 1
+    source = text + TOGETHER.format(top=team * unit // 2, unit=unit, shuffle=shuffle)
+    steps = "let lanes = 1u;\n" * (not lanes)
+    for k, (item, then) in enumerate(passes):
+        source += f"var<private> a{k}: S;\n"
+        source += f"fn item{k}(j: u32, i: u32{taken}) -> S {{ {inner.code('from_{}')} {loads} return {item}; }}\n"
+        steps += PASS.format(k=k, team=team, starts=starts, then=then)
 
     def stage(arguments: Sequence[Tensor], store: str) -> Any:
-        source = teams(run, text + item, team, FOLD.format(store=store, **whole), count if is_columns else 1)
-        return run.kernel(arguments, source, groups * parts, given, trusted=True)
+        whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "passes": steps}
+        body = FOLD.format(each=f"{inner.code('at_{}')} {loads} {each}" * bool(each), store=store, **whole)
+        return run.kernel(
+            arguments, source + main(body, GROUP).replace("l: u32", f"l: u32{lanes}"), groups * parts, given
+        )
 
     if parts == 1:
         return stage(arguments, store)
     arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
-    place = f"partial[P.partial_ / {size // 4}u + i * P.row + "
-    first, numbers["row"] = stage(arguments, f"{place}part] = a;".replace("P.row", "P.parts")), parts
-    second = fold(run, arguments, text, size, f"{place}j]", store, outer, Walk("", (parts,), [], "j"), 1, **numbers)
+    place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
+    first, numbers["row"] = stage(arguments, f"{place}part] = a0;".replace("P.row", "P.parts")), parts
+    again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
+    second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, **numbers)
 
     def call(*args: Any) -> None:
-        partial = args[0].device.pool.take(size * rows * parts)
+        partial = args[0].device.pool.take(nbytes * rows * parts)
         first(*args, partial, 0)
         second(*args, partial, 0)
 
@@ -149,13 +158,13 @@ def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         value = f"{'' if op == 'argmax' else '-' if found.is_floating else '~'}get_x(at_x)"
         of, value = ("i32", f"key({value})") if found.is_floating else (of, value)
         text = state(f"vec2<{of}>", CHOOSE, f"S({LEAST[of]}, {MOST[of]})") + KEY * found.is_floating
-        item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a.y), 0u));", 2 * size
+        item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a0.y), 0u));", 2 * size
     else:
         rule, neutral = RULES[op]
         text = types(of) + state("T", rule, neutral if isinstance(neutral, str) else neutral[of])
-        item, store = "get_x(at_x)", "put_o(at_o, a);"
+        item, store = "get_x(at_x)", "put_o(at_o, a0);"
     arguments = [Tensor("o", raw(out) if op.startswith("arg") else kind(out), True), Tensor("x", found)]
-    return fold(run, arguments, text, size, item, store, outer, inner)
+    return fold(run, arguments, text, size, [(item, "")], outer, inner, store=store)
 
 
 def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
