@@ -301,6 +301,15 @@ def test_instance_norm_moves_running_statistics():
         nn.InstanceNorm1d(3, affine=True)(norch.ones(3, 2, 4))
 
 
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_norm_of_no_values_leaves_its_averages(momentum):
+    layer = nn.BatchNorm1d(2, momentum=momentum)
+    assert tuple(layer(norch.zeros(0, 2)).shape) == (0, 2)
+    assert layer.running_mean.tolist() == [0.0, 0.0]
+    assert layer.running_var.tolist() == [1.0, 1.0]
+    assert layer.num_batches_tracked.item() == 1
+
+
 def test_batch_norm_averages_without_momentum():
     layer = nn.BatchNorm1d(2, momentum=None).double()
     batches = [rand(5, 2, seed=s) for s in range(3)]
