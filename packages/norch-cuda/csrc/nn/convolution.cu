@@ -332,7 +332,7 @@ KernelPtr weight_grad(const Request& r) {
     return std::make_unique<WeightGrad>(r, conv);
 }
 
-/// The gradient of the weight by our own kernel for windows of 3 x 3, which is faster than cuDNN's.
+/// The gradient of the weight by our own kernel, where that is faster than cuDNN's.
 KernelPtr weight_grad_of_windows(const Request& r) {
     const auto& operands = r.operands;
     if (allows_tf32 || cudnn::settings.benchmarks || operands.size() != 3) return nullptr;

@@ -31,29 +31,6 @@ struct Parameter {
             load_values<T, VEC>(x, reinterpret_cast<const T*>(data) + i);
         }
     }
-    /// What a thread has of a row, as nn::load_row's. All of it is asked for at once.
-    template <class T, int VEC, int K>
-    __device__ void load_row(computed<T> (&x)[K * VEC], int n, int lanes, int lane, computed<T> otherwise) const {
-#pragma unroll
-        for (int i = 0; i < K * VEC; ++i) x[i] = otherwise;
-        auto each = [&](const auto& load_packet) {
-#pragma unroll
-            for (int k = 0; k < K; ++k) {
-                const int i = (k * lanes + lane) * VEC;
-                if (i < n) load_packet(x + k * VEC, i);
-            }
-        };
-        using C = computed<T>;
-        constexpr int PART = VEC < PER_16_BYTES<C> ? VEC : PER_16_BYTES<C>;
-        if (data && is_upcast) {
-            each([&](C* to, int i) {
-#pragma unroll
-                for (int j = 0; j < VEC; j += PART) load_values<C, PART>(to + j, reinterpret_cast<const C*>(data) + i + j);
-            });
-        } else if (data) {
-            each([&](C* to, int i) { load_values<T, VEC>(to, reinterpret_cast<const T*>(data) + i); });
-        }
-    }
 };
 
 /// Of numbers less their mean, which was rounded: what is left of it, and their variance. sums: of squares and numbers.

@@ -201,9 +201,13 @@ __global__ void __launch_bounds__(WARP * WARP) finish_kernel(C* to_weight, C* to
     __shared__ double shared[WARP][WARP + 1];
     const int64_t i = int64_t(blockIdx.x) * WARP + threadIdx.x, width = to_bias ? 2 * n : n;
     double sum = 0;
-    if (i < width) {
-#pragma unroll 4
-        for (int64_t k = threadIdx.y; k < count; k += WARP) sum += double(parts[k * width + i]);
+    constexpr int U = 16;  // on their way at once
+    for (int64_t first = threadIdx.y; i < width && first < count; first += U * WARP) {
+        C found[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) found[u] = first + u * WARP < count ? parts[(first + u * WARP) * width + i] : C(0);
+#pragma unroll
+        for (int u = 0; u < U; ++u) sum += double(found[u]);
     }
     shared[threadIdx.x][threadIdx.y] = sum;
     __syncthreads();
