@@ -1,6 +1,5 @@
 """The devices, and from a kernel's WGSL to a function that records it."""
 
-import itertools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +36,8 @@ class Device:
     """An adapter that is in use, with its queue, memory and pipelines. `with device:` holds the lock of all devices
     and makes sentences of wgpu's errors.
 
-    `record` is what index kernels write, as u32 words: the last call with a wrong index; of the first one whether there
-    was one, the index in two words, the dim's size, and the op as a place in CHECKED.
+    `record` is what index kernels write, as u32 words: whether an index was out of range, the first such one in two
+    words, the dim's size, and the op as a place in CHECKED.
     """
 
     def __init__(self, adapter: Any, index: int, lock: Any) -> None:
@@ -77,12 +76,12 @@ class Device:
 
     def read(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Device to host. Raises IndexOutOfBounds if a kernel met one."""
-        found = memoryview(bytearray(24))
+        found = memoryview(bytearray(20))
         wanted = [(memory, offset, data)] * bool(data.nbytes) + [(self.record, 0, found)] * self.unchecked
         for fetched in [self.encoder.fetch(*w) for w in wanted]:
             self.encoder.fill(*fetched)
         self.unchecked = False
-        _, is_wrong, index, size, op = unpack("<IIqII", found)
+        is_wrong, index, size, op = unpack("<IqII", found)
         if is_wrong:
             self.encoder.write(self.record, 0, memoryview(bytes(64)))
             raise IndexOutOfBounds(index, size, CHECKED[op])
@@ -97,7 +96,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.calls, lock = itertools.count(1), threading.RLock()
+        lock = threading.RLock()
         self.devices: list[Device] = []
         for adapter in self._find():
             try:

@@ -1,7 +1,6 @@
 """Elementwise kernels, arange among them, and chains of them: the composite "fused"."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from norch.backend import Kernel, parse_steps
 
@@ -72,16 +71,16 @@ def computed(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel 
         """Numbers are compared as the dtype holds them."""
         return _let([k.rounded(v) for k, v in zip(kinds[1:], given)] if op in COMPARISON else given), [value]
 
-    kernel = each(run, operands, kinds, [as_number(o) for o in operands], compute)
-    if op not in ("floor_divide", "remainder") or not operands[2].is_scalar or kinds[0].is_floating:
-        return kernel
+    takes = [as_number(o) for o in operands]
+    if op in ("floor_divide", "remainder") and not kinds[0].is_floating:
+        takes[2] = _divisor
+    return each(run, operands, kinds, takes, compute)
 
-    def checked(*args: Any) -> None:
-        if args[-1] == 0:
-            raise ZeroDivisionError("integer division or modulo by zero")
-        kernel(*args)
 
-    return checked
+def _divisor(value: int) -> int:
+    if value == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    return value
 
 
 def moved(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:

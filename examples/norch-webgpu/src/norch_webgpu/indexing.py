@@ -1,12 +1,11 @@
-"""gather, embedding, scatter, scatter_add and sort. Before the first four a kernel looks for wrong indices; if it finds
-one, they write nothing.
+"""gather, embedding, scatter, scatter_add and sort. What meets a wrong index writes nothing: a gather no element, a
+scatter nothing in that line.
 
 What is scattered to one place is added in its order, by one invocation, and rounded once: that of the first index which
 names the place. The others come next in the order of the index, which is sorted.
 """
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from norch.backend import Kernel, Operand
@@ -14,8 +13,8 @@ from norch.backend import Kernel, Operand
 from .devices import CHECKED, Runtime
 from .dtypes import KINDS, Attrs, Operands, kind, raw
 from .memory import Memory
-from .reduction import KEY, with_dims
-from .source import Scalar, Tensor, Walk
+from .reduction import KEY, contiguous, lines, with_dims
+from .source import Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
 PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, 2**32 - 1 for none
@@ -25,17 +24,19 @@ PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an ind
 """
 REPORT = """fn report(w: vec2<u32>) {
     let first = P.record_ / 4u;
-    if (atomicExchange(&record[first + 1u], 1u) == 0u) {
-        atomicStore(&record[first + 2u], w.x); atomicStore(&record[first + 3u], w.y);
-        atomicStore(&record[first + 4u], P.size); atomicStore(&record[first + 5u], P.op);
+    if (atomicExchange(&record[first], 1u) == 0u) {
+        atomicStore(&record[first + 1u], w.x); atomicStore(&record[first + 2u], w.y);
+        atomicStore(&record[first + 3u], P.size); atomicStore(&record[first + 4u], P.op);
     }
 }
 """
-CHECK = """if (place_of(get_p(at_p)) == 0xffffffffu) {
-        atomicStore(&record[P.record_ / 4u], P.call); report(get_p(at_p));
-    }"""
-WRONG = "if (get_record(0u) == P.call) { return; }\n"
-SCATTER = """let mine = place_of(get_p(at_p + get_order(at_r + at_k * P.r_step) * P.p_step));
+NONE = "0xffffffffu"
+GATHER = f"""let w = get_p(at_p); let place = place_of(w);
+    if (place == {NONE}) {{ report(w); return; }}
+    put_o(at_o, get_x(at_x + place * P.step));"""
+SCATTER = """let wrong = get_p(at_p + get_order(at_r + (P.n - 1u) * P.r_step) * P.p_step); // if any is: none comes last
+    if (place_of(wrong) == NONE) { report(wrong); return; }
+    let mine = place_of(get_p(at_p + get_order(at_r + at_k * P.r_step) * P.p_step));
     if (at_k > 0u && place_of(get_p(at_p + get_order(at_r + (at_k - 1u) * P.r_step) * P.p_step)) == mine) { return; }
     var a = get_o(at_o + mine * P.o_step);
     for (var k = at_k; k < P.n; k++) {
@@ -59,25 +60,16 @@ MERGE = """let start = at_k / P.width * P.width; let pair = at_k / P.width / 2u 
 EMIT = """let place = get_order(at_r + at_k * P.r_step);
     put_s(at_s + at_k * P.s_step, get_x(at_x + place * P.x_step));
     put_p(at_p + at_k * P.p_step, vec2<u32>(place, 0u));"""
-CALL = Scalar("call", KINDS["bytes4"], lambda number: number & 0xFFFFFFFF)
 RECORD, ORDER = Tensor("record", KINDS["bytes1"], True), Tensor("order", KINDS["bytes4"])
-FOUND = Tensor("record", KINDS["bytes4"])  # which is read by all invocations, and fast
-
-
-def _lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> tuple[Walk, dict[str, int]]:
-    """A walk where at_NAME is where the line along `dim` of an element begins and at_k its place in it; the steps."""
-    layouts = [[s * (d != dim) for d, s in enumerate(o.strides)] for o in operands]
-    walk = Walk(names + "k", shape, [*layouts, [int(d == dim) for d in range(len(shape))]])
-    return walk, {"n": shape[dim], **{f"{name}_step": o.strides[dim] for name, o in zip(names, operands)}}
 
 
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), FOUND, CALL]
-    numbers = {"size": x.shape[dim], "step": x.strides[dim]}
-    body = WRONG + "put_o(at_o, get_x(at_x + place_of(get_p(at_p)) * P.step));"
-    return _checked(run, op, index, 2, x.shape[dim], run.each(arguments, walk, body, numbers, _place(op)))
+    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD]
+    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
+    place = PLACE if op == "gather" else PLACE.replace("P.size > 0u", "false")
+    return _reporting(run.each(arguments, walk, GATHER, numbers, REPORT + place))
 
 
 def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -93,8 +85,14 @@ def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     return lambda o, o_at, p, p_at, x, x_at: kernel(o, o_at, x, x_at, p, p_at)
 
 
-def _place(op: str) -> str:
-    return PLACE if op != "embedding" else PLACE.replace("P.size > 0u", "false")
+def _reporting(kernel: Any) -> Kernel:
+    """`kernel`, which takes the error record at the end."""
+
+    def call(*args: Any) -> None:
+        kernel(*args, args[0].device.record, 0)
+        args[0].device.unchecked = True
+
+    return call
 
 
 def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -104,28 +102,12 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     alike = tuple([1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)])
     key = PLACE.replace("P.size", f"{size}u") + "fn key_at(at: u32) -> u32 { return place_of(get_x(at)); }\n"
     order, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
-    walk, numbers = _lines("opxr", dim, index.shape, out, index, src, layout)
-    value = "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b"
-    arguments: list[Any] = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, FOUND, CALL]
-    kernel = run.each(arguments, walk, WRONG + SCATTER.replace("VALUE", value), {**numbers, "size": size}, PLACE)
-    return _checked(run, op, index, 1, size, lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
-
-
-def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: Any) -> Kernel | None:
-    """`kernel`, which takes the error record and the call's number at the end, behind a check of its index."""
-    numbers = {"size": size, "op": CHECKED.index(op)}
-    arguments = [Tensor("p", raw(index)), RECORD, CALL]
-    shape = [size if step else min(size, 1) for size, step in zip(index.shape, index.strides)]
-    check = run.each(arguments, Walk("p", shape, [index.strides]), CHECK, numbers, REPORT + _place(op))
-
-    def call(*args: Any) -> None:
-        device, number = args[0].device, next(run.calls)
-        with device:  # another call between the two would write its number
-            check(*args[2 * at : 2 * at + 2], device.record, 0, number)
-            kernel(*args, device.record, 0, number)
-            device.unchecked = True
-
-    return call
+    walk, numbers = lines("opxr", dim, index.shape, out, index, src, layout)
+    body = SCATTER.replace("VALUE", "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b")
+    arguments = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD]
+    numbers |= {"size": size, "op": CHECKED.index(op)}
+    kernel = run.each(arguments, walk, body.replace("NONE", NONE), numbers, REPORT + PLACE)
+    return _reporting(lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
 
 
 def ordered(
@@ -135,9 +117,8 @@ def ordered(
 
     given: the tensor as an argument, x. key: WGSL of `key_at(at)`, whole numbers.
     """
-    steps = tuple([prod(x.shape[d + 1 :]) * (size > 1) for d, size in enumerate(x.shape)])
-    layout, words = x._replace(strides=steps), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
-    walk, numbers = _lines("xr", dim, x.shape, x, layout)
+    layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
+    walk, numbers = lines("xr", dim, x.shape, x, layout)
     widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
     passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
 
@@ -157,7 +138,7 @@ def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     of, value = ("i32", "key(get_x(at))") if found.is_floating else (found.computed, "get_x(at)")
     key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
     order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
-    walk, numbers = _lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
+    walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
     emit = run.each(
         [Tensor("s", raw(x), True), Tensor("p", raw(indices), True), Tensor("x", raw(x)), ORDER], walk, EMIT, numbers
     )

@@ -38,8 +38,7 @@ class Memory(Buffer):
 
 
 class Pool:
-    """The memory of a device. Commands run in the order in which they are given, so what is freed may be handed out
-    again at once: whatever still reads it runs before whatever the next holder does.
+    """The memory of a device. What is freed may be handed out again at once: commands run in their order.
 
     `freed` is filled by Memory.__del__, which the collector may run at any moment, inside of `take` too.
     """
@@ -58,8 +57,7 @@ class Pool:
             self.collect()
             found = self._find(size) or self._grow(size, nbytes)
             self.used += size
-            if self.used > self.peak:
-                self.peak = self.used
+            self.peak = max(self.peak, self.used)
             return Memory(self.device, nbytes, *found, size)
 
     def collect(self) -> None:
@@ -71,9 +69,8 @@ class Pool:
             if at < len(free) and free[at][0] == start + size:
                 size += free.pop(at)[1]
             if at and sum(free[at - 1]) == start:
+                start, size = free[at - 1][0], start + size - free.pop(at - 1)[0]
                 at -= 1
-                start, before = free.pop(at)
-                size += before
             free.insert(at, (start, size))
 
     def reserved(self) -> int:
@@ -97,8 +94,7 @@ class Pool:
                 self.slabs.append(Slab(self.device, min(self.most, attempt)))
                 return self._find(size) or self._grow(size, nbytes)
             except wgpu.GPUError as error:
-                said = self.device.explained(error)
-                if isinstance(said, DeviceError):
+                if isinstance(said := self.device.explained(error), DeviceError):
                     raise said from None
                 self.release()
         held = f"{self.used} are in use, {self.reserved()} reserved"

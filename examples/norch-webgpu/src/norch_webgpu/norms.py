@@ -48,7 +48,7 @@ STORE = f"""{IGNORED}
     stats[P.stats_ + i] = vec2<f32>(loss, f32(!ignored));"""
 GRAD = f"""{IGNORED}
     let slope = exp(get_x(at_x) - get_s(at_s)) - f32(w.y == 0u && i / P.inner % P.size == w.x);
-    put_o(at_o, select(slope * get_g(at_g) DIVIDED, 0f, ignored));"""
+    put_o(at_o, select(slope * get_g(at_g) / total[P.total_], 0f, ignored));"""
 TOTAL = Tensor("total", KINDS["float32"], element="f32")
 
 
@@ -152,15 +152,13 @@ def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) 
     each: Any = [o.strides[:dim] + (0,) + o.strides[dim:] for o in (sums, target)]
     walk = Walk("ogxst", x.shape, [out.strides, (0,) * len(x.shape), x.strides, *each])
     arguments = [Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", (out, g, x, sums))] + [Tensor("t", raw(target))]
-    numbers, is_mean = _numbers(attrs), attrs["reduction"] == "mean"
+    numbers = _numbers(attrs)
     more = {"size": x.shape[dim], "inner": prod(x.shape[dim + 1 :]), **numbers}
-    body = GRAD.replace("DIVIDED", "/ total[P.total_]" * is_mean)
-    grad = run.each([*arguments, *[TOTAL] * is_mean], walk, body, more)
-    if not is_mean:
-        return grad
-    item, store = [("f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "")], "total[P.total_] = a0;"
+    grad = run.each([*arguments, TOTAL], walk, GRAD, more)
+    item, mean = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", attrs["reduction"] == "mean"
     one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
-    count: Any = fold(run, [TOTAL, arguments[4]], state("f32"), 4, item, one, targets, store=store, **numbers)
+    store = f"total[P.total_] = {'a0' if mean else '1f'};"
+    count = fold(run, [TOTAL, arguments[4]], state("f32"), 4, [(item, "")], one, targets, store=store, **numbers)
 
     def call(*args: Any) -> None:
         total = args[0].device.pool.take(4)

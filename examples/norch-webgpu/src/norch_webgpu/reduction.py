@@ -1,12 +1,13 @@
 """Reductions, in two stages where there are few results, and cumsum. Each adds up in one order, whatever else runs."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from norch.backend import Kernel, Operand
+from norch.backend import Operand
 
 from .devices import Runtime
-from .dtypes import Attrs, Kind, Operands, kind, raw
+from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
 from .source import Tensor, Walk, main
 
 GROUP = 256
@@ -59,21 +60,9 @@ PASS = """{{
     for (; j < last; j += {team}u) {{ a = rule(a, item{k}(j, i{starts})); }}
     a = together(a, l, lanes); {then} a{k} = a; }}
 """
-SCAN = """let i = group * {rows}u + l / {team}u; let t = l % {team}u;
-    {lines}
-    var carry = T(0);
-    for (var start = 0u; start < P.n; start += {team}u) {{
-        let j = start + t; let is_there = i < P.i_count && j < P.n;
-        var a = T(0);
-        if (is_there) {{ a = get_x(at_x + j * P.x_step); }}
-        for (var h = 1u; h < 2u * {team}u; h *= 2u) {{
-            sums[l] = a; workgroupBarrier();
-            if (t >= h) {{ a += sums[l - h]; }}
-            workgroupBarrier();
-        }}
-        if (is_there) {{ put_o(at_o + j * P.o_step, carry + a); }}
-        carry += sums[l - t + {team}u - 1u]; workgroupBarrier();
-    }}"""
+SCAN = """var a = get_x(at_x + at_k * P.x_step);
+    if (at_k >= P.width) { a += get_x(at_x + (at_k - P.width) * P.x_step); }
+    put_o(at_o + at_k * P.o_step, a);"""
 
 
 def power_of_two(n: int, most: int) -> int:
@@ -169,15 +158,26 @@ def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     return fold(run, arguments, text, size, [(item, "")], outer, inner, store=store)
 
 
-def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """To each element is added that 1 before, then the one 2 before, and so on."""
     (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
-    lines, found, n = across("ox", dim, out, x), kind(x), x.shape[dim]
-    text = f"{types(found.computed)}var<workgroup> sums: array<T, 256>;\n"
-    numbers = {**lines.numbers, "n": n, "o_step": out.strides[dim], "x_step": x.strides[dim]}
-    arguments = [Tensor("o", kind(out), True), Tensor("x", found)]
-    team = power_of_two(2 * n - 1, GROUP)
-    body = main(SCAN.format(rows=GROUP // team, team=team, lines=lines.code()), GROUP)
-    return run.kernel(arguments, text + body, -(-lines.count * team // GROUP) if n else 0, numbers)
+    sums, between = contiguous(x), KINDS[{"f32": "float32"}.get(kind(x).computed, x.dtype.name)]
+    passes, last = [], max(1, (x.shape[dim] - 1).bit_length()) - 1
+    for k in range(last + 1):
+        to, given = (out, kind(out)) if k == last else (sums, between), (sums, between) if k else (x, kind(x))
+        walk, numbers = lines("ox", dim, x.shape, to[0], given[0])
+        arguments = [Tensor("o", to[1], True), Tensor("x", given[1])]
+        passes.append(run.each(arguments, walk, SCAN, {**numbers, "width": 1 << k}))
+
+    def call(*args: Any) -> None:
+        given = args[2:]
+        for scan in passes[:-1]:
+            fresh = args[0].device.pool.take(between.size * walk.count)
+            scan(fresh, 0, *given)
+            given = (fresh, 0)
+        passes[-1](*args[:2], *given)
+
+    return call
 
 
 def with_dims(operand: Operand) -> Operand:
@@ -185,7 +185,13 @@ def with_dims(operand: Operand) -> Operand:
     return operand if operand.shape else operand._replace(shape=(1,), strides=(1,))
 
 
-def across(names: str, dim: int, *operands: Operand) -> Walk:
-    """Over the starts of the lines that lie along a dim, as many as the last operand has."""
-    shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
-    return Walk(names, shape, strides)
+def contiguous(operand: Operand) -> Operand:
+    shape = operand.shape
+    return operand._replace(strides=tuple([prod(shape[d + 1 :]) * (size > 1) for d, size in enumerate(shape)]))
+
+
+def lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> tuple[Walk, dict[str, int]]:
+    """A walk where at_NAME is where the line along `dim` of an element begins and at_k its place in it; the steps."""
+    layouts = [[s * (d != dim) for d, s in enumerate(o.strides)] for o in operands]
+    walk = Walk(names + "k", shape, [*layouts, [int(d == dim) for d in range(len(shape))]])
+    return walk, {"n": shape[dim], **{f"{name}_step": o.strides[dim] for name, o in zip(names, operands)}}
