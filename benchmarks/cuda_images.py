@@ -1,7 +1,8 @@
 """Convolutions and networks on images on a GPU, beside eager PyTorch: each row names the precision and the layout.
 
 The convolutions are timed forward and backward, the networks by the step of training with SGD; a figure is the best of
-the rounds. "captured" is the same step through `norch.capture`. What is compared is the loss after a few steps.
+the rounds. "captured" is the same step through `norch.capture`. What is compared is the loss after a few steps. The
+networks are trained with `cudnn.benchmark` on, in both libraries; a convolution alone has what the heuristics choose.
 
     python benchmarks/cuda_images.py [--only PATTERN] [--layouts NHWC,NCHW] [--json out.json]
 """
@@ -118,6 +119,8 @@ def step(lib: Any, name: str, half: bool, last: bool) -> Callable[[], Any]:
 def measure(name: str, precision: str, last: bool) -> dict[str, float]:
     """TFLOP/s of a convolution, milliseconds of a network's step."""
     set_precision(precision)
+    for lib in LIBRARIES.values():
+        lib.backends.cudnn.benchmark = name in NETWORKS
     half = precision == "bf16"
     if name in CONVOLUTIONS:
         shape, weight, pad = CONVOLUTIONS[name]

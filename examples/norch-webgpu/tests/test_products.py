@@ -53,7 +53,7 @@ def test_products_of_every_layout(in_tiles, dtype, layouts):
     assert (back(left @ right) == a @ b).all()
 
 
-@pytest.mark.parametrize("tile", [tiles.MIDDLE, tiles.LARGE], ids=["middle", "large"])
+@pytest.mark.parametrize("tile", [tiles.SMALL, tiles.LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("right", ["plain", "transposed"])
 def test_tiles_of_every_size(in_tiles, tile, right):
     in_tiles(tile)

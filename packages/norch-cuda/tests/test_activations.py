@@ -58,6 +58,17 @@ def test_values_and_gradients(cuda: str, op: str, dtype: Any) -> None:
     assert not differs.any()
 
 
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16], ids=str)
+def test_gelu_is_nearly_rounded_once(cuda: str, dtype: Any) -> None:
+    x = norch.tensor(np.linspace(-5.5, 8, 20001)).to(dtype)
+    exact = x.to(norch.float64).numpy()
+    with np.errstate(all="ignore"):
+        wanted = norch.gelu(x.to(norch.float64)).numpy()
+    found = norch.gelu(x.to(cuda)).to("cpu").to(norch.float64).numpy()
+    spacing = np.maximum(2.0 ** np.floor(np.log2(np.abs(wanted) + 1e-300)), 2.0**-14) * ULP[dtype]
+    assert (np.abs(found - wanted) <= 0.54 * spacing).all(), exact[np.argmax(np.abs(found - wanted) / spacing)]
+
+
 @pytest.mark.parametrize("op", ACTIVATIONS)
 def test_special_values(cuda: str, op: str) -> None:
     inf, nan = float("inf"), float("nan")

@@ -486,3 +486,16 @@ def test_a_captured_step_trains_as_eager_does(cuda, optimizer):
             found.append(run(x.to(cuda), y.to(cuda)))
         losses.append([loss.item() for loss in found] + [p.sum().item() for p in model.parameters()])
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("places", [7, 1000, 300_000])  # the memory of the last is cleared by a memset
+def test_what_kernels_clear(cuda, places):
+    def add(x, at):
+        return norch.zeros(places, device=cuda).index_add(0, at, x)
+
+    step = norch.capture(add)
+    for run in range(6):
+        x = norch.tensor(RNG.standard_normal(5000).astype(np.float32)).to(cuda)
+        at = norch.tensor(RNG.integers(0, min(places, 50 + 20 * run), 5000)).to(cuda)
+        assert np.array_equal(step(x, at).cpu().numpy(), add(x, at).cpu().numpy())
+    assert step.report().replayed

@@ -17,9 +17,9 @@ from .norms import softmax
 from .products import multiply, product, turned
 from .source import Tensor, Walk
 
-SCORES = 1 << 23
+SCORES = 1 << 24
 """So many at once, of so many queries: later keys than a part's are left out where attention is causal."""
-QUERIES = 512
+QUERIES, FEWEST = 512, 64
 # What is computed of a part, from the rest; a ' is for the transposed matrices.
 FORWARD = "matmul s q k; weights s s; matmul o s v'"
 BACKWARD = (
@@ -35,10 +35,10 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     names = ["dq", "dk", "dv", "g", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
     given = {name: _with_batch(o, batch) for name, o in zip(names, operands)}
     queries, keys = given["q"].shape[-2], given["k"].shape[-2]
-    loops, rows = 0, min(queries, QUERIES)
-    while loops < len(batch) and prod(batch[loops:]) * rows * keys > SCORES:
-        loops += 1  # the first dims of the batch, an index after another
-    rows = min(rows, max(SCORES // (prod(batch[loops:]) * keys), 1))
+    loops = 0
+    while loops < len(batch) and prod(batch[loops:]) * min(queries, FEWEST) * keys > SCORES:
+        loops += 1  # the first dims of the batch, an index after another, lest queries be fewer
+    rows = min(queries, QUERIES, max(SCORES // (prod(batch[loops:]) * keys), 1))
     if is_grad and kind(given["q"]).per_word > 1:
         rows = queries  # lest the gradients of key and value be rounded more than once
     most = 4 * rows * keys * prod(batch[loops:])  # bytes of a part's scores

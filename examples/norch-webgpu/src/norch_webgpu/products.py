@@ -58,7 +58,7 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
         term = "read_a(base_a(i), row, k) * read_b(base_b(i), column, k)"
         return _elements(run, p, [*given, *p.more], READ.format("a") + READ.format("b"), term, p.k)
     of = p.kinds[0].computed
-    tile, splits = choose(p.m, p.n, p.k, p.batch, run.least("max-compute-workgroup-storage-size"), of)
+    tile, splits = choose(p.m, p.n, p.k, p.batch, of)
     sums = KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[of]]
     parts = p.batch * p.m * p.n * sums.size
     splits = min(splits, run.devices[0].pool.most // parts) or 1

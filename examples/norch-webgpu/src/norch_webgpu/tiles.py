@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from .source import main
 
-SPLIT_BELOW = 128
-"""Below so many workgroups a GPU has idle cores: smaller tiles are taken, then the sum is split among workgroups."""
+BUSY = 1024
+"""So many workgroups keep a GPU busy: where there are fewer tiles, smaller ones are taken or sums split."""
 
 
 class Tile(NamedTuple):
@@ -30,15 +30,15 @@ class Tile(NamedTuple):
         return -(-m // self.m) * -(-n // self.n)
 
 
-LARGE, MIDDLE, SMALL = Tile(128, 128, 16, 8, 8), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
+LARGE, SMALL = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 
 
-def choose(m: int, n: int, k: int, batch: int, shared: int, computed: str) -> tuple[Tile, int]:
-    """A tile for products of m * k by k * n in `shared` bytes, and among how many workgroups each sum is split."""
-    fit = [t for t in (LARGE, MIDDLE) if (t.m + t.n + 8) * t.k * (8 if computed == "i64" else 4) <= shared]
-    tile = next((t for t in fit if t.number(m, n) * batch >= SPLIT_BELOW), SMALL)
-    groups = max(tile.number(m, n) * batch, 1)
-    return tile, max(1, min(-(-SPLIT_BELOW // groups), k // 256))
+def choose(m: int, n: int, k: int, batch: int, computed: str) -> tuple[Tile, int]:
+    """A tile for products of m * k by k * n, and among how many workgroups each sum is split."""
+    most = max(1, k // 256)
+    is_large = min(m, n) > SMALL.m and LARGE.number(m, n) * batch * most >= BUSY and computed != "i64"
+    tile = LARGE if is_large else SMALL
+    return tile, max(1, min(most, BUSY // (tile.number(m, n) * batch)))
 
 
 def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:

@@ -9,6 +9,8 @@ namespace {
 
 template <class T>
 struct ApplyActivation {
+    // With 34 registers instead of 32 there would be 6, and gelu took 58 us instead of 54.
+    static constexpr int BLOCKS = std::is_same_v<T, Halves> ? 8 : 1;
     Constants<computed<T>> k;
 
     template <class Op, class... X>

@@ -4,6 +4,7 @@
 //     using In, Out           the element types of the inputs and of the output: a type, or a group of types, see below
 //     static constexpr int INPUTS
 //     using First             the type of the first input, where it is another
+//     static constexpr int BLOCKS  at least how many a multiprocessor has at once; may be left out
 //     load_first, VEC         how the first input is loaded, where it is converted, and at most how many elements at once
 //     template <int K> __device__ void operator()(computed<Out> (&y)[K], const computed<In> (&x)[INPUTS][K]) const
 // where the ops of the family are told apart at run time, outside the loop over K: the branch costs nothing beside the
@@ -57,10 +58,18 @@ __device__ inline void store_packet(char* data, const C (&y)[K], int at) {
     *reinterpret_cast<Packet<T, VEC>*>(data) = packet;
 }
 
+/// How many blocks a multiprocessor is to have at once, where a family says so: F::BLOCKS.
+template <class F>
+constexpr int BLOCKS_OF = [] {
+    if constexpr (requires { F::BLOCKS; }) return F::BLOCKS;
+    else return 1;
+}();
+
 /// VEC divides the number of elements.
 template <class F, int VEC, int UNROLL>
-__global__ void __launch_bounds__(THREADS) map_kernel(const __grid_constant__ Layout<F::INPUTS + 1> layout, char* out,
-                                                      const __grid_constant__ Inputs<F> inputs, const F f) {
+__global__ void __launch_bounds__(THREADS, VEC > 1 ? BLOCKS_OF<F> : 1)
+    map_kernel(const __grid_constant__ Layout<F::INPUTS + 1> layout, char* out, const __grid_constant__ Inputs<F> inputs,
+               const F f) {
     using In = typename F::In;
     using First = typename FirstOf<F>::type;
     using Out = typename F::Out;

@@ -105,7 +105,8 @@ struct Boxes {
 template <class T, int D>
 constexpr uint32_t ROW_BYTES = D * sizeof(T);
 
-/// Each warp that computes says so when its products have read a buffer. Its lanes' own loads need a __syncwarp before.
+/// Each warp that computes says so when its products have read a buffer. Its lanes' own loads, and waits that no products
+/// follow, need a __syncwarp before.
 constexpr int WARPS = WARPGROUP / 32;
 __device__ inline void done_with(Barrier* free) {
     if (threadIdx.x % 32 == 0) arrive(free);

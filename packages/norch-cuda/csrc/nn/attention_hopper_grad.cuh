@@ -118,8 +118,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         for (; p.is_causal && tile * KEYS >= first + 64; --tile) {  // no query of this warpgroup sees it
             wait(&tiles.key_full[turn.stage], turn.parity);
-            done_with(&tiles.key_free[turn.stage]);
             wait(&tiles.value_full[turn.stage], turn.parity);
+            __syncwarp();
+            done_with(&tiles.key_free[turn.stage]);
             done_with(&tiles.value_free[turn.stage]);
             turn.advance();
         }
@@ -223,6 +224,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
         for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
             wait(&shared.full[turn.stage], turn.parity);
+            __syncwarp();
             done_with(&shared.free[turn.stage]);
             turn.advance();
         }

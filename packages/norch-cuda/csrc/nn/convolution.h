@@ -42,5 +42,7 @@ KernelPtr direct_convolution(const Convolution& conv, const Request& request);
 /// images are too few for it, or for a gradient's steps.
 KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
+/// The gradient of the weight of windows of 3 x 3 over few channels in float32; null for others and for rows that are long.
+KernelPtr direct_weight_grad(const Convolution& conv, const Request& request);
 
 }  // namespace norch::nn

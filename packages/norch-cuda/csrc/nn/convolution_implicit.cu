@@ -24,14 +24,14 @@ struct Correlation {
     int groups;
 };
 
-/// ROWS channels and COLUMNS places for each block; a thread has DOWN * 8 of them.
-template <int ROWS, int COLUMNS>
-__global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_constant__ Correlation p, float* out,
-                                                                 const float* image, const float* weight,
-                                                                 const float* bias) {
-    constexpr int TX = COLUMNS / 8, TY = THREADS / TX, DOWN = ROWS / TY;
-    constexpr int A_EACH = ROWS * DEPTH / THREADS, B_EACH = COLUMNS * DEPTH / THREADS, B_STEP = THREADS / COLUMNS;
-    static_assert(DOWN % 4 == 0 && A_EACH * THREADS == ROWS * DEPTH, "tiles must fit the threads");
+/// ROWS channels and COLUMNS places for each block of TEAM threads, each of which has DOWN * 8 of them.
+template <int ROWS, int COLUMNS, int TEAM>
+__global__ void __launch_bounds__(TEAM, 512 / TEAM)
+    correlation_kernel(const __grid_constant__ Correlation p, float* out, const float* image, const float* weight,
+                       const float* bias) {
+    constexpr int TX = COLUMNS / 8, TY = TEAM / TX, DOWN = ROWS / TY;
+    constexpr int A_EACH = ROWS * DEPTH / TEAM, B_EACH = COLUMNS * DEPTH / TEAM, B_STEP = TEAM / COLUMNS;
+    static_assert(DOWN % 4 == 0 && A_EACH * TEAM == ROWS * DEPTH, "tiles must fit the threads");
     __shared__ __align__(16) float left[2][DEPTH][ROWS], right[2][DEPTH][COLUMNS];
     // A warp has 8 * 4 threads of the tile: what they read of shared memory at once lies in 128 bytes.
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
     auto gather = [&] {
 #pragma unroll
         for (int i = 0; i < A_EACH; ++i) {
-            const int e = threadIdx.x + i * THREADS, t = first_row + e % ROWS, c = s + e / ROWS;
+            const int e = threadIdx.x + i * TEAM, t = first_row + e % ROWS, c = s + e / ROWS;
             next_left[i] = t < p.to && c < p.from ? weights[t * p.weight[0] + c * p.weight[1]] : 0.0f;
         }
 #pragma unroll
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
     auto put = [&](int buffer) {
 #pragma unroll
         for (int i = 0; i < A_EACH; ++i) {
-            const int e = threadIdx.x + i * THREADS;
+            const int e = threadIdx.x + i * TEAM;
             left[buffer][e / ROWS][e % ROWS] = next_left[i];
         }
 #pragma unroll
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, 2) correlation_kernel(const __grid_co
 }
 
 /// Weights are read along the channels that come out, so they are copied to lie that way.
-template <int ROWS, int COLUMNS>
+template <int ROWS, int COLUMNS, int TEAM>
 class Implicit final : public Kernel {
 public:
     Implicit(const Correlation& p, StagedOperand weight, bool has_bias)
@@ -144,8 +144,8 @@ public:
     void run(char* const* data, const Scalar*) const override {
         const Seen weight(weight_, data[2]);
         auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
-        launch_kernel("a convolution", correlation_kernel<ROWS, COLUMNS>, blocks_, THREADS,
-                      p_, at(0), at(1), reinterpret_cast<float*>(weight.data()), has_bias_ ? at(3) : nullptr);
+        launch_kernel("a convolution", correlation_kernel<ROWS, COLUMNS, TEAM>, blocks_, TEAM, p_, at(0), at(1),
+                      reinterpret_cast<float*>(weight.data()), has_bias_ ? at(3) : nullptr);
     }
 
 private:
@@ -167,7 +167,7 @@ KernelPtr make(Correlation p, const Request& r, const std::array<size_t, 4>& ord
     const bool has_bias = r.operands.size() == 4;
     p.bias_stride = has_bias ? r.operands[3].strides[0] : 0;
     const int64_t blocks = ceil_div(p.count, 128) * ceil_div(p.to, 64) * p.groups;
-    if (p.from < DEPTH || p.to <= 32 || blocks < 100 || p.groups > 8) return nullptr;
+    if (p.from < DEPTH || p.to <= 16 || blocks < 100 || p.groups > 8) return nullptr;
     StagedOperand staged;
     staged.view = weight;
     for (size_t d = 0; d < 4; ++d) {
@@ -177,8 +177,9 @@ KernelPtr make(Correlation p, const Request& r, const std::array<size_t, 4>& ord
     staged.stage();
     p.weight[0] = 1, p.weight[1] = staged.view.strides[2];
     p.weight[2] = staged.view.strides[0], p.weight[3] = staged.view.strides[1];
-    if (p.to % 128 == 0 && blocks >= 1000) return std::make_unique<Implicit<128, 128>>(p, std::move(staged), has_bias);
-    return std::make_unique<Implicit<64, 128>>(p, std::move(staged), has_bias);
+    if (p.to % 128 == 0 && blocks >= 1000) return std::make_unique<Implicit<128, 128, 256>>(p, std::move(staged), has_bias);
+    if (p.to <= 32) return std::make_unique<Implicit<32, 128, 128>>(p, std::move(staged), has_bias);
+    return std::make_unique<Implicit<64, 128, 128>>(p, std::move(staged), has_bias);
 }
 
 }  // namespace

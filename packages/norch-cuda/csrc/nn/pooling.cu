@@ -112,10 +112,13 @@ __global__ void __launch_bounds__(THREADS) grad_kernel(const __grid_constant__ P
     out[i] = downcast<T>(sum);
 }
 
-/// The same for windows of 2 * 2, side by side: a thread for each, or for what is left over at the edges.
+/// The same for windows of 2 * 2, side by side: a thread for each, or for what is left over at the edges. `has_pairs`: the
+/// two elements of a row are accessed at once.
 template <class T, bool IS_MAX>
-__global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
-                                                              const Planes grads, const T* data, const Planes planes) {
+__global__ void __launch_bounds__(THREADS)
+    halves_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad, const Planes grads, const T* data,
+                       const Planes planes, bool has_pairs) {
+    using Pair = Packet<T, 2>;
     using C = computed<T>;
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.count) return;
@@ -125,8 +128,12 @@ __global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_const
     int first = -1;
     if (IS_MAX && is_window) {
         const T* from = plane_at(data, planes, at) + 2 * at.y * planes.row + 2 * at.x * planes.column;
-        const C x[4] = {C(upcast(from[0])), C(upcast(from[planes.column])), C(upcast(from[planes.row])),
-                        C(upcast(from[planes.row + planes.column]))};
+        Pair pairs[2];
+#pragma unroll
+        for (int a = 0; a < 2; ++a, from += planes.row)
+            pairs[a] = has_pairs ? *reinterpret_cast<const Pair*>(from) : Pair{{from[0], from[planes.column]}};
+        const C x[4] = {C(upcast(pairs[0].v[0])), C(upcast(pairs[0].v[1])), C(upcast(pairs[1].v[0])),
+                        C(upcast(pairs[1].v[1]))};
         first = 0;
         C best = x[0];
 #pragma unroll
@@ -135,9 +142,19 @@ __global__ void __launch_bounds__(THREADS) halves_grad_kernel(const __grid_const
     }
     T* to = out + (at.n * p.channels.divisor + at.c) * int64_t(p.h) * p.w;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        const int y = 2 * at.y + k / 2, x = 2 * at.x + k % 2;
-        if (y < p.h && x < p.w) to[int64_t(y) * p.w + x] = downcast<T>(!IS_MAX || first == k ? g : C(0));
+    for (int a = 0; a < 2; ++a) {
+        const int y = 2 * at.y + a, x = 2 * at.x;
+        if (y >= p.h) break;
+        Pair pair;
+#pragma unroll
+        for (int b = 0; b < 2; ++b) pair.v[b] = downcast<T>(!IS_MAX || first == 2 * a + b ? g : C(0));
+        T* place = to + int64_t(y) * p.w + x;
+        if (has_pairs) {
+            *reinterpret_cast<Pair*>(place) = pair;
+        } else {
+            place[0] = pair.v[0];
+            if (x + 1 < p.w) place[1] = pair.v[1];
+        }
     }
 }
 
@@ -200,13 +217,17 @@ KernelPtr gradient(const Request& r) {
     if (IS_MAX && !is_halves && !all_see(p)) return nullptr;
     if (is_halves) p = pool_of(out, grad, r.attrs, (out.shape[2] + 1) / 2, (out.shape[3] + 1) / 2);
     const Planes grads(grad), planes(IS_MAX ? r.operands[2] : grad);
+    const bool is_even = planes.column == 1 && planes.row % 2 == 0 && planes.c % 2 == 0 && planes.n % 2 == 0;
+    const bool is_paired = p.w % 2 == 0 && (!IS_MAX || is_even);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (!p.count) return;
         const unsigned blocks = unsigned(ceil_div(p.count, THREADS));
         auto at = [&](int i) { return reinterpret_cast<T*>(data[i]); };
         const T* input = IS_MAX ? at(2) : nullptr;
+        const bool has_pairs = is_paired && is_aligned(data[0], 2 * sizeof(T)) && is_aligned(input, 2 * sizeof(T));
         if (is_halves)
-            halves_grad_kernel<T, IS_MAX><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes);
+            halves_grad_kernel<T, IS_MAX>
+                <<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes, has_pairs);
         else
             grad_kernel<T, IS_MAX><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes);
         check_launch("a gradient of pooling");

@@ -1,6 +1,7 @@
 #include "runtime/graph.h"
 
 #include "runtime/allocator.h"
+#include "runtime/fills.h"
 #include "runtime/late.h"
 #include "runtime/recording.h"
 
@@ -148,6 +149,7 @@ void Graph::end() {
     stream_->arena = outside_;
     release_postponed();
     check(error, "recording a graph");
+    make_kernels_of_fills(graph_);
     check(cudaGraphInstantiate(&executable_, graph_, 0), "making a graph executable");
 }
 

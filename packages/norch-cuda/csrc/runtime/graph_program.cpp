@@ -5,6 +5,7 @@
 
 #include "common/buffer.h"
 #include "common/launch.h"
+#include "runtime/fills.h"
 #include "runtime/recording.h"
 
 namespace norch {
@@ -209,12 +210,14 @@ void GraphProgram::record() {
                 last[i] = {node};
             }
         } else {
+            make_kernels_of_fills(part.get());
             check(cudaGraphAddChildGraphNode(&node, whole, after.data(), after.size(), part.get()), "making a graph's node");
             changing->whole = node;
             last[i] = {node};
         }
         ++changing;
     }
+    make_kernels_of_fills(whole);
     check(cudaGraphInstantiate(&executable_, whole, 0), "making a graph executable");
     graph_ = graph.release();
     overlaps_ = false;
@@ -262,6 +265,7 @@ bool GraphProgram::change(const Changing& changing) {
         Capture capture(*changing.lane);
         call(changing.step);
         const OwnGraph part(capture.end());
+        make_kernels_of_fills(part.get());
         if (cudaGraphExecChildGraphNodeSetParams(executable_, changing.whole, part.get()) == cudaSuccess) return true;
     } else {
         const Noting noting(notes(), false);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import record
@@ -30,7 +31,7 @@ from ..errors import DTypeError, MetaError
 from ..observing import TRANSFER, observable
 from ..ops.creation import COPY
 from ..ops.registry import method
-from ..spec import elementwise_layout, is_channels_last
+from ..spec import Spec, elementwise_layout, is_channels_last
 from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
@@ -97,6 +98,12 @@ def _transfer(tensor: Tensor, device: Device) -> Tensor:
     return out
 
 
+@lru_cache(256)
+def _there(spec: Spec, device: Device) -> Spec:
+    """Kept, since making it takes longer than a small copy."""
+    return spec.like(device=device)
+
+
 @observable(TRANSFER, "to")
 def move_bytes(tensor: Tensor, device: Device) -> Tensor:
     """A contiguous copy on another device, through the host unless one backend has both.
@@ -110,7 +117,7 @@ def move_bytes(tensor: Tensor, device: Device) -> Tensor:
         spec = tensor.spec.like(tensor.spec.shape, strides, device=device)
         return make_tensor(spec, allocate_for(spec))
     source = tensor if tensor.spec.is_contiguous else tensor.detach().contiguous()
-    spec = source.spec.like(device=device)
+    spec = _there(source.spec, device)
     backend, old = device.backend, source.spec.device.backend
     out = make_tensor(spec, allocate_for(spec))
     start = source.offset * spec.dtype.itemsize
@@ -137,7 +144,7 @@ _TRANSFER = Op("to", ("x", "device"), 1, lambda spec, device: (spec.like(device=
 @method()
 def cpu(self: Tensor) -> Tensor:
     """This tensor in host memory."""
-    return self if self.spec.device is CPU else to(self, CPU)
+    return self if self.spec.device is CPU else _transfer(self, CPU)
 
 
 @method()
