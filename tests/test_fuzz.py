@@ -126,7 +126,7 @@ def test_guarded_memory_is_poisoned_and_kept_apart() -> None:
     assert far.returncode == -11
 
 
-@pytest.mark.parametrize("kind", ["ops", "programs", "models", "threads", "capture", "arguments", "files"])
+@pytest.mark.parametrize("kind", ["ops", "programs", "layers", "models", "threads", "capture", "arguments", "files"])
 def test_each_kind_of_case_runs(kind: str) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, str(FUZZ), "--only", kind, "--minutes", "0.1", "--jobs", "1"]
@@ -154,6 +154,19 @@ def test_every_function_of_both_libraries_is_called(fuzz: ModuleType) -> None:
     assert {n for n in both if not {n, n.rstrip("_")} & (called | left_out)} == set()
     assert called & left_out == set()
     assert left_out <= both
+
+
+def test_every_layer_of_both_libraries_is_called(fuzz: ModuleType) -> None:
+    pytest.importorskip("torch")
+    import layers
+
+    def public(library: ModuleType) -> set[str]:
+        values = {n: getattr(library.nn, n) for n in dir(library.nn) if not n.startswith("_")}
+        return {n for n, v in values.items() if isinstance(v, type) and issubclass(v, library.nn.Module)}
+
+    called, left_out = {layer.name for layer in layers.layers()}, set(" ".join(layers.LEFT_OUT.values()).split())
+    assert called | left_out == public(fuzz.library("norch")) & public(fuzz.library("torch"))
+    assert called & left_out == set()
 
 
 def test_differences_are_explained(fuzz: ModuleType) -> None:

@@ -64,7 +64,8 @@ def build(name: str, folder: Path, wheel: bool = True) -> list[Path]:
     source.mkdir(parents=True)
     try:
         with tarfile.open(sdist) as archive:
-            archive.extractall(source, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+            archive.extractall(source)
         inside = {"SKBUILD_BUILD_DIR": str(source / "build")}
         run(UV, "build", "--wheel", "--out-dir", wheels, only(source, "norch_*"), **inside)
     finally:

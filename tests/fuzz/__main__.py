@@ -23,7 +23,7 @@ from program import HELPERS
 from shrink import kind_of, shrunk
 from worker import Worker
 
-NAMES = ("ops", "programs", "models", "threads", "capture", "arguments", "files")
+NAMES = ("ops", "programs", "layers", "models", "threads", "capture", "arguments", "files")
 
 RENEWED = 1000
 """After so many cases a child is replaced."""

@@ -26,6 +26,8 @@ class Call:
     """Lines that make the tensors, a variable each."""
     index: Shape = ()
     """The shape of the last index."""
+    large: bool = False
+    """Whether the first tensor may have many elements."""
 
     def variable(self, expression: str) -> str:
         self.tensors.append(f"{chr(97 + len(self.tensors))} = {expression}")

@@ -11,6 +11,7 @@ import captured
 import differences
 import files
 import hostile
+import layers
 import models
 import numpy as np
 import ops
@@ -61,5 +62,6 @@ KINDS: dict[str, Kind] = {
     "files": Kind(files.generate, files.check),
     "threads": Kind(parallel.generate, partial(beside_pytorch, floor=512.0)),
     "capture": Kind(views.generate, captured.check),
+    "layers": Kind(until_refused(layers.generate), partial(beside_pytorch, floor=512.0, network=True)),
     "models": Kind(until_refused(models.generate), partial(beside_pytorch, floor=512.0, network=True)),
 }

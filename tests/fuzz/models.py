@@ -16,12 +16,19 @@ OPTIMIZERS = (
     "SGD(P, lr=0.1, weight_decay=0.1)", "SGD(P, lr=0.1, maximize=True)", "Adam(P, lr=0.01, eps=0.1)",
     "AdamW(P, lr=0.01, eps=0.1)", "RMSprop(P, lr=0.01, eps=0.1)", "Adagrad(P, lr=0.1, eps=0.1)",
     "Adamax(P, eps=0.1)", "Adam(P, lr=0.01, amsgrad=True, eps=0.1)", "Adadelta(P, eps=0.1)",
-    "NAdam(P, eps=0.1)", "RAdam(P, eps=0.1)",
+    "NAdam(P, eps=0.1)", "RAdam(P, eps=0.1)", "Adam(P, lr=0.01, weight_decay=0.1, maximize=True, eps=0.1)",
+    "AdamW(P, lr=0.01, amsgrad=True, betas=(0.5, 0.9), eps=0.1)", "Adagrad(P, lr_decay=0.1, weight_decay=0.1, eps=0.1)",
+    "RMSprop(P, momentum=0.5, centered=True, eps=0.1)", "SGD(P, lr=0.1, momentum=0.9, dampening=0.5)",
+    "Adadelta(P, rho=0.5, weight_decay=0.1, eps=0.1)", "NAdam(P, weight_decay=0.1, eps=0.1)",
 )  # fmt: skip
 """With a large eps: what rounding leaves of a gradient of 0, as of a bias before a norm, is else a whole step."""
 
 SCHEDULERS = ("StepLR(o, 1, 0.5)", "ExponentialLR(o, 0.9)", "CosineAnnealingLR(o, 3)", "LinearLR(o)",
-              "LambdaLR(o, lambda n: 0.9 ** n)", "OneCycleLR(o, 0.1, total_steps=4)", "PolynomialLR(o, 3)")  # fmt: skip
+              "LambdaLR(o, lambda n: 0.9 ** n)", "OneCycleLR(o, 0.1, total_steps=4)", "PolynomialLR(o, 3)",
+              "MultiStepLR(o, [1, 2])", "ConstantLR(o, 0.5, 2)", "MultiplicativeLR(o, lambda n: 0.9)",
+              "CosineAnnealingWarmRestarts(o, 2)", "CyclicLR(o, 0.01, 0.1, step_size_up=2, cycle_momentum=False)",
+              "SequentialLR(o, [optim.lr_scheduler.ConstantLR(o, 0.5, 1), optim.lr_scheduler.StepLR(o, 1)], [1])",
+              "ChainedScheduler([optim.lr_scheduler.StepLR(o, 1), optim.lr_scheduler.LinearLR(o)])")  # fmt: skip
 
 
 def generate(r: Random) -> list[str]:

@@ -24,6 +24,31 @@ INTERNAL = set(
 )
 """What torch has twice: in nn.functional, and for its own use, with other arguments, among its functions."""
 
+OPERATORS = {
+    "add": "add iadd", "sub": "sub isub", "mul": "mul imul", "true_divide": "truediv itruediv",
+    "floor_divide": "floordiv ifloordiv", "remainder": "mod imod", "pow": "pow ipow", "matmul": "matmul",
+    "bitwise_and": "and_ iand", "bitwise_or": "or_ ior", "bitwise_xor": "xor ixor",
+    "bitwise_left_shift": "lshift ilshift", "bitwise_right_shift": "rshift irshift",
+    "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+    "neg": "neg", "positive": "pos", "bitwise_not": "invert", "abs": "abs",
+}  # fmt: skip
+"""What Python's operators call, by their names in its module `operator`."""
+
+IN_PLACE = re.compile(r".*_$|operator\.i(?!nvert)")
+"""Forms that change their first argument."""
+
+LARGE = ((70_001,), (257, 300), (3, 129, 100), (1025, 65), (2, 40_003), (33_000, 2))
+"""Shapes that kernels divide among threads, with rests."""
+
+SIZE_KEPT = frozenset(
+    """x fx ix bx o fo io same fsame dim dims bool last choice num bound coefficient reduction weight true wider_dtype
+    int mask dtype fraction""".split()
+)
+"""Words of ops that may have a large operand."""
+
+SIZE_GROWN = frozenset("diagflat unfold unbind split tolist item unique_consecutive".split())
+"""Ops with these words whose results are much larger than the operand, or many."""
+
 FLOATING = ("matrix", "positive_definite", "variance", "probability")
 """Words that make floats."""
 
@@ -90,6 +115,7 @@ def forms(name: str) -> tuple[str, ...]:
             found.append(f"{place}.{name}")
         if place == "T" and hasattr(mine, f"{name}_") and hasattr(its, f"{name}_"):
             found.append(f"T.{name}_")
+    found += [f"operator.{operator}" for operator in OPERATORS.get(name, "").split()]
     methods = [m for m in (name, f"{name}_") if callable(getattr(ours.Tensor, m, None))]
     found += [f".{m}" for m in methods if callable(getattr(theirs.Tensor, m, None))]
     return tuple(found)
@@ -125,10 +151,10 @@ def argument(c: Call, word: Word, position: int) -> str:
         kind = arguments.integers(c)
         c.dtype = kind
     if head == "x":
-        if rest is None or "-" in rest:
-            of = literals.shape(c.r) if rest is None else arguments.sized(c, rest)
-        else:
+        if rest is not None:
             of = arguments.sized(c, rest)
+        else:
+            of = c.r.choice(LARGE) if c.large and position == 0 else literals.shape(c.r)
         if not c.shape or position == 0:
             c.shape = of
         return c.tensor(of, kind)
@@ -153,8 +179,12 @@ def generate(r: Random) -> list[str]:
     only = ("bool", *literals.INTS) if any(w.name in ("ix", "io") for w in signature.required) else literals.DTYPES
     dtype = literals.dtype(r, literals.FLOATS if floats else only)
     c = Call(r, dtype, moods.mood(r, name, dtype))
+    c.large = r.random() < 0.03 and name not in SIZE_GROWN and SIZE_KEPT.issuperset(w.name for w in signature.required)
     given = [f"{w.keyword}=" * bool(w.keyword) + argument(c, w, i) for i, w in enumerate(signature.required)]
-    given += [f"{w.keyword}={argument(c, w, -1)}" for w in signature.optional if r.random() < 0.4]
+    if not form.startswith("operator."):
+        given += [f"{w.keyword}={argument(c, w, -1)}" for w in signature.optional if r.random() < 0.4]
+    elif r.random() < 0.5 and not IN_PLACE.match(form):
+        given.reverse()
     lines = list(c.tensors)
     if name == "group_norm":  # whose gradient in PyTorch ends the process for 16 bits in that layout
         lines = [line.replace(".contiguous(memory_format=T.channels_last)", "") for line in lines]
@@ -168,7 +198,7 @@ def generate(r: Random) -> list[str]:
                 lines[i] = f"{line}; {variable}.requires_grad_()"
                 graded.append(variable)
     call = f"{given[0]}{form}({', '.join(given[1:])})" if form.startswith(".") else f"{form}({', '.join(given)})"
-    if form.endswith("_") and graded:
+    if IN_PLACE.match(form) and graded:
         lines.append(f"y = {given[0]}.clone()")
         call = call.replace(given[0], "y", 1) if form.startswith(".") else call.replace(f"({given[0]}", "(y", 1)
     lines.append(f"z = {call}")

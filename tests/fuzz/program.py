@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import math
+import operator
 import sys
 import threading
 import warnings
@@ -43,11 +44,13 @@ def namespace(T: Any) -> dict[str, Any]:
     """What the lines may name."""
     return {
         "T": T, "nn": T.nn, "F": T.nn.functional, "optim": T.optim, "inf": math.inf, "nan": math.nan, "np": np,
+        "operator": operator,
         "filled": lambda module, seed: filled(T, module, seed), "in_threads": in_threads,
     }  # fmt: skip
 
 
 HELPERS = """\
+import operator
 import threading
 import numpy as np
 from math import inf, nan

@@ -53,7 +53,7 @@ def test_products_of_every_layout(in_tiles, dtype, layouts):
     assert (back(left @ right) == a @ b).all()
 
 
-@pytest.mark.parametrize("tile", [tiles.MIDDLE, tiles.LARGE], ids=["middle", "large"])
+@pytest.mark.parametrize("tile", [tiles.SMALL, tiles.LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("right", ["plain", "transposed"])
 def test_tiles_of_every_size(in_tiles, tile, right):
     in_tiles(tile)
@@ -170,13 +170,13 @@ def test_a_nan_is_the_largest_and_gets_the_gradient():
     assert x.grad.tolist() == [[[[0, 1], [0, 0]]]]
 
 
-@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("most", [None, 3 * 3 * 9, 2 * 9])
 @pytest.mark.parametrize("kind", ["plain", "causal", "mask", "added"])
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
-def test_attention_and_its_gradient(monkeypatch, parts, kind, dtype):
-    if parts:  # of three queries, and of two heads
+def test_attention_and_its_gradient(monkeypatch, most, kind, dtype):
+    if most:  # in parts of three queries of the heads of an image, and of two queries of a head
         monkeypatch.setattr(attention, "QUERIES", 3)
-        monkeypatch.setattr(attention, "SCORES", 2 * 3 * 9)
+        monkeypatch.setattr(attention, "SCORES", most)
     draw = np.random.default_rng(0)
     rounded = [
         norch.tensor(draw.standard_normal(s), dtype=dtype) for s in ((2, 3, 8, 6), (3, 9, 6), (3, 9, 5), (2, 3, 8, 5))
@@ -216,6 +216,24 @@ def test_attention_never_holds_all_scores(monkeypatch):
     assert pool.peak - before < 1000 * 1000
 
 
-def test_many_products_and_rows():
-    a, b = whole_numbers(70_000, 1, 3), whole_numbers(70_000, 3, 1, seed=1)
+@pytest.mark.slow
+def test_more_products_than_workgroups_of_a_dim(in_tiles):
+    in_tiles(tiles.SMALL)
+    a, b = whole_numbers(66_000, 3, 1), whole_numbers(66_000, 1, 2, seed=1)
     assert (back(there(a) @ there(b)) == a @ b).all()
+
+
+@pytest.mark.slow
+def test_more_groups_of_a_convolution_than_workgroups_of_a_dim(in_tiles):
+    in_tiles(tiles.SMALL)
+    x, weight = whole_numbers(1, 66_000, 2, 1), whole_numbers(66_000, 3, 1, 2, 1, seed=1)
+    found = norch.conv2d(there(x), there(weight.reshape(-1, 1, 2, 1)), groups=66_000)
+    assert (back(found).reshape(66_000, 3) == (x[0, :, None] * weight[:, :, 0]).sum((2, 3))).all()
+
+
+def test_attention_with_more_heads_than_workgroups_of_a_dim():
+    q, k, v = (whole_numbers(66_000, rows, 1, seed=rows) for rows in (1, 2, 3))
+    v = v[:, :2]
+    weights = np.exp(q @ k.swapaxes(1, 2))
+    wanted = weights / weights.sum(-1, keepdims=True) @ v
+    assert np.abs(back(norch.scaled_dot_product_attention(there(q), there(k), there(v))) - wanted).max() < 1e-5

@@ -285,6 +285,27 @@ def test_functions_are_right_to_five_units_everywhere(name):
     assert near.all(), (x[~near][:5], found[~near][:5], wanted[~near][:5])
 
 
+def test_quotients_of_floats_are_rounded_once():
+    a, b = np.random.default_rng(2).integers(0, 1 << 32, (2, 50_000), np.uint32).view(np.float32)
+    a[:2000], b[:2000] = np.arange(2000) * 49, 49
+    a[2000:2002], b[2000:2002] = math.inf, (3e38, 1e-38)
+    with np.errstate(all="ignore"):
+        wanted = a / b
+    good = (np.abs(a) > 1e-30) & (np.abs(b) > 1.2e-38) & ~((np.abs(wanted) < 1e-30))  # some take subnormals for 0
+    found = (there(a) / there(b)).cpu().numpy()
+    assert np.array_equal(found[good], wanted[good], equal_nan=True)
+
+
+def test_integers_are_divided_as_in_python():
+    draw = np.random.default_rng(3)
+    for dtype, numpy in ((norch.int8, np.int8), (norch.int32, np.int32), (norch.int64, np.int64)):
+        a, b = draw.integers(-100, 100, 5000).astype(numpy), draw.choice([-96, -34, -7, -1, 1, 2, 3, 6, 96], 5000)
+        x, y = there(a), there(b.astype(numpy))
+        assert ((x // y).cpu().numpy() == a // b.astype(numpy)).all()
+        assert ((x % y).cpu().numpy() == a % b.astype(numpy)).all()
+        assert (norch.full((), -96, dtype=dtype, device=WEBGPU) // y).cpu().numpy().tolist() == (numpy(-96) // b).tolist()
+
+
 def test_remainders_of_floats_are_exact():
     draw = np.random.default_rng(1)
     a, b = draw.integers(0, 1 << 32, (2, 20_000), np.uint32).view(np.float32)

@@ -81,6 +81,19 @@ def test_transposed_convolution_with_output_padding_that_holds_another_window():
     )
 
 
+def test_a_transposed_convolution_may_have_no_elements():
+    x, w, b = leaf(draw(2, 4, 1)), leaf(draw(4, 3, 2)), leaf(draw(3))
+    y = norch.conv_transpose1d(x, w, b, padding=1)  # the one column of windows is cropped away
+    assert tuple(y.shape) == (2, 3, 0)
+    y.sum().backward()
+    for got, shape in ((x, (2, 4, 1)), (w, (4, 3, 2)), (b, (3,))):
+        assert_close(got.grad, np.zeros(shape))
+    volumes = norch.conv_transpose3d(x[..., None, None], w[..., None, None], padding=(1, 0, 0))
+    assert tuple(volumes.shape) == (2, 3, 0, 1, 1)
+    with pytest.raises(norch.ShapeError, match="conv_transpose1d"):
+        norch.conv_transpose1d(x, w[..., :1], padding=1)
+
+
 def test_conv1d():
     x, w, b = draw(2, 4, 7), draw(6, 2, 3), draw(6)
     expected = conv2d_loops(x[:, :, None], w[:, :, None], b, (1, 2), (0, 0, 1, 1), (1, 2), 2)[:, :, 0]

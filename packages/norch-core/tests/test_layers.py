@@ -150,6 +150,14 @@ def test_batch_norm_in_training_moves_the_running_statistics():
     check(lambda x, w, b: norch.batch_norm(x, None, None, w, b, training=True), a, w, b)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 3, 0)])
+def test_batch_norm_of_no_values_leaves_the_running_statistics(shape):
+    mean, var = norch.full((3,), 2.0), norch.full((3,), 5.0)
+    assert tuple(norch.batch_norm(norch.zeros(shape), mean, var, training=True).shape) == shape
+    assert mean.tolist() == [2.0] * 3
+    assert var.tolist() == [5.0] * 3
+
+
 def test_batch_norm_by_running_statistics():
     a, mean, var, w, b = draw(3, 2), draw(2), draw(2, low=0.1, high=2), draw(2), draw(2)
     running = const(mean), const(var)

@@ -130,6 +130,10 @@ def test_dropout_of_channels_without_a_batch():
     with pytest.warns(UserWarning, match="2 dims"):
         out = F.dropout2d(norch.ones(100, 3), 0.25)
     assert set(out.flatten().tolist()) == {0.0, norch.tensor(1 / 0.75).item()}
+    with pytest.warns(UserWarning, match="3 dims"):
+        out = array(F.dropout3d(norch.ones(50, 4, 3)))  # without a batch, as PyTorch reads all but 5 dims
+    assert (out == out[:, :1, :1]).all()
+    assert set(out.flatten()) == {0.0, 2.0}
     with pytest.raises(norch.ShapeError, match="dropout2d"):
         F.dropout2d(norch.ones(2))
 
@@ -295,6 +299,15 @@ def test_instance_norm_moves_running_statistics():
         nn.InstanceNorm1d(2)(norch.ones(3, 2, 1))
     with pytest.raises(ValueError, match="channels"):
         nn.InstanceNorm1d(3, affine=True)(norch.ones(3, 2, 4))
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_norm_of_no_values_leaves_its_averages(momentum):
+    layer = nn.BatchNorm1d(2, momentum=momentum)
+    assert tuple(layer(norch.zeros(0, 2)).shape) == (0, 2)
+    assert layer.running_mean.tolist() == [0.0, 0.0]
+    assert layer.running_var.tolist() == [1.0, 1.0]
+    assert layer.num_batches_tracked.item() == 1
 
 
 def test_batch_norm_averages_without_momentum():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from importing_torchvision import import_torchvision
 
 import norch
 from norch.vision import transforms
@@ -82,8 +83,7 @@ def test_fake_data():
 
 
 def test_folders_beside_torchvision(root):
-    pytest.importorskip("torch")
-    theirs = pytest.importorskip("torchvision.datasets")
+    theirs = import_torchvision("torchvision.datasets")
     expected = theirs.DatasetFolder(str(root), read, (".txt",))
     assert DatasetFolder(str(root), read, (".txt",)).samples == expected.samples
     assert folder.IMG_EXTENSIONS == theirs.folder.IMG_EXTENSIONS

@@ -1,6 +1,7 @@
 """norch.vision.models beside torchvision's: the same weights, then results, and gradients in training."""
 
 import pytest
+from importing_torchvision import import_torchvision
 
 import norch
 from norch import nn
@@ -8,7 +9,7 @@ from norch.vision import models
 from norch.vision.ops import StochasticDepth
 
 torch = pytest.importorskip("torch")
-torchvision = pytest.importorskip("torchvision")
+torchvision = import_torchvision()
 pytestmark = pytest.mark.usefixtures("on_host")
 
 FAMILIES = {

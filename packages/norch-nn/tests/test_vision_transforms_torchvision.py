@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from importing_torchvision import import_torchvision
 
 import norch
 from norch.vision.transforms import functional as F
@@ -11,9 +12,8 @@ from norch.vision.transforms import functional as F
 pytestmark = pytest.mark.usefixtures("on_host")
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("torchvision")
 Image = pytest.importorskip("PIL.Image")
-TF = pytest.importorskip("torchvision.transforms.functional")
+TF = import_torchvision("torchvision.transforms.functional")
 
 RANDOM = np.random.default_rng(0).integers(0, 256, (37, 52, 3), dtype=np.uint8)
 SLOPE = np.add.outer(np.arange(37) * 4, np.arange(52) * 2)[..., None] + np.arange(3) * 40

@@ -7,11 +7,11 @@ from norch.backend import Kernel, Operand
 from .devices import Runtime
 from .source import Attrs, Operands, Walk, ctype
 
-MOST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
+LARGEST = {"double": "INFINITY", "float": "INFINITY", "long": "LONG_MAX", "int": "INT_MAX"}
 # op: the neutral value, and what becomes of a and b, where b comes after a if a work item is alone. A NaN wins.
 RULES = {
     "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "(T)(a || b)"), "all": ("1", "(T)(a && b)"),
-    "amax": ("-MOST - 1", "a != a || a > b ? a : b"), "amin": ("MOST", "a != a || a < b ? a : b"),
+    "amax": ("-LARGEST - 1", "a != a || a > b ? a : b"), "amin": ("LARGEST", "a != a || a < b ? a : b"),
     "argmax": ("{0, -1}", "chosen(a.v > b.v, b.v > a.v, a, b)"),
     "argmin": ("{0, -1}", "chosen(a.v < b.v, b.v < a.v, a, b)"),
 }  # fmt: skip
@@ -79,7 +79,7 @@ def fold(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     kept = [d for d in range(len(x.shape)) if d not in attrs["dims"]]
     outer = Walk("ox", [x.shape[d] for d in kept], [[o.strides[d] for d in kept] for o in operands], bake=False)
     inner = Walk("y", [x.shape[d] for d in dims], [[x.strides[d] for d in dims]], "j", False)
-    source, load = kind.prelude(WIDTH=run.width, MOST=MOST[kind.computed]) + ARG, kind.load("x", "at_y")
+    source, load = kind.prelude(WIDTH=run.width, LARGEST=LARGEST[kind.computed]) + ARG, kind.load("x", "at_y")
     for name, (neutral, rule) in RULES.items():
         is_arg = name.startswith("arg")
         source += FOLD.format(

@@ -1,10 +1,6 @@
 """WebGPUBackend: the contract of norch on WebGPU."""
 
-from functools import wraps
 from importlib import import_module
-from typing import Any
-
-import wgpu
 
 from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 
@@ -15,59 +11,37 @@ from .memory import Memory
 from .optimizer import STEPS
 from .rules import COMPOSITE
 
-FAMILIES: dict[str, str] = {
-    **dict.fromkeys((*UNARY, *BINARY, *COMPARISON, *COMPOSITE), "elementwise.computed"),
-    **dict.fromkeys(("where", "fill", "copy"), "elementwise.moved"),
-    "arange": "elementwise.computed",
-    "fused": "elementwise.fused",
-    "random": "random.random",
-    **dict.fromkeys(REDUCTION, "reduction.reduce"),
-    "cumsum": "reduction.cumsum",
-    "matmul": "matmul.matmul",
-    **{f"conv2d{x}": "convolution.convolution" for x in ("", "_input_grad", "_weight_grad")},
-    **{f"max_pool2d{x}": "pooling.pool" for x in ("", "_indices", "_grad")},
-    **{f"scaled_dot_product_attention{x}": "attention.attention" for x in ("", "_grad")},
-    "gather": "indexing.gather",
-    "embedding": "indexing.embedding",
-    **dict.fromkeys(("scatter", "scatter_add"), "indexing.scatter"),
-    "sort": "sort.sort",
-    **dict.fromkeys(STEPS, "optimizer.step"),
-    **{f"{name}{x}": "norms.softmax" for name in ("softmax", "log_softmax") for x in ("", "_grad")},
-    **dict.fromkeys(("layer_norm", "rms_norm"), "norms.norm"),
-    **dict.fromkeys(("layer_norm_grad", "rms_norm_grad"), "norms.norm_grad"),
-    "cross_entropy_rows": "loss.cross_entropy",
-    "cross_entropy_rows_grad": "loss.cross_entropy_grad",
+FAMILIES = {
+    "attention.attention": ["scaled_dot_product_attention", "scaled_dot_product_attention_grad"],
+    "convolution.convolution": ["conv2d", "conv2d_input_grad", "conv2d_weight_grad"],
+    "elementwise.computed": [*UNARY, *BINARY, *COMPARISON, *COMPOSITE, "arange"],
+    "elementwise.fused": ["fused"],
+    "elementwise.moved": ["where", "fill", "copy"],
+    "indexing.embedding": ["embedding"],
+    "indexing.gather": ["gather"],
+    "indexing.scatter": ["scatter", "scatter_add"],
+    "indexing.sort": ["sort"],
+    "norms.cross_entropy": ["cross_entropy_rows"],
+    "norms.cross_entropy_grad": ["cross_entropy_rows_grad"],
+    "norms.norm": ["layer_norm", "rms_norm"],
+    "norms.norm_grad": ["layer_norm_grad", "rms_norm_grad"],
+    "norms.softmax": ["softmax", "softmax_grad", "log_softmax", "log_softmax_grad"],
+    "optimizer.step": [*STEPS],
+    "pooling.pool": ["max_pool2d", "max_pool2d_indices", "max_pool2d_grad"],
+    "products.matmul": ["matmul"],
+    "random.random": ["random"],
+    "reduction.cumsum": ["cumsum"],
+    "reduction.reduce": REDUCTION,
 }
-"""op: the module and the function that makes its kernels, from a Runtime, the op, operands and attrs."""
+"""By the module and the function that makes kernels, from a Runtime, the op, operands and attrs: the ops."""
+MAKERS = {op: maker for maker, ops in FAMILIES.items() for op in ops}
 
 INDICES = {
-    "gather": 2,
-    "scatter": 1,
-    "scatter_add": 1,
-    "embedding": 1,
-    "sort": 1,
-    "max_pool2d_indices": 0,
-    "argmax": 0,
-    "argmin": 0,
-    "cross_entropy_rows": 3,
-    "cross_entropy_rows_grad": 4,
+    **dict.fromkeys(("max_pool2d_indices", "argmax", "argmin"), 0),
+    **dict.fromkeys(("scatter", "scatter_add", "embedding", "sort"), 1),
+    "gather": 2, "cross_entropy_rows": 3, "cross_entropy_rows_grad": 4,
 }
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
-
-
-def speaking(method: Any) -> Any:
-    """`method` of a buffer or a device's index, one at a time, with wgpu's errors as sentences."""
-
-    @wraps(method)
-    def call(self: Any, *args: Any) -> Any:
-        try:
-            with self.run.lock:
-                return method(self, *args)
-        except wgpu.GPUError as error:
-            device = self.run.devices[args[-1]] if isinstance(args[0], int) else args[0].device
-            raise device.explained(error) from None
-
-    return call
 
 
 class WebGPUBackend(Backend):
@@ -87,38 +61,36 @@ class WebGPUBackend(Backend):
     def allocate(self, nbytes: int, index: int) -> Memory:
         return self.run.devices[index].pool.take(nbytes)
 
-    @speaking
     def copy_in(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        self.run.write(buffer, offset, data.cast("B"))
+        with buffer.device:
+            self.run.write(buffer, offset, data.cast("B"))
 
-    @speaking
     def copy_out(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        buffer.device.read(buffer, offset, data)
+        with buffer.device:
+            buffer.device.read(buffer, offset, data)
 
-    @speaking
     def copy_out_later(self, buffer: Memory, offset: int, data: memoryview) -> None:
-        encoder = buffer.device.encoder
-        encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
+        with buffer.device:
+            encoder = buffer.device.encoder
+            encoder.later += [encoder.fetch(buffer, offset, data)] if data.nbytes else []
 
-    @speaking
     def copy(self, out: Memory, out_offset: int, source: Memory, source_offset: int, nbytes: int) -> None:
         if out.device is source.device:
             self.run.move(out, out_offset, source, source_offset, nbytes)
         else:
-            data = memoryview(bytearray(nbytes))
-            source.device.read(source, source_offset, data)
-            self.run.write(out, out_offset, data)
+            self.copy_out(source, source_offset, data := memoryview(bytearray(nbytes)))
+            self.copy_in(out, out_offset, data)
 
-    @speaking
     def synchronize(self, index: int) -> None:
-        self.run.devices[index].synchronize()
+        with self.run.devices[index]:
+            self.run.devices[index].synchronize()
 
     def compile(self, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
         moves = op in ("fill", "where") or (op == "copy" and operands[0].dtype is operands[1].dtype)
         tensors = {o.dtype.name for i, o in enumerate(operands) if not o.is_scalar and i != INDICES.get(op)}
         if moves:
             tensors.discard("int64")  # as two words
-        if op not in FAMILIES or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
+        if op not in MAKERS or tensors & self.missing_dtypes.keys() or not tensors <= KINDS.keys():
             return None
-        family, _, name = FAMILIES[op].partition(".")
+        family, _, name = MAKERS[op].partition(".")
         return getattr(import_module(f".{family}", __package__), name)(self.run, op, operands, attrs)

@@ -13,8 +13,8 @@ from norch.backend import Kernel, Operand
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind
-from .elementwise import computed
-from .products import NOWHERE, Product, multiply, places
+from .products import Product, multiply, places
+from .source import Tensor
 
 
 def convolution(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -22,36 +22,32 @@ def convolution(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
     if not all(prod(o.shape) for o in operands):
         return None
     out, a, b = operands[:3]
-    to_input, to_weight = op == "conv2d_input_grad", op == "conv2d_weight_grad"
+    to_input, to_weight, groups = op == "conv2d_input_grad", op == "conv2d_weight_grad", attrs["groups"]
     images, weight, result = (out, b, a) if to_input else (b, out, a) if to_weight else (a, b, out)
-    (_, c, kh, kw), o = weight.shape, weight.shape[0] // attrs["groups"]
-    h, w = (images if to_input else result).shape[2:]
+    (_, c, kh, kw), o = weight.shape, weight.shape[0] // groups
     (sy, sx), (dy, dx), (top, _, left, _) = attrs["stride"], attrs["dilation"], attrs["pads"]
-    seen, plain, few = (result, images, (o, c)) if to_input else (images, result, (c, o))
-    numbers = {"h": h, "w": w, "few": few[0], "lines": few[1], "seen_h": seen.shape[2], "seen_w": seen.shape[3]}
-    numbers |= {"top": top, "left": left}
+    seen, plain, few, lines = (result, images, o, c) if to_input else (images, result, c, o)
+    (h, w), (seen_h, seen_w) = plain.shape[2:], seen.shape[2:]
+    numbers = dict(h=h, w=w, few=few, lines=lines, seen_h=seen_h, seen_w=seen_w, top=top, left=left)
     for name, operand in (("seen", seen), ("plain", plain), ("weight", weight)):
         numbers |= {f"{name}_{d}": step for d, step in enumerate(operand.strides)}
     rows, columns = (f"{h}u", f"{w}u") if to_weight else ("P.h", "P.w")  # divided by again and again
     ends = ("at * P.few + t.x", "i") if to_input else ("at * P.lines + i", "t.x")
+    find = f"let y = p.y * {sy}u + t.y * {dy}u - P.top; let x = p.z * {sx}u + t.z * {dx}u - P.left; let rest = 0u;"
+    if to_input:  # what is seen is the gradient, where a window begins that has this pixel at the tap
+        find = f"""let v = p.y + P.top - t.y * {dy}u; let u = p.z + P.left - t.z * {dx}u;
+    let y = v / {sy}u; let x = u / {sx}u; let rest = v % {sy}u + u % {sx}u;"""
     text = f"""fn tap_of(t: u32) -> vec3<u32> {{ return vec3(t / {kh * kw}u, t / {kw}u % {kh}u, t % {kw}u); }}
 fn pixel_of(p: u32) -> vec3<u32> {{
     let line = p / {columns}; let n = line / {rows}; return vec3(n, line - n * {rows}, p - line * {columns}); }}
 fn weight(at: u32, i: u32, t: vec3<u32>) -> u32 {{ return {_place("weight", *ends, "t.y", "t.z")}; }}
 fn plain(at: u32, i: u32, p: vec3<u32>) -> u32 {{ return {_place("plain", "p.x", "at * P.lines + i", "p.y", "p.z")}; }}
 fn seen(at: u32, t: vec3<u32>, p: vec3<u32>) -> u32 {{
+    {find}
+    if (rest > 0u || y >= P.seen_h || x >= P.seen_w) {{ return NOWHERE; }}
+    return {_place("seen", "p.x", "at * P.few + t.x", "y", "x")}; }}
 """
-    if to_input:  # what is seen is the gradient, where a window begins that has this pixel at the tap
-        text += f"""let v = p.y + P.top - t.y * {dy}u; let u = p.z + P.left - t.z * {dx}u;
-    let y = v / {sy}u; let x = u / {sx}u;
-    if (v % {sy}u + u % {sx}u > 0u || y >= P.seen_h || x >= P.seen_w) {{ return {NOWHERE}; }}
-"""
-    else:
-        text += f"""let y = p.y * {sy}u + t.y * {dy}u - P.top; let x = p.z * {sx}u + t.z * {dx}u - P.left;
-    if (y >= P.seen_h || x >= P.seen_w) {{ return {NOWHERE}; }}
-"""
-    text += f"return {_place('seen', 'p.x', 'at * P.few + t.x', 'y', 'x')}; }}\n"
-    m, taps, pixels = few[1], few[0] * kh * kw, plain.shape[0] * h * w
+    taps, pixels = few * kh * kw, plain.shape[0] * h * w
     quads, is_point = _has_quads(plain), kh * kw * sy * sx == 1 and not any(attrs["pads"])
     if to_weight:
         calls = ("weight(at, i, tap_of(k))", "plain(at, i, pixel_of(k))", "seen(at, tap_of(i), pixel_of(k))")
@@ -61,22 +57,14 @@ fn seen(at: u32, t: vec3<u32>, p: vec3<u32>) -> u32 {{
         flat = not to_input and weight.strides[1:] == (kh * kw, kw, 1) and not (weight.strides[0] | taps) % 4
         n, k, flags = pixels, taps, (quads, flat, is_point and _has_quads(seen))
     text += "".join(places(x, "return i;", call) for x, call in zip("oab", calls))
-    along, groups = (True, to_weight), attrs["groups"]
-    p = Product((kind(out),) * 3, groups, m, n, k, along, flags, text, numbers)
-    kernel = multiply(run, p)
+    result, more = "v", tuple(Tensor("c", kind(bias)) for bias in operands[3:])
+    if more:
+        result, numbers["c_0"] = "v + get_c((at * P.lines + i) * P.c_0)", operands[3].strides[0]
+    sizes, along = (lines, n, k), (True, to_weight)
+    kernel: Any = multiply(run, Product((kind(out),) * 3, groups, *sizes, along, flags, text, numbers, result, more))
     if to_weight or kernel is None:
         return kernel
-    add = None
-    if len(operands) > 3:
-        bias = operands[3]._replace(shape=out.shape, strides=(0, operands[3].strides[0], 0, 0))
-        add = computed(run, "add", (out, out, bias), {})
-
-    def call(o: Any, o_: int, b: Any, b_: int, a: Any, a_: int, *bias: Any) -> None:
-        kernel(o, o_, a, a_, b, b_)
-        if add:
-            add(o, o_, o, o_, *bias)
-
-    return call
+    return lambda o, o_, b, b_, a, a_, *bias: kernel(o, o_, a, a_, b, b_, *bias)
 
 
 def _place(name: str, *dims: str) -> str:

@@ -1,45 +1,43 @@
 """The devices, and from a kernel's WGSL to a function that records it."""
 
-import itertools
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import nan
-from struct import Struct
+from struct import Struct, unpack
 from typing import Any
 
 import wgpu
 
+from norch.backend import IndexOutOfBounds
 from norch.errors import DeviceError
 
 from .dtypes import KINDS
-from .encoder import BLOCK, Encoder, trusted_module
+from .encoder import BLOCK, Encoder, compiled
 from .functions import called
 from .memory import Memory, Pool
-from .source import WIDTH, Scalar, Tensor, header, main
+from .source import WIDTH, Scalar, Tensor, Walk, header, main
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
 CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
 """The ops that look for an index out of range."""
-APIS, SORTS = ("Vulkan", "Metal", "D3D12"), ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
+APIS, SORTS = ("Vulkan", "Metal", "D3D12"), {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
 # What compilers are known to get wrong, and what is right.
-PROBE = "var<workgroup> total: atomic<i32>;" + main("""
-    if (l == 0u) { atomicStore(&total, 0); }
-    workgroupBarrier(); atomicAdd(&total, i32(l)); workgroupBarrier();
-    if (l == 0u) {
-        put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2));
-        put_o(3u, i32(encode_float16(65519f + f32(P.n)))); put_o(4u, atomicLoad(&total)); put_o(5u, P.n >> 1u);
-    }""")
-PROBED = [1, 0, -4, 0x7BFF, 2016, -4]
+PROBE = main("""if (g > 0u) { return; }
+    put_o(0u, i32(is_nan(P.x))); put_o(1u, i32(P.x == P.x)); put_o(2u, floor_divide_i32(P.n, 2)); put_o(3u, P.n >> 1u);
+    put_o(4u, i32(encode_float16(65526f + f32(P.n)))); put_o(5u, i32(encode_float16(65527f + f32(P.n))));
+    put_o(6u, i32(encode_float16(f32(P.n) * -0x1.8p-25f))); put_o(7u, i32(decode_float16(u32(P.n + 8)) * 0x1p24f));""")
+PROBED = [1, 0, -4, -4, 0x7BFF, 0x7C00, 5, 1]
 
 
 class Device:
-    """An adapter that is in use, with its queue, memory and pipelines.
+    """An adapter that is in use, with its queue, memory and pipelines. `with device:` holds the lock of all devices
+    and makes sentences of wgpu's errors.
 
-    `record` is what index kernels write, as u32 words: the last call with a wrong index; of the first one whether there
-    was one, the index in two words, the dim's size, and the op as a place in CHECKED.
+    `record` is what index kernels write, as u32 words: whether an index was out of range, the first such one in two
+    words, the dim's size, and the op as a place in CHECKED.
     """
 
     def __init__(self, adapter: Any, index: int, lock: Any) -> None:
@@ -47,46 +45,46 @@ class Device:
         self.name = adapter.info["device"] or adapter.info["description"] or adapter.info["vendor"]
         self.features = sorted(f for f in USED if f in adapter.features)
         self.wgpu = adapter.request_device_sync(required_features=self.features, required_limits={})
-        self.limits, self.queue = self.wgpu.limits, self.wgpu.queue
-        self.pipelines: dict[tuple[str, int], Any] = {}
+        self.limits, self.queue, self.pipeline = self.wgpu.limits, self.wgpu.queue, cache(self._pipeline)
         self.encoder, self.pool = Encoder(self), Pool(self)
         self.unchecked, self.record = False, self.pool.take(64)
         self.encoder.write(self.record, 0, memoryview(bytes(64)))
 
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.lock.release()
+        if isinstance(error, wgpu.GPUError):
+            raise self.explained(error) from None
+
     def explained(self, error: wgpu.GPUError) -> RuntimeError:
         """An error of wgpu's as a sentence that names the adapter."""
         said = " ".join(str(error).split())
-        if "lost" in said:
-            return DeviceError(f"{self.name} was lost, and with it what its tensors held; others work on ({said})")
-        return RuntimeError(f"{self.name}: {said}")
+        lost = f"{self.name} was lost, and with it what its tensors held; others work on ({said})"
+        return DeviceError(lost) if "lost" in said else RuntimeError(f"{self.name}: {said}")
 
-    def pipeline(self, source: str, tensors: int, trusted: bool) -> Any:
+    def _pipeline(self, source: str, tensors: int) -> Any:
         """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
-        with self.lock:
-            if (source, tensors) not in self.pipelines:
-                make = trusted_module if trusted else lambda device, code: device.create_shader_module(code=code)
-                try:
-                    compute = {"module": make(self.wgpu, source), "entry_point": "main"}
-                    made = self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
-                except wgpu.GPUError as error:
-                    refused = self.explained(error)
-                    refused.add_note(f"It was to compile:\n{source}")
-                    raise refused from None
-                self.pipelines[source, tensors] = made
-            return self.pipelines[source, tensors]
+        try:
+            with self:
+                compute = {"module": compiled(self.wgpu, source), "entry_point": "main"}
+                return self.wgpu.create_compute_pipeline(layout=self.encoder.layout(tensors)[1], compute=compute)
+        except RuntimeError as error:
+            error.add_note(f"It was to compile:\n{source}")
+            raise
 
     def read(self, memory: Memory, offset: int, data: memoryview) -> None:
-        """Device to host. Raises IndexError if a kernel met an index out of range."""
-        found = memoryview(bytearray(24)) if self.unchecked else None
-        wanted = [(memory, offset, data)] if data.nbytes else []
-        for fetched in [self.encoder.fetch(*w) for w in wanted + [(self.record, 0, found)] * bool(found)]:
+        """Device to host. Raises IndexOutOfBounds if a kernel met one."""
+        found = memoryview(bytearray(20))
+        wanted = [(memory, offset, data)] * bool(data.nbytes) + [(self.record, 0, found)] * self.unchecked
+        for fetched in [self.encoder.fetch(*w) for w in wanted]:
             self.encoder.fill(*fetched)
         self.unchecked = False
-        if found and found.cast("I")[1]:
+        is_wrong, index, size, op = unpack("<IqII", found)
+        if is_wrong:
             self.encoder.write(self.record, 0, memoryview(bytes(64)))
-            low, high, size, op = found.cast("I").tolist()[2:]
-            index, where = (high << 32 | low) - (high >> 31 << 64), f"a dim of size {size} (found late)"
-            raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for {where}")
+            raise IndexOutOfBounds(index, size, CHECKED[op])
 
     def synchronize(self) -> None:
         self.encoder.wait()
@@ -98,11 +96,11 @@ class Runtime:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.lock, self.calls = threading.RLock(), itertools.count(1)
+        lock = threading.RLock()
         self.devices: list[Device] = []
         for adapter in self._find():
             try:
-                self.devices.append(Device(adapter, len(self.devices), self.lock))
+                self.devices.append(Device(adapter, len(self.devices), lock))
                 self._probe(self.devices[-1])
             except (wgpu.GPUError, RuntimeError, MemoryError) as error:
                 self.reason = f"{adapter.info['device']} cannot be used: {error}"
@@ -121,19 +119,14 @@ class Runtime:
 
         NORCH_WEBGPU_ADAPTER takes those with it in their name.
         """
-        wanted, logger = os.environ.get("NORCH_WEBGPU_ADAPTER", "").lower(), logging.getLogger("wgpu")
-        level, found = logger.level, []
-        logger.setLevel(logging.CRITICAL)  # wgpu complains of displays that are not there
-        for adapter in wgpu.gpu.enumerate_adapters_sync():
-            api, sort = adapter.info["backend_type"], adapter.info["adapter_type"]
-            names = " ".join(adapter.info[key] for key in ("device", "description", "vendor")).lower()
-            if api in APIS and wanted in names:
-                found.append(((SORTS.index(sort) if sort in SORTS else 2, APIS.index(api)), adapter))
-        logger.setLevel(level)
+        wanted = os.environ.get("NORCH_WEBGPU_ADAPTER", "").lower()
+        found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in APIS]
+        found = [a for a in found if any(wanted in str(text).lower() for text in a.info.values())]
+        ranks = [(SORTS.get(a.info["adapter_type"], 2), APIS.index(a.info["backend_type"])) for a in found]
         if not found:
             self.reason = f"there is no WebGPU adapter{f' with {wanted!r} in its name' * bool(wanted)}; install the "
             self.reason += "Vulkan driver of your GPU, or one that runs on the CPU: apt install mesa-vulkan-drivers"
-        return [adapter for rank, adapter in found if rank == min(r for r, _ in found)]
+        return [adapter for adapter, rank in zip(found, ranks) if rank == min(ranks)]
 
     def _probe(self, device: Device) -> None:
         """Raises RuntimeError where a device's compiler gets wrong what kernels rely on."""
@@ -141,16 +134,13 @@ class Runtime:
         found, out = memoryview(bytearray(4 * len(PROBED))), device.pool.take(64)
         self.kernel([Tensor("o", KINDS["int32"], True), *numbers], PROBE, 1)(out, 0, nan, -7)
         device.read(out, 0, found)
-        if found.cast("i").tolist() != PROBED:
-            driver, got = device.adapter.info["description"], found.cast("i").tolist()
+        if (got := found.cast("i").tolist()) != PROBED:
+            driver = device.adapter.info["description"]
             raise RuntimeError(f"its driver ({driver}) computes {got} where {PROBED} is right")
 
     def write(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Host to device. What is no whole words, and not the end of its piece, goes by way of a piece of its own."""
-        size, whole = data.nbytes, data
-        if size % 4:
-            whole = memoryview(bytearray(size + 3 & -4))
-            whole[:size] = data
+        size, whole = data.nbytes, memoryview(bytes(data) + bytes(-data.nbytes % 4)) if data.nbytes % 4 else data
         if offset % 4 or (size % 4 and offset + size < memory.nbytes):
             piece = memory.device.pool.take(size)
             memory.device.encoder.write(piece, 0, whole)
@@ -166,16 +156,23 @@ class Runtime:
         move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH)
         move(out, out_offset // size, source, source_offset // size, nbytes // size)
 
+    def each(
+        self, arguments: Sequence[Tensor | Scalar], walk: Walk, body: str, numbers: Mapping[str, int], text: str = ""
+    ) -> Any:
+        """A kernel with an invocation for each element of `walk`, whose `body` may return. `text` comes before it."""
+        text += main(f"let {walk.index} = g; if (g >= P.{walk.index}_count) {{ return; }}\n{walk.code()}\n{body}")
+        return self.kernel(arguments, text, -(-walk.count // WIDTH), {**walk.numbers, **numbers})
+
     def kernel(
         self, arguments: Sequence[Tensor | Scalar], source: str, groups: Sequence[int] | int,
-        numbers: Mapping[str, int] | None = None, trusted: bool = False,
+        numbers: Mapping[str, int] | None = None, trusted: bool = True,
     ) -> Callable[..., None] | None:  # fmt: skip
         """A function, called as norch's kernels are, that records a kernel on the device of its first argument.
 
         arguments: what the function takes, a buffer and an offset for a Tensor and a number for a Scalar. source: WGSL
-        with an entry point `main`, to which `source.header` of the arguments and numbers is added. groups: how many
-        workgroups, as one number (spread over two dims if need be) or three. trusted: the kernel checks its own
-        bounds, so that the compiler need not. None where it has more tensors than adapters bind.
+        with an entry point `main`, to which `source.header` of the arguments and numbers is added; it keeps to its
+        bounds, which nobody checks. groups: how many workgroups, as one number (spread over two dims if need be) or
+        three. None where it has more tensors than adapters bind.
         """
         constants, name = tuple((numbers or {}).values()), self.devices[0].name
         most = self.least("max-compute-workgroups-per-dimension")
@@ -186,37 +183,32 @@ class Runtime:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(constants)}")
         if max(groups) > most:
             raise DeviceError(f"{name} starts at most {most} workgroups a dim, not {groups}")
-        whole = header(arguments, list(numbers or ())) + source
-        whole += called(whole)
+        sizes = [a.kind.size if isinstance(a, Tensor) else 0 for a in arguments]
+        tensors, takes = sum(map(bool, sizes)), [isinstance(a, Scalar) and a.convert for a in arguments]
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
-        code, tensors = Struct("<" + "".join(codes)), sum(isinstance(a, Tensor) for a in arguments)
+        code = Struct("<" + "".join(codes))
         if code.size > BLOCK:
             raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
         if tensors > self.least("max-storage-buffers-per-shader-stage"):
             return None
         if 0 in groups:
             return lambda *args: None
-        pipelines = [d.pipeline(whole, tensors, trusted)._internal for d in self.devices]
-        pack, lock = code.pack_into, self.lock
-        takes: list[Any] = [None if isinstance(a, Tensor) else a.convert for a in arguments]
-        sizes = [0 if isinstance(a, Scalar) else a.kind.size for a in arguments]
+        whole = header(arguments, list(numbers or ())) + source
+        whole += called(whole)
+        pipelines = [d.pipeline(whole, tensors)._internal for d in self.devices]
 
         def call(*args: Any) -> None:
             device, slabs, values, at = args[0].device, [], [], 0
             for take, size in zip(takes, sizes):
-                if take is None:
+                if take:
+                    values.append(take(args[at]))
+                    at += 1
+                else:
                     memory = args[at]
                     slabs.append(memory.slab)
                     values.append(memory.start // size + args[at + 1])
                     at += 2
-                else:
-                    values.append(take(args[at]))
-                    at += 1
-            values += constants
-            try:
-                with lock:
-                    device.encoder.call(pipelines[device.index], tuple(slabs), pack, values, groups)
-            except wgpu.GPUError as error:
-                raise device.explained(error) from None
+            with device:
+                device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), groups)
 
         return call

@@ -1,11 +1,5 @@
-"""What WGSL makes of norch's dtypes: how each is stored, and in which type its values are computed with.
-
-- float32 and int32 are WGSL's own. int64 is i64, of shader-int64; without that the adapter has no int64.
-- Dtypes of 1 and 2 bytes lie in u32 words, 4 and 2 to a word. float16 and bfloat16 are computed in float32 and rounded
-  once, to nearest even; the integers in int32, cut to their width when they are stored.
-- A word that a tensor has in part is changed by atomics, so that neighbours keep their bytes.
-- float64 is refused: few GPUs have it, and none its functions.
-"""
+"""What WGSL makes of norch's dtypes: how each is stored, and in which type its values are computed with. The README
+tells it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -64,20 +58,15 @@ def raw(operand: Operand) -> Kind:
     return KINDS[f"bytes{operand.dtype.itemsize}"]
 
 
+@np.errstate(all="ignore")
 def as_bits(o: Operand) -> Number:
     """A number's bytes in the dtype."""
     stored = np.errstate(all="ignore")(lambda value: np.array(value).astype(o.dtype.numpy))
     return lambda value: int(stored(value).view(f"u{o.dtype.itemsize}"))
 
 
-def as_stored(o: Operand) -> Number:
-    """A number as the dtype holds it."""
-    stored = np.errstate(all="ignore")(lambda value: float(np.array(value).astype(o.dtype.numpy)))
-    return stored if o.dtype.is_floating_point else int
-
-
-def as_computed(o: Operand) -> Number:
-    """A number in the type computed in, which for 16-bit floats has more digits."""
+def as_number(o: Operand) -> Number:
+    """A number in the type computed in, which for 16-bit floats has more digits than the dtype."""
     return as_float32 if o.dtype.is_floating_point else int
 
 

@@ -1,12 +1,11 @@
 """Elementwise kernels, arange among them, and chains of them: the composite "fused"."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from norch.backend import Kernel, parse_steps
 
 from .devices import Runtime
-from .dtypes import KINDS, Attrs, Kind, Number, Operands, as_bits, as_computed, as_stored, kind, raw
+from .dtypes import KINDS, Attrs, Kind, Number, Operands, as_bits, as_number, kind, raw
 from .rules import COMPARISON, expression
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
@@ -31,42 +30,30 @@ def each(
     inputs = arguments[outputs:]
     statements, results = compute([number(a) if isinstance(a, Scalar) else f"v_{a.name}" for a in inputs])
     loads = " ".join(f"let v_{a.name} = get_{a.name}(at_{a.name});" for a in inputs if isinstance(a, Tensor))
-    one, outs = f"{walk.code()}\n    {loads} {statements}\n", list(zip(names, kinds, results))
-    packed = next((o for o in outs if o[1].per_word > 1), None)
-    if packed and walk.flat:
-        body, count = _by_word(packed, one, outs), walk.count // packed[1].per_word + 2
-    else:
-        many = EACH if walk.count >= 1 << 16 else 1
-        body, count = _by_few(many, one, outs), -(-walk.count // many)
-    return run.kernel(arguments, main(body), -(-count // WIDTH), {**walk.numbers, "zero": 0})
-
-
-def _by_few(many: int, one: str, outs: Sequence[Any]) -> str:
-    """An invocation makes several elements, all loads before the stores, so that loads need not wait for each other."""
-    text = "".join(f"var r_{n}: array<{k.computed}, {many}>; var p_{n}: array<u32, {many}>;\n" for n, k, _ in outs)
-    for e in range(many):
-        keep = " ".join(f"r_{n}[{e}] = {value}; p_{n}[{e}] = at_{n};" for n, _, value in outs)
-        text += f"let i{e} = group * {WIDTH * many}u + {WIDTH * e}u + l;\n"
-        text += f"if (i{e} < P.i_count) {{ let i = i{e}; {one} {keep} }}\n"
-    for e in range(many):
-        puts = " ".join(f"put_{n}(p_{n}[{e}], r_{n}[{e}]);" for n, _, _ in outs)
-        text += f"if (i{e} < P.i_count) {{ {puts} }}\n"
-    return text
-
-
-def _by_word(packed: Any, one: str, outs: Sequence[Any]) -> str:
-    """An invocation makes the elements of one word of the output `packed`, whose elements follow one another."""
-    (name, k, value), per, bits = packed, packed[1].per_word, 32 // packed[1].per_word
-    puts = " ".join(f"put_{n}(at_{n}, {v});" for n, _, v in outs if n != name)
-    return f"""var word = 0u; var mask = 0u;
-    for (var e = 0u; e < {per}u; e++) {{
-        let i = g * {per}u + e - P.{name}_ % {per}u; // before the first element it is huge
-        if (i < P.i_count) {{
-            {one} {puts}
-            word |= encode_{k.name}({value}) << (e * {bits}u); mask |= {(1 << bits) - 1}u << (e * {bits}u);
-        }}
-    }}
-    mask_{name}(P.{name}_ / {per}u + g, mask, word);"""
+    # Elements of a word follow one another in an invocation, which then writes the word; words do so in a workgroup.
+    name, k, value = next((o for o in zip(names, kinds, results) if o[1].per_word > 1), ("", KINDS["float32"], ""))
+    per = k.per_word if walk.flat else 1
+    words, bits = max(EACH // per, 1) if walk.count >= 1 << 16 else 1, 32 // per
+    text, stores = "", ""
+    for e in range(words):
+        text += f"let w{e} = group * {WIDTH * words}u + {WIDTH * e}u + l; var word{e} = 0u; var mask{e} = 0u;\n"
+        for f in range(per):
+            i, kept, puts = f"i{e}_{f}", "", ""
+            text += f"let {i} = w{e} * {per}u + {f}u" + f" - P.{name}_ % {per}u" * (per > 1) + ";\n"
+            for n, of, v in zip(names, kinds, results):
+                if n == name and per > 1:
+                    kept += (
+                        f"word{e} |= encode_{k.name}({v}) << {f * bits}u; mask{e} |= {(1 << bits) - 1 << f * bits}u; "
+                    )
+                else:
+                    text += f"var r{i}_{n}: {of.computed}; var p{i}_{n}: u32;\n"
+                    kept += f"r{i}_{n} = {v}; p{i}_{n} = at_{n}; "
+                    puts += f"put_{n}(p{i}_{n}, r{i}_{n}); "
+            text += f"if ({i} < P.i_count) {{ let i = {i}; {walk.code()}\n{loads} {statements}\n{kept} }}\n"
+            stores += f"if ({i} < P.i_count) {{ {puts} }}\n" * bool(puts)
+        stores += f"mask_{name}(P.{name}_ / {per}u + w{e}, mask{e}, word{e});\n" * (per > 1)
+    count = -(-(walk.count // per + 2 * (per > 1)) // words)
+    return run.kernel(arguments, main(text + stores), -(-count // WIDTH), {**walk.numbers, "zero": 0})
 
 
 def _let(given: Sequence[str]) -> str:
@@ -79,17 +66,21 @@ def computed(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel 
     value = f"a + {kinds[0].computed}(i) * b" if op == "arange" else expression(op, kinds[0], kinds[1:], attrs)
     if value is None:
         return None
-    take = as_stored if op in COMPARISON else as_computed
-    kernel = each(run, operands, kinds, [take(o) for o in operands], lambda given: (_let(given), [value]))
-    if op not in ("floor_divide", "remainder") or not operands[2].is_scalar or kinds[0].is_floating:
-        return kernel
 
-    def checked(*args: Any) -> None:
-        if args[-1] == 0:
-            raise ZeroDivisionError("integer division or modulo by zero")
-        kernel(*args)
+    def compute(given: list[str]) -> tuple[str, list[str]]:
+        """Numbers are compared as the dtype holds them."""
+        return _let([k.rounded(v) for k, v in zip(kinds[1:], given)] if op in COMPARISON else given), [value]
 
-    return checked
+    takes = [as_number(o) for o in operands]
+    if op in ("floor_divide", "remainder") and not kinds[0].is_floating:
+        takes[2] = _divisor
+    return each(run, operands, kinds, takes, compute)
+
+
+def _divisor(value: int) -> int:
+    if value == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    return value
 
 
 def moved(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -122,4 +113,4 @@ def fused(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | N
             text += f"var s{j}: {to.computed}; {{ {_let(reads)} s{j} = {to.rounded(hidden)}; }}\n"
         return text, [f"s{j}" for j in results]
 
-    return each(run, operands, kinds, [as_computed(o) for o in operands], compute, len(results))
+    return each(run, operands, kinds, [as_number(o) for o in operands], compute, len(results))

@@ -3,17 +3,15 @@
 The functions that every op calls are those of wgpu-native itself: wgpu's own wrappers take several times as long.
 """
 
-from typing import TYPE_CHECKING, Any
+from functools import cache, lru_cache
+from struct import Struct
+from typing import Any
 
 import wgpu
 from wgpu.backends.wgpu_native import GPUShaderModule, ffi, lib
 from wgpu.backends.wgpu_native._api import libf
 
-if TYPE_CHECKING:
-    from .devices import Device
-    from .memory import Memory, Slab
-
-BATCH = 128  # commands of a submission
+BATCH, FIRST = 128, 8  # commands of a submission, and of the first one after the host has waited: it grows
 RING = 1 << 17
 BLOCK = 4096  # bytes of a kernel's numbers, at most
 USAGE = wgpu.BufferUsage
@@ -25,40 +23,35 @@ set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommand
 
 class Encoder:
     """`ring` is uniform memory for the numbers of the recorded kernels, and for small uploads. The host writes them
-    into `host`, which is uploaded right before the commands that read it. The caller holds the runtime's lock."""
+    into `host`, which is uploaded right before the commands that read it. The caller holds the device's lock."""
 
-    def __init__(self, device: "Device") -> None:
+    def __init__(self, device: Any) -> None:
         self.device = device
         self.step = max(device.limits["min-uniform-buffer-offset-alignment"], 16)
         self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=USAGE.UNIFORM | USAGE.COPY_DST | USAGE.COPY_SRC)
         self.host = bytearray(RING + BLOCK)
-        self.layouts: dict[int, tuple[Any, Any]] = {}
-        self.groups: dict[tuple[Slab, ...], Any] = {}
+        self.layout, self.group = cache(self._layout), lru_cache(4096)(self._group)
         self.offset = ffi.new("uint32_t[1]")
         self.encoder = self.compute = self.pipeline = None  # compute: the pass, if one is open
         self.count = self.at = self.submitted = 0
+        self.batch = BATCH
         self.later: list[Any] = []
         self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
         self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
 
-    def layout(self, tensors: int) -> tuple[Any, Any]:
+    def _layout(self, tensors: int) -> tuple[Any, Any]:
         """Of a kernel's bindings: storage for its tensors, then its numbers."""
-        if tensors not in self.layouts:
-            kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
-            entries = [{"binding": i, "visibility": "COMPUTE", "buffer": kind} for i, kind in enumerate(kinds)]
-            group = self.device.wgpu.create_bind_group_layout(entries=entries)
-            self.layouts[tensors] = group, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
-        return self.layouts[tensors]
+        kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
+        entries = [{"binding": i, "visibility": "COMPUTE", "buffer": kind} for i, kind in enumerate(kinds)]
+        group = self.device.wgpu.create_bind_group_layout(entries=entries)
+        return group, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[group])
 
-    def group(self, slabs: "tuple[Slab, ...]") -> Any:
-        """The bind group of slabs, made when they are first used together."""
-        if len(self.groups) > 4096:
-            self.groups.clear()
+    def _group(self, slabs: tuple[Any, ...]) -> Any:
+        """The bind group of slabs, and what wgpu-native calls it."""
         buffers = enumerate([(slab.buffer, slab.size) for slab in slabs] + [(self.ring, BLOCK)])
         entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": size}} for i, (b, size) in buffers]
         found = self.device.wgpu.create_bind_group(layout=self.layout(len(slabs))[0], entries=entries)
-        self.groups[slabs] = found, found._internal
-        return self.groups[slabs]
+        return found, found._internal
 
     def commands(self) -> Any:
         """The command encoder, outside of a pass."""
@@ -70,20 +63,20 @@ class Encoder:
             self.compute = None
         return self.encoder._internal
 
-    def call(self, pipeline: Any, slabs: "tuple[Slab, ...]", pack: Any, numbers: Any, groups: tuple[int, ...]) -> None:
-        """Records a kernel. pack: writes its numbers into a bytearray at a place."""
-        if self.count >= BATCH or self.at > RING:
+    def call(self, pipeline: Any, slabs: tuple[Any, ...], code: Struct, numbers: Any, groups: tuple[int, ...]) -> None:
+        """Records a kernel. code: how its numbers are packed."""
+        if self.count >= self.batch or self.at > RING:
             self.submit()
         if self.compute is None:
             self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
-        pack(self.host, self.at, *numbers)
+        code.pack_into(self.host, self.at, *numbers)
         if pipeline is not self.pipeline:
             set_pipeline(self.compute, pipeline)
             self.pipeline = pipeline
         self.offset[0] = self.at
-        set_group(self.compute, 0, (self.groups.get(slabs) or self.group(slabs))[1], 1, self.offset)
+        set_group(self.compute, 0, self.group(slabs)[1], 1, self.offset)
         dispatch(self.compute, *groups)
-        self.at += self.step * (-(-pack.__self__.size // self.step))
+        self.at += self.step * (-(-code.size // self.step))
         self.count += 1
 
     def submit(self) -> None:
@@ -97,8 +90,9 @@ class Encoder:
             self.device.queue.write_buffer(self.ring, 0, self.host, 0, at)
         self.device.queue.submit([commands])
         self.submitted += 1
+        self.batch = min(2 * self.batch, BATCH)
 
-    def write(self, memory: "Memory", offset: int, data: memoryview) -> None:
+    def write(self, memory: Any, offset: int, data: memoryview) -> None:
         """Host to device; start and size are whole words. What is small comes between the commands."""
         start, size = memory.start + offset, data.nbytes
         if size > 4096 or self.encoder is None or self.at + size > RING:
@@ -109,7 +103,7 @@ class Encoder:
         copy_buffer(self.commands(), self.ring._internal, self.at, memory.slab.raw, start, size)
         self.at += self.step * (-(-size // self.step))
 
-    def fetch(self, memory: "Memory", offset: int, data: memoryview) -> Any:
+    def fetch(self, memory: Any, offset: int, data: memoryview) -> Any:
         """Has bytes copied to where the host can read them, later."""
         at, size = memory.start + offset, data.nbytes
         start, whole = at & -4, (at + size + 3 & -4) - (at & -4)
@@ -130,11 +124,12 @@ class Encoder:
         source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
         ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
         lib.wgpuBufferUnmap(raw)
+        self.batch = FIRST
 
     def wait(self) -> None:
         self.submit()
         lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
-        waiting, self.later = self.later, []
+        waiting, self.later, self.batch = self.later, [], FIRST
         for fetched in waiting:
             self.fill(*fetched)
 
@@ -144,8 +139,8 @@ def _mapped(status: int, message: Any, found: Any, unused: Any) -> None:
     ffi.from_handle(found).append(status)
 
 
-def trusted_module(device: Any, source: str) -> Any:
-    """The module of WGSL compiled without checks of bounds, which wgpu's own wrapper cannot say."""
+def compiled(device: Any, source: str) -> Any:
+    """The module of WGSL without checks of bounds, which wgpu's own wrapper cannot say."""
     wgsl, descriptor = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
     text = ffi.new("char[]", source.encode())
     wgsl.chain.sType, wgsl.code.data, wgsl.code.length = lib.WGPUSType_ShaderSourceWGSL, text, len(text) - 1

@@ -131,6 +131,12 @@ fn pow_f32(a: f32, b: f32) -> f32 {
     }
     return select(y, select(select(y, -y, odd), nan(), !whole && x > 0 && x < inf()), negative(a));
 }
+fn div_f32(a: f32, b: f32) -> f32 { // GPUs multiply by 1 / b, which is off by some units and may be 0 or infinite
+    let s = select(select(1f, 0x1p-28f, abs(b) > 0x1p100f), 0x1p28f, abs(b) < 0x1p-100f);
+    let x = a * s; let y = b * s; let q = x / y; let h = short(q); let m = short(y); let l = q - h;
+    let fixed = q + ((((x - h * m) - h * (y - m)) - l * m) - l * (y - m)) / y;
+    return select(q, fixed, abs(q) > 0x1p-100f && abs(x) > 0x1p-100f && abs(q) < 0x1p126f);
+}
 fn fmod(a: f32, b: f32) -> f32 { // exact, by long division of the mantissas
     let x = bitcast<u32>(a) & 0x7fffffffu; let y = bitcast<u32>(b) & 0x7fffffffu;
     if (x >= 0x7f800000u || y > 0x7f800000u || y == 0u) { return nan(); }
@@ -145,11 +151,11 @@ fn remainder_f32(a: f32, b: f32) -> f32 {
     let r = fmod(a, b); return select(select(r, r + b, floored(r, b) == 1), with_sign(0f, b), r == 0);
 }
 fn floor_divide_f32(a: f32, b: f32) -> f32 {
-    let r = fmod(a, b); return select(round((a - r) / b) - floored(r, b), a / b, b == 0);
+    let r = fmod(a, b); return select(round(div_f32(a - r, b)) - floored(r, b), a / b, b == 0);
 }
 fn floor_divide_@(a: @, b: @) -> @ { // a divisor of 0 or -1 may trap
-    let d = select(b, @(1), b == 0 || b == -1); let q = a / d;
-    let r = q - select(@(0), @(1), a % d != 0 && (a < 0) != (d < 0));
+    let d = select(b, @(1), b == 0 || b == -1); let q = a / d; // % of what is negative is undefined in Vulkan
+    let r = q - select(@(0), @(1), q * d != a && (a < 0) != (d < 0));
     return select(select(r, @(0), b == 0), -a, b == -1);
 }
 fn pow_@(a: @, b: @) -> @ {
@@ -158,19 +164,8 @@ fn pow_@(a: @, b: @) -> @ {
     for (var left = b; left != 0; left >>= 1u) { if ((left & 1) != 0) { y *= base; } base *= base; }
     return y;
 }
-fn decode_float16(w: u32) -> f32 {
-    let e = w & 0x7c00u; let s = (w & 0x8000u) << 16u; let m = (w & 0x3ffu) << 13u;
-    let normal = select(((w & 0x7fffu) << 13u) + 0x38000000u, 0x7f800000u | m, e == 0x7c00u);
-    return bitcast<f32>(s | select(normal, bitcast<u32>(f32(w & 0x3ffu) * 0x1p-24f), e == 0u));
-}
-fn encode_float16(v: f32) -> u32 {
-    let a = bitcast<u32>(v) & 0x7fffffffu; let s = (bitcast<u32>(v) >> 16u) & 0x8000u;
-    if (a >= 0x477ff000u) { return s | select(0x7c00u, 0x7e00u, a > 0x7f800000u); }
-    if (a >= 0x38800000u) { return s | (a + 0xfffu + ((a >> 13u) & 1u) - 0x38000000u) >> 13u; }
-    let m = (a & 0x7fffffu) | 0x800000u; let n = min(126u - (a >> 23u), 31u); let q = m >> n; // subnormal
-    let rest = m & ((1u << n) - 1u); let half = 1u << (n - 1u);
-    return s | (q + u32(rest > half || (rest == half && (q & 1u) == 1u)));
-}
+fn decode_float16(w: u32) -> f32 { return unpack2x16float(w).x; }
+fn encode_float16(v: f32) -> u32 { return pack2x16float(vec2<f32>(v, 0f)); }
 fn decode_bfloat16(w: u32) -> f32 { return bitcast<f32>(w << 16u); }
 fn encode_bfloat16(v: f32) -> u32 {
     let b = bitcast<u32>(v); return select((b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u, 0x7fc0u, is_nan(v));

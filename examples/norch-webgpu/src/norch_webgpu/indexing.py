@@ -1,18 +1,20 @@
-"""gather, embedding, scatter, scatter_add. A first kernel looks for wrong indices; if it finds one, no other writes.
+"""gather, embedding, scatter, scatter_add and sort. What meets a wrong index writes nothing: a gather no element, a
+scatter nothing in that line.
 
 What is scattered to one place is added in its order, by one invocation, and rounded once: that of the first index which
 names the place. The others come next in the order of the index, which is sorted.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from norch.backend import Kernel, Operand
 
 from .devices import CHECKED, Runtime
 from .dtypes import KINDS, Attrs, Operands, kind, raw
-from .reduction import with_dims
-from .sort import ordered
-from .source import Scalar, Tensor, Walk, main
+from .memory import Memory
+from .reduction import KEY, contiguous, lines, with_dims
+from .source import Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
 PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, 2**32 - 1 for none
@@ -20,43 +22,54 @@ PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an ind
     return select(0xffffffffu, P.size + w.x, w.y == 0xffffffffu && w.x >= 0u - P.size && P.size > 0u);
 }
 """
-CHECK = """let i = g;
-    if (i >= P.i_count) {{ return; }}
-    {walk}
-    let w = get_p(at_p); let first = P.record_ / 4u;
-    if (place_of(w) != 0xffffffffu) {{ return; }}
-    atomicStore(&record[first], P.call);
-    if (atomicExchange(&record[first + 1u], 1u) == 0u) {{
-        atomicStore(&record[first + 2u], w.x); atomicStore(&record[first + 3u], w.y);
-        atomicStore(&record[first + 4u], P.size); atomicStore(&record[first + 5u], P.op);
-    }}"""
-GATHER = """let i = g;
-    if (i >= P.i_count || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
-    {walk}
-    put_o(at_o, get_x(at_x + place_of(get_p(at_p)) * P.step));"""
-SCATTER = """let i = {i}; let k = {k};
-    if (i >= P.i_count || k >= P.n || atomicLoad(&record[P.record_ / 4u]) == P.call) {{ return; }}
-    {walk}
-    let mine = place_of(get_p(at_p + get_order(at_r + k) * P.p_step));
-    if (k > 0u && place_of(get_p(at_p + get_order(at_r + k - 1u) * P.p_step)) == mine) {{ return; }}
-    var a = get_o(at_o + mine * P.step);
-    for (var m = k; m < P.n; m++) {{
-        let j = get_order(at_r + m);
-        if (place_of(get_p(at_p + j * P.p_step)) != mine) {{ break; }}
-        let b = get_x(at_x + j * P.x_step); a = {value};
-    }}
-    put_o(at_o + mine * P.step, a);"""
-CALL = Scalar("call", KINDS["bytes4"], lambda number: number & 0xFFFFFFFF)
-RECORD = Tensor("record", KINDS["bytes1"], True)
+REPORT = """fn report(w: vec2<u32>) {
+    let first = P.record_ / 4u;
+    if (atomicExchange(&record[first], 1u) == 0u) {
+        atomicStore(&record[first + 1u], w.x); atomicStore(&record[first + 2u], w.y);
+        atomicStore(&record[first + 3u], P.size); atomicStore(&record[first + 4u], P.op);
+    }
+}
+"""
+NONE = "0xffffffffu"
+GATHER = f"""let w = get_p(at_p); let place = place_of(w);
+    if (place == {NONE}) {{ report(w); return; }}
+    put_o(at_o, get_x(at_x + place * P.step));"""
+SCATTER = """let wrong = get_p(at_p + get_order(at_r + (P.n - 1u) * P.r_step) * P.p_step); // if any is: none comes last
+    if (place_of(wrong) == NONE) { report(wrong); return; }
+    let mine = place_of(get_p(at_p + get_order(at_r + at_k * P.r_step) * P.p_step));
+    if (at_k > 0u && place_of(get_p(at_p + get_order(at_r + (at_k - 1u) * P.r_step) * P.p_step)) == mine) { return; }
+    var a = get_o(at_o + mine * P.o_step);
+    for (var k = at_k; k < P.n; k++) {
+        let j = get_order(at_r + k * P.r_step);
+        if (place_of(get_p(at_p + j * P.p_step)) != mine) { break; }
+        let b = get_x(at_x + j * P.x_step); a = VALUE;
+    }
+    put_o(at_o + mine * P.o_step, a);"""
+# Runs of one element are merged two by two. It is the order that is sorted; of equals the first is first.
+NTH = "fn nth(at_r: u32, k: u32) -> u32 { if (P.width == 1u) { return k; } return get_old(at_r + k * P.r_step); }\n"
+MERGE = """let start = at_k / P.width * P.width; let pair = at_k / P.width / 2u * 2u * P.width;
+    let right = start != pair; // which of the two runs this element is in
+    let other = min(select(start + P.width, pair, right), P.n);
+    var low = other; var end = min(other + P.width, P.n);
+    let place = nth(at_r, at_k); let mine = key_at(at_x + place * P.x_step);
+    while (low < end) { // how many of the other run come before: equals do if they are to the left
+        let middle = (low + end) / 2u; let b = key_at(at_x + nth(at_r, middle) * P.x_step);
+        if (b < mine || (right && b == mine)) { low = middle + 1u; } else { end = middle; }
+    }
+    put_o(at_r + (pair + (at_k - start) + (low - other)) * P.r_step, place);"""
+EMIT = """let place = get_order(at_r + at_k * P.r_step);
+    put_s(at_s + at_k * P.s_step, get_x(at_x + place * P.x_step));
+    put_p(at_p + at_k * P.p_step, vec2<u32>(place, 0u));"""
+RECORD, ORDER = Tensor("record", KINDS["bytes1"], True), Tensor("order", KINDS["bytes4"])
 
 
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
     walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD, CALL]
-    numbers = {**walk.numbers, "size": x.shape[dim], "step": x.strides[dim]}
-    text = _place(op) + main(GATHER.format(walk=walk.code()))
-    return _checked(run, op, index, 2, x.shape[dim], run.kernel(arguments, text, -(-walk.count // 64), numbers))
+    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD]
+    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
+    place = PLACE if op == "gather" else PLACE.replace("P.size > 0u", "false")
+    return _reporting(run.each(arguments, walk, GATHER, numbers, REPORT + place))
 
 
 def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -64,58 +77,69 @@ def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     out, index, weight = operands
     if index.dtype.itemsize != 8:
         return None
-    table = weight._replace(
-        shape=(weight.shape[0], *out.shape),
-        strides=(weight.strides[0], *[0] * len(index.shape), weight.strides[1]),
-    )
+    rows, (step, other) = weight.shape[0], weight.strides
+    table = weight._replace(shape=(rows, *out.shape), strides=(step, *[0] * len(index.shape), other))
     index = index._replace(shape=(1, *out.shape), strides=(0, *index.strides, 0))
     out = out._replace(shape=(1, *out.shape), strides=(0, *out.strides))
     kernel: Any = gather(run, op, (out, table, index), {"dim": 0})
     return lambda o, o_at, p, p_at, x, x_at: kernel(o, o_at, x, x_at, p, p_at)
 
 
-def _place(op: str) -> str:
-    return PLACE if op != "embedding" else PLACE.replace("P.size > 0u", "false")
+def _reporting(kernel: Any) -> Kernel:
+    """`kernel`, which takes the error record at the end."""
+
+    def call(*args: Any) -> None:
+        kernel(*args, args[0].device.record, 0)
+        args[0].device.unchecked = True
+
+    return call
 
 
 def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     (out, index, src), dim, adds = (with_dims(o) for o in operands), attrs["dim"], op == "scatter_add"
-    n, size, moved, p = index.shape[dim], out.shape[dim], kind(out) if adds else raw(out), Tensor("p", raw(index))
+    size, moved = out.shape[dim], kind(out) if adds else raw(out)
     # One order serves all lines along which the index does not change.
-    lines = [d for d in range(len(index.shape)) if d != dim]
-    alike = [1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)]
-    below, steps = n, dict.fromkeys(lines, 0)
-    for d in reversed(lines):
-        if alike[d] > 1:
-            steps[d], below = below, below * alike[d]
-    layouts = [[o.strides[d] for d in lines] for o in (out, index, src)] + [[steps[d] for d in lines]]
-    walk = Walk("opxr", [index.shape[d] for d in lines], layouts)
-    i, k = ("g / P.n", "g % P.n") if src.strides[dim] == 1 else ("g % P.i_count", "g / P.i_count")  # near in memory
-    value = "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b"
-    body = SCATTER.format(i=i, k=k, walk=walk.code(), value=value)
-    numbers = {**walk.numbers, "size": size, "step": out.strides[dim], "n": n}
-    numbers |= {"p_step": index.strides[dim], "x_step": src.strides[dim]}
-    tensors = [Tensor("o", moved, True), p, Tensor("x", moved), Tensor("order", KINDS["bytes4"])]
-    kernel: Any = run.kernel([*tensors, RECORD, CALL], PLACE + main(body), -(-walk.count * n // 64), numbers)
-    if not walk.count * n:
-        return kernel
+    alike = tuple([1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)])
     key = PLACE.replace("P.size", f"{size}u") + "fn key_at(at: u32) -> u32 { return place_of(get_x(at)); }\n"
-    order = ordered(run, index._replace(shape=tuple(alike)), Tensor("x", raw(index)), dim, "u32", key)
-    return _checked(run, op, index, 1, size, lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
+    order, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
+    walk, numbers = lines("opxr", dim, index.shape, out, index, src, layout)
+    body = SCATTER.replace("VALUE", "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b")
+    arguments = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD]
+    numbers |= {"size": size, "op": CHECKED.index(op)}
+    kernel = run.each(arguments, walk, body.replace("NONE", NONE), numbers, REPORT + PLACE)
+    return _reporting(lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
 
 
-def _checked(run: Runtime, op: str, index: Operand, at: int, size: int, kernel: Any) -> Kernel | None:
-    """`kernel`, which takes the error record and the call's number at the end, behind a check of its index."""
-    walk = Walk("p", index.shape, [index.strides])
-    numbers = {**walk.numbers, "size": size, "op": CHECKED.index(op)}
-    text = _place(op) + main(CHECK.format(walk=walk.code()))
-    check: Any = run.kernel([Tensor("p", raw(index)), RECORD, CALL], text, -(-walk.count // 64), numbers)
+def ordered(
+    run: Runtime, x: Operand, given: Tensor, dim: int, key: str
+) -> tuple[Callable[[Memory, int], Memory], Operand]:
+    """A function from a tensor to the places in their line of its elements in order, and how these lie in memory.
 
-    def call(*args: Any) -> None:
-        device, number = args[0].device, next(run.calls)
-        with run.lock:  # another call between the two would write its number
-            check(*args[2 * at : 2 * at + 2], device.record, 0, number)
-            kernel(*args, device.record, 0, number)
-            device.unchecked = True
+    given: the tensor as an argument, x. key: WGSL of `key_at(at)`, whole numbers.
+    """
+    layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
+    walk, numbers = lines("xr", dim, x.shape, x, layout)
+    widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
+    passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
 
-    return call
+    def call(x: Memory, offset: int) -> Memory:
+        order, other = (x.device.pool.take(4 * walk.count) for _ in range(2))
+        for merge in passes:
+            merge(other, 0, order, 0, x, offset)
+            order, other = other, order
+        return order
+
+    return call, layout
+
+
+def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+    values, indices, x = (with_dims(o) for o in operands)
+    found, down = kind(x), "~" * attrs["descending"]
+    of, value = ("i32", "key(get_x(at))") if found.is_floating else (found.computed, "get_x(at)")
+    key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
+    order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
+    walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
+    emit = run.each(
+        [Tensor("s", raw(x), True), Tensor("p", raw(indices), True), Tensor("x", raw(x)), ORDER], walk, EMIT, numbers
+    )
+    return lambda *args: emit(*args, order(*args[4:]), 0)

@@ -2,7 +2,7 @@
 
 from bisect import bisect
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import wgpu
 
@@ -11,9 +11,6 @@ from norch.errors import DeviceError
 
 from .encoder import USAGE
 
-if TYPE_CHECKING:
-    from .devices import Device
-
 GRAIN = 256  # pieces begin at multiples of it, and have that size at least
 SLAB = 16 << 20
 
@@ -21,7 +18,7 @@ SLAB = 16 << 20
 class Slab:
     """A buffer of the device, bound as a whole. `free` has its (start, size) that no piece holds, in order."""
 
-    def __init__(self, device: "Device", size: int) -> None:
+    def __init__(self, device: Any, size: int) -> None:
         usage = USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST
         self.buffer: Any = device.wgpu.create_buffer(size=size, usage=usage)
         self.raw, self.size, self.free = self.buffer._internal, size, [(0, size)]
@@ -32,7 +29,7 @@ class Memory(Buffer):
 
     __slots__ = ("device", "size", "slab", "start")
 
-    def __init__(self, device: "Device", nbytes: int, slab: Slab, start: int, size: int) -> None:
+    def __init__(self, device: Any, nbytes: int, slab: Slab, start: int, size: int) -> None:
         super().__init__(nbytes)
         self.device, self.slab, self.start, self.size = device, slab, start, size
 
@@ -41,13 +38,12 @@ class Memory(Buffer):
 
 
 class Pool:
-    """The memory of a device. Commands run in the order in which they are given, so what is freed may be handed out
-    again at once: whatever still reads it runs before whatever the next holder does.
+    """The memory of a device. What is freed may be handed out again at once: commands run in their order.
 
     `freed` is filled by Memory.__del__, which the collector may run at any moment, inside of `take` too.
     """
 
-    def __init__(self, device: "Device") -> None:
+    def __init__(self, device: Any) -> None:
         most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"], (1 << 32) - 1)
         self.device, self.most = device, most // GRAIN * GRAIN  # bytes of the largest slab
         self.slabs: list[Slab] = []
@@ -57,12 +53,11 @@ class Pool:
     def take(self, nbytes: int) -> Memory:
         """Raises MemoryError where there is no room, or where a piece is larger than the adapter can bind."""
         size = max(nbytes + GRAIN - 1, GRAIN) & -GRAIN
-        with self.device.lock:
+        with self.device:
             self.collect()
             found = self._find(size) or self._grow(size, nbytes)
             self.used += size
-            if self.used > self.peak:
-                self.peak = self.used
+            self.peak = max(self.peak, self.used)
             return Memory(self.device, nbytes, *found, size)
 
     def collect(self) -> None:
@@ -74,9 +69,8 @@ class Pool:
             if at < len(free) and free[at][0] == start + size:
                 size += free.pop(at)[1]
             if at and sum(free[at - 1]) == start:
+                start, size = free[at - 1][0], start + size - free.pop(at - 1)[0]
                 at -= 1
-                start, before = free.pop(at)
-                size += before
             free.insert(at, (start, size))
 
     def reserved(self) -> int:
@@ -100,8 +94,7 @@ class Pool:
                 self.slabs.append(Slab(self.device, min(self.most, attempt)))
                 return self._find(size) or self._grow(size, nbytes)
             except wgpu.GPUError as error:
-                said = self.device.explained(error)
-                if isinstance(said, DeviceError):
+                if isinstance(said := self.device.explained(error), DeviceError):
                     raise said from None
                 self.release()
         held = f"{self.used} are in use, {self.reserved()} reserved"
@@ -109,7 +102,7 @@ class Pool:
 
     def release(self) -> None:
         """Gives slabs of which nothing is in use back to the device."""
-        with self.device.lock:
+        with self.device:
             self.collect()
             self.slabs = [slab for slab in self.slabs if slab.free != [(0, slab.size)]]
-            self.device.encoder.groups.clear()
+            self.device.encoder.group.cache_clear()

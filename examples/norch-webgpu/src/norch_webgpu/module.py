@@ -21,17 +21,17 @@ def get_device_name(device: Which = 0) -> str:
 
 def get_device_properties(device: Which = 0) -> dict[str, Any]:
     """The adapter's "name", "api", "driver" and "type", the "features" in use, its "limits", the dtypes "refused"."""
-    found, refused = _device(device), norch.device("webgpu").backend.missing_dtypes
+    found = _device(device)
     names = {"api": "backend_type", "driver": "description", "type": "adapter_type"}
-    said = {name: found.adapter.info[key] for name, key in names.items()}
-    return {"name": found.name, **said, "features": found.features, "limits": dict(found.limits), "refused": refused}
+    said = {"name": found.name, **{name: found.adapter.info[key] for name, key in names.items()}}
+    refused = norch.device("webgpu").backend.missing_dtypes
+    return {**said, "features": found.features, "limits": dict(found.limits), "refused": refused}
 
 
 def memory_allocated(device: Which = 0) -> int:
     """Bytes that tensors hold."""
-    pool = _device(device).pool
-    pool.collect()
-    return int(pool.used)
+    _device(device).pool.collect()
+    return int(_device(device).pool.used)
 
 
 def max_memory_allocated(device: Which = 0) -> int:

@@ -1,6 +1,6 @@
-"""softmax, layer_norm, rms_norm and their gradients: a team of a workgroup reads a row once, and keeps it."""
+"""softmax, layer_norm, rms_norm, cross_entropy and their gradients: reductions of rows, which then are gone through
+again; for cross_entropy only to look up what the target names."""
 
-import re
 from collections.abc import Sequence
 from math import prod
 from struct import pack, unpack
@@ -8,78 +8,64 @@ from typing import Any
 
 from norch.backend import Operand
 
-from .devices import Runtime
-from .dtypes import Attrs, Kind, Operands, kind
-from .reduction import GROUP, fold, power_of_two, state, teams
+from .devices import CHECKED, Runtime
+from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
+from .indexing import RECORD, REPORT
+from .reduction import fold, state
 from .source import Tensor, Walk
 
-KEPT = 16
-"""Elements of a row that an invocation keeps, at most. Longer rows are read again."""
 # The largest of some numbers, and the sum of exp(number - largest). That of none is finite, as -inf less it is -inf.
 ONLINE = state(
-    "vec2<f32>", "let m = max(a.x, b.x); return S(m, a.y * exp(a.x - m) + b.y * exp(b.x - m));", "S(-3.4e38f, 0)"
+    "vec2<f32>",
+    "let e = exp(-abs(a.x - b.x)); if (a.x > b.x) { return S(a.x, a.y + b.y * e); } return S(b.x, b.y + a.y * e);",
+    "S(-3.4e38f, 0)",
 )
-SOFTMAX = """var most = -3.4e38f; [most = max(most, x@);]
-    var s = 0f; [s += exp(x@ - most);] let a = together(S(most, s), l, lanes);"""
-GRAD = "var s = 0f; [s += {0};] let c = together(s, l, lanes);"
-MEAN = "var s = S(0); [s += S(x@);] let mean = together(s, l, lanes){0} / f32(P.n);"
-NORM = """var q = 0f; [q += (x@ - mean) * (x@ - mean);]
-    let factor = 1 / sqrt(together(q, l, lanes) / f32(P.n) + bitcast<f32>(P.eps));"""
-NORM_GRAD = """var q = S(0); [let d = x@ - mean; let h = g@ * w@; q += S(d * d, h, h * d, 0);]
-    let c = together(q, l, lanes) / f32(P.n);
-    let factor = 1 / sqrt(c.x + bitcast<f32>(P.eps)); let along = c.z * factor * factor;
-    if (t == 0u && end > 0u) { KEEP }"""
-# S, what a row is gone through for (what is in brackets is done for each element), and what becomes of an element.
-ROWS = {
-    "softmax": (ONLINE, f"{SOFTMAX} let f = 1 / a.y;", "exp(x@ - a.x) * f"),
-    "log_softmax": (ONLINE, f"{SOFTMAX} let f = a.x + log(a.y);", "x@ - f"),
-    "softmax_grad": (state("f32"), GRAD.format("g@ * y@"), "(g@ - c) * y@"),
-    "log_softmax_grad": (state("f32"), GRAD.format("g@"), "g@ - exp(y@) * c"),
-    "layer_norm": (state("f32"), MEAN.format("") + NORM, "(x@ - mean) * factor * w@ + b@"),
-    "rms_norm": (state("f32"), f"let mean = 0f; {NORM}", "x@ * factor * w@"),
+MEAN, FACTOR = "a /= f32(P.n);", "a = 1 / sqrt(a / f32(P.n) + bitcast<f32>(P.eps));"
+SLOPE = "let m = a / f32(P.n); let f = 1 / sqrt(m.x + bitcast<f32>(P.eps)); a = S(f, m.y, m.z * f * f, 0);"
+# S and its bytes; of each pass what is added up, and what becomes of the sum; what becomes of an element.
+ROWS: dict[str, tuple[str, int, list[tuple[str, str]], str]] = {
+    "softmax": (ONLINE, 8, [("S(x, 1)", "a.y = 1 / a.y;")], "exp(x - a0.x) * a0.y"),
+    "weights": (ONLINE, 8, [("S(x, 1)", "a.y = select(1 / a.y, 0f, a.y == 0);")], "exp(x - a0.x) * a0.y"),
+    "log_softmax": (ONLINE, 8, [("S(x, 1)", "a.x += log(a.y);")], "x - a0.x"),
+    "softmax_grad": (state("f32"), 4, [("g * y", "")], "(g - a0) * y"),
+    "log_softmax_grad": (state("f32"), 4, [("g", "")], "g - exp(y) * a0"),
+    "layer_norm": (state("f32"), 4, [("x", MEAN), ("(x - a0) * (x - a0)", FACTOR)], "(x - a0) * a1 * w + b"),
+    "rms_norm": (state("f32"), 4, [("x * x", FACTOR)], "x * a0 * w"),
     "layer_norm_grad": (
-        state("vec4<f32>"), MEAN.format(".x") + NORM_GRAD, "(g@ * w@ - c.y - (x@ - mean) * along) * factor"
+        state("vec4<f32>"), 16,
+        [("S(x)", MEAN), ("S((x - a0.x) * (x - a0.x), g * w, g * w * (x - a0.x), 0)", SLOPE)],
+        "(g * w - a1.y - (x - a0.x) * a1.z) * a1.x",
     ),
-    "rms_norm_grad": (state("vec4<f32>"), f"let mean = 0f; {NORM_GRAD}", "(g@ * w@ - x@ * along) * factor"),
+    "rms_norm_grad": (state("vec4<f32>"), 16, [("S(x * x, 0, g * w * x, 0)", SLOPE)], "(g * w - x * a0.z) * a0.x"),
 }  # fmt: skip
 STATS = Tensor("stats", Kind("pair", "", 1, "Q"), element="vec2<f32>")
+IGNORED = "let w = get_t(at_t); let ignored = w.x == P.low && w.y == P.high;"
+STORE = f"""{IGNORED}
+    let sum = a0.x + log(a0.y); put_s(at_s, sum);
+    let right = w.y == 0u && w.x < P.size;
+    if (!right && !ignored) {{ report(w); }}
+    var loss = 0f; if (right && !ignored) {{ loss = sum - get_x(at_x + w.x * P.step); }}
+    stats[P.stats_ + i] = vec2<f32>(loss, f32(!ignored));"""
+GRAD = f"""{IGNORED}
+    let slope = exp(get_x(at_x) - get_s(at_s)) - f32(w.y == 0u && i / P.inner % P.size == w.x);
+    put_o(at_o, select(slope * get_g(at_g) / total[P.total_], 0f, ignored));"""
+TOTAL = Tensor("total", KINDS["float32"], element="f32")
 
 
 def _rows(
     run: Runtime, op: str, names: str, operands: Sequence[Operand], last: int, eps: float = 0, keep: str = ""
 ) -> Any:
-    """A kernel of ROWS over the last dims of operands, output first; None where those are no line in memory."""
-    (text, passes, result), shape = ROWS[op], operands[0].shape
-    rank, n = len(shape) - last, prod(shape[len(shape) - last :])
-    lines = [Walk("x", shape[rank:], [o.strides[len(o.shape) - last :]]) for o in operands]
-    if any(len(line.dims) > 1 for line in lines):
-        return None
-    walk = Walk(names, shape[:rank], [o.strides[: len(o.shape) - last] or (0,) * rank for o in operands])
-    team = power_of_two(-(-n // 8), GROUP)
-    count = -(-n // team)
-    for name in "wb":
-        if name not in names:
-            passes, result = (re.sub(rf" [*+] {name}@", "", part) for part in (passes, result))
-    loads = " ".join(f"{m}@ = get_{m}(at_{m} + e@ * P.{m}_step);" for m in names[1:])
-
-    def each(template: str) -> str:
-        if count <= KEPT:
-            return " ".join(f"if (e{k} < end) {{ {template.replace('@', str(k))} }}" for k in range(count))
-        again = re.sub(r"(\w@ =)", r"let \1", loads)
-        return f"for (var e = t; e < end; e += {team}u) {{ {again} {template} }}".replace("@", "")
-
-    kept = "".join(f"let e{k} = t + {k * team}u; " for k in range(count)) * (count <= KEPT)
-    if kept:
-        kept += "".join(f"var {m}{k} = 0f; " for m in names[1:] for k in range(count)) + each(loads)
-    passes = re.sub(r"\[([^\]]*;)\]", lambda found: each(found[1]), passes).replace("KEEP", keep)
-    body = f"""let i = group * {GROUP // team}u + l / {team}u; let t = l % {team}u;
-    let end = select(0u, P.n, i < P.i_count);
-    {walk.code()}\n{kept}\n{passes}\n{each(f"put_o(at_o + e@ * P.o_step, {result});")}"""
+    """A kernel of ROWS over the last dims of operands, output first."""
+    (text, size, passes, result), shape = ROWS[op], operands[0].shape
+    rank = len(shape) - last
+    outer = Walk(names, shape[:rank], [o.strides[: len(o.shape) - last] or (0,) * rank for o in operands])
+    inner = Walk(names, shape[rank:], [o.strides[len(o.shape) - last :] for o in operands], "j")
+    loads = " ".join(f"let {m} = get_{m}(at_{m});" for m in names[1:])
+    loads += "".join(f" let {m} = {value};" for m, value in (("w", "1f"), ("b", "0f")) if m not in names)
     arguments = [Tensor(m, kind(o), m == "o") for m, o in zip(names, operands)] + [STATS] * bool(keep)
-    numbers = {**walk.numbers, "n": n, "eps": unpack("I", pack("f", eps))[0]}
-    numbers |= {f"{m}_step": line.dims[0][1][0] for m, line in zip(names, lines)}
-    groups = -(-walk.count * team // GROUP) if n else 0
-    return run.kernel(arguments, teams(run, text, team, body), groups, numbers, trusted=True)
+    numbers = {"n": inner.count, "eps": unpack("I", pack("f", eps))[0]}
+    each = f"put_o(at_o, {result});"
+    return fold(run, arguments, text, size, passes, outer, inner, loads, each, keep, **numbers)
 
 
 def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -102,19 +88,21 @@ def norm(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
 def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """Their gradients. Those of weight and bias are sums over the rows, whose mean and factor are kept for them."""
     outputs = 1 + attrs["affine"] * (1 + (op == "layer_norm_grad"))
-    given = (operands[0], *operands[outputs:])
-    keep = "stats[P.stats_ + i] = vec2<f32>(mean, factor);" * attrs["affine"]
-    first = _rows(run, op, "ogxw"[: len(given)], given, len(attrs["shape"]), attrs["eps"], keep)
+    given, rank = (operands[0], *operands[outputs:]), len(operands[0].shape) - len(attrs["shape"])
+    keep = "stats[P.stats_ + i] = vec2<f32>(a0.x, a1.x);" if outputs == 3 else "stats[P.stats_ + i].y = a0.x;"
+    first = _rows(run, op, "ogxw"[: len(given)], given, len(attrs["shape"]), attrs["eps"], keep * attrs["affine"])
     if outputs == 1 or not first:
         return first
-    (_, g, x, *_), rank, names = given, len(given[0].shape) - len(attrs["shape"]), "wb"[: outputs - 1] + "gx"
+    _, g, x, *_ = given
+    names = "wb"[: outputs - 1] + "gx"
     laid = [o.strides for o in operands[1:outputs]] + [g.strides[rank:], x.strides[rank:]]
     outer = Walk(names, g.shape[rank:], laid)
     inner = Walk("gx", g.shape[:rank], [g.strides[:rank], x.strides[:rank]], "j")
     arguments = [Tensor(m, kind(o), m in "wb") for m, o in zip(names, (*operands[1:outputs], g, x))]
-    item = "S(get_g(at_g) * (get_x(at_x) - stats[P.stats_ + j].x) * stats[P.stats_ + j].y, get_g(at_g))"
-    store = " ".join(f"put_{m}(at_{m}, a.{c});" for m, c in zip(names[:-2], "xy"))
-    second = fold(run, [*arguments, STATS], state("vec2<f32>"), 8, item, store, outer, inner)
+    mean = "stats[P.stats_ + j].x" if outputs == 3 else "0f"
+    item = f"S(get_g(at_g) * (get_x(at_x) - {mean}) * stats[P.stats_ + j].y, get_g(at_g))"
+    store = " ".join(f"put_{m}(at_{m}, a0.{c});" for m, c in zip(names[:-2], "xy"))
+    second = fold(run, [*arguments, STATS], state("vec2<f32>"), 8, [(item, "")], outer, inner, store=store)
 
     def call(*args: Any) -> None:
         stats = args[0].device.pool.take(8 * inner.count)
@@ -122,3 +110,59 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         second(*args[2 : 2 * outputs + 4], stats, 0)
 
     return call if second else None
+
+
+def _numbers(attrs: Attrs) -> dict[str, int]:
+    return {"low": attrs["ignore_index"] & 0xFFFFFFFF, "high": attrs["ignore_index"] >> 32 & 0xFFFFFFFF}
+
+
+def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """The reduced loss, sums; input, int64 target."""
+    loss, sums, x, target = operands
+    dim = min(len(x.shape) - 1, 1)
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
+        return None
+    outer = Walk("sxt", target.shape, [sums.strides, x.strides[:dim] + x.strides[dim + 1 :], target.strides])
+    inner = Walk("x", x.shape[dim : dim + 1], [x.strides[dim : dim + 1]], "j")
+    kinds = kind(loss), kind(sums), kind(x), raw(target)
+    arguments = [Tensor(m, found, m in "ls") for m, found in zip("lsxt", kinds)]
+    numbers = {**_numbers(attrs), "step": x.strides[dim], "size": x.shape[dim], "op": CHECKED.index("cross_entropy")}
+    item, pair = [("S(get_x(at_x), 1)", "")], [("stats[P.stats_ + j]", "")]
+    rows: Any = fold(run, [*arguments, RECORD, STATS], ONLINE + REPORT, 8, item, outer, inner, store=STORE, **numbers)
+    store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if attrs['reduction'] == 'mean' else 'a0.x'});"
+    one, count = Walk("", (), []), Walk("", target.shape, [], "j")
+    total: Any = fold(run, [arguments[0], STATS], state("vec2<f32>"), 8, pair, one, count, store=store)
+
+    def call(*args: Any) -> None:
+        device = args[0].device
+        pairs = device.pool.take(8 * outer.count)
+        rows(*args, device.record, 0, pairs, 0)
+        device.unchecked = True
+        total(*args[:2], pairs, 0)
+
+    return call
+
+
+def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """The gradient of input; gradient of the loss, input, sums, int64 target."""
+    out, g, x, sums, target = operands
+    dim = min(len(x.shape) - 1, 1)
+    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
+        return None
+    each: Any = [o.strides[:dim] + (0,) + o.strides[dim:] for o in (sums, target)]
+    walk = Walk("ogxst", x.shape, [out.strides, (0,) * len(x.shape), x.strides, *each])
+    arguments = [Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", (out, g, x, sums))] + [Tensor("t", raw(target))]
+    numbers = _numbers(attrs)
+    more = {"size": x.shape[dim], "inner": prod(x.shape[dim + 1 :]), **numbers}
+    grad = run.each([*arguments, TOTAL], walk, GRAD, more)
+    item, mean = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", attrs["reduction"] == "mean"
+    one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
+    store = f"total[P.total_] = {'a0' if mean else '1f'};"
+    count = fold(run, [TOTAL, arguments[4]], state("f32"), 4, [(item, "")], one, targets, store=store, **numbers)
+
+    def call(*args: Any) -> None:
+        total = args[0].device.pool.take(4)
+        count(total, 0, *args[8:])
+        grad(*args, total, 0)
+
+    return call

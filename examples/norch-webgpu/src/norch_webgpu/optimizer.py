@@ -5,7 +5,7 @@ from typing import Any
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands, as_float32, kind
-from .source import WIDTH, Scalar, Tensor, main
+from .source import Scalar, Tensor, Walk
 
 DESCEND = """p *= P.kept; var d = P.sign * g;
 if (P.decay != 0) { d += P.decay * p; } // 0 times an infinite parameter is not 0
@@ -42,12 +42,12 @@ def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     tensors, names, found = [o for o in operands if not o.is_scalar], ["p", *there, "g"], kind(operands[0])
     loads = " ".join(f"{'let' if n == 'g' else 'var'} {n} = get_{n}(i);" for n in names)
     stores = " ".join(f"put_{n}(i, {n});" for n in names[:-1])
-    source = main(f"let i = g; if (i >= P.count) {{ return; }} {{ {loads}\n{text}\n{stores} }}")
-    arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
+    body = f"{{ {loads}\n{text}\n{stores} }}"
     fields = numbers(attrs, *[0.5] * (len(operands) - len(tensors)))
+    arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
     sizes = [prod(o.shape) for o in tensors[:count]]
-    kernels: dict[int, Any] = {n: run.kernel(arguments, source, -(-n // WIDTH), {"count": n}) for n in set(sizes)}
+    kernels = {n: run.each(arguments, Walk("", (n,), []), body, {}) for n in set(sizes)}
     rows = [(kernels[n], [2 * (each * count + i) for each in range(len(names))]) for i, n in enumerate(sizes)]
 
     def call(*args: Any) -> None:

@@ -1,78 +1,60 @@
 """Pooling: the largest element of windows, where it is, and its gradient, for which an invocation asks each window that
 sees its element."""
 
-from math import prod
-
 from norch.backend import Kernel
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind, raw
-from .reduction import LEAST
-from .source import WIDTH, Tensor, main
+from .reduction import LEAST, types
+from .source import Tensor, Walk
 
 WINDOW = """struct Found {{ v: T, at: u32 }}
 fn largest(base: u32, y: u32, x: u32) -> Found {{ // and where in its plane; of padding alone the nearest
     let top = y * P.step_y; let left = x * P.step_x;
-    var found = Found({least}, 0xffffffffu);
+    let nearest = min(max(top, P.top) - P.top, P.x_h - 1u) * P.x_w + min(max(left, P.left) - P.left, P.x_w - 1u);
+    var found = Found({least}, nearest);
     for (var i = 0u; i < P.kh; i++) {{
         let row = top + i * P.gap_y - P.top;
         for (var j = 0u; j < P.kw; j++) {{
             let column = left + j * P.gap_x - P.left;
-            if (row < P.h && column < P.w) {{
-                let v = get_x(base + row * P.x_2 + column * P.x_3);
-                if (found.at == 0xffffffffu || v > found.v || (is_nan(v) && !is_nan(found.v))) {{
-                    found = Found(v, row * P.w + column);
-                }}
+            if (row < P.x_h && column < P.x_w) {{
+                let v = get_x(base + row * P.x_y + column * P.x_x);
+                if (v > found.v || (is_nan(v) && !is_nan(found.v))) {{ found = Found(v, row * P.x_w + column); }}
             }}
         }}
-    }}
-    if (found.at == 0xffffffffu) {{
-        found.at = min(max(top, P.top) - P.top, P.h - 1u) * P.w + min(max(left, P.left) - P.left, P.w - 1u);
     }}
     return found;
 }}
 """
-GRAD = """var sum = T(0);
+BODIES = {
+    "max_pool2d": "put_o(at_o, largest(at_x, at_y, at_c).v);",
+    "max_pool2d_indices": "put_o(at_o, vec2<u32>(largest(at_x, at_y, at_c).at, 0u));",
+    "max_pool2d_grad": """var sum = T(0);
     for (var i = 0u; i < P.kh; i++) {
-        let row = y + P.top - i * P.gap_y;
+        let row = at_y + P.top - i * P.gap_y;
         for (var j = 0u; j < P.kw; j++) {
-            let column = x + P.left - j * P.gap_x;
+            let column = at_c + P.left - j * P.gap_x;
             let wy = row / P.step_y; let wx = column / P.step_x;
-            if (row % P.step_y + column % P.step_x == 0u && wy < P.rows && wx < P.columns
-                && largest(n * P.x_0 + c * P.x_1, wy, wx).at == y * P.w + x) {
-                sum += get_g(n * P.g_0 + c * P.g_1 + wy * P.g_2 + wx * P.g_3);
+            if (row % P.step_y + column % P.step_x == 0u && wy < P.g_h && wx < P.g_w
+                && largest(at_x, wy, wx).at == at_y * P.x_w + at_c) {
+                sum += get_g(at_g + wy * P.g_y + wx * P.g_x);
             }
         }
     }
-    put_o(at, sum);"""
-BODIES = {
-    "max_pool2d": "put_o(at, largest(n * P.x_0 + c * P.x_1, y, x).v);",
-    "max_pool2d_indices": "put_o(at, vec2<u32>(largest(n * P.x_0 + c * P.x_1, y, x).at, 0u));",
-    "max_pool2d_grad": GRAD,
+    put_o(at_o, sum);""",
 }
 
 
 def pool(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     """max_pool2d and max_pool2d_indices: out, input. max_pool2d_grad: out, grad, input."""
-    out, is_grad = operands[0], op.endswith("grad")
-    images, windows = (out, operands[1]) if is_grad else (operands[1], out)
-    (kh, kw), (step_y, step_x), (gap_y, gap_x) = attrs["windows"]
-    count, kinds = prod(out.shape), [raw(out) if op == "max_pool2d_indices" else kind(out), *map(kind, operands[1:])]
-    numbers = {
-        "count": count, "c": out.shape[1], "h": images.shape[2], "w": images.shape[3], "rows": windows.shape[2],
-        "columns": windows.shape[3], "kh": kh, "kw": kw, "step_y": step_y, "step_x": step_x, "gap_y": gap_y,
-        "gap_x": gap_x, "top": attrs["pads"][0], "left": attrs["pads"][2], "o_h": out.shape[2], "o_w": out.shape[3],
-    }  # fmt: skip
-    names = ("o", "g", "x") if is_grad else ("o", "x")
-    for name, operand in zip(names, operands):
-        numbers |= {f"{name}_{d}": step for d, step in enumerate(operand.strides)}
-    body = f"""if (g >= P.count) {{ return; }}
-    let x = g % P.o_w; let y = g / P.o_w % P.o_h; let plane = g / P.o_w / P.o_h;
-    let c = plane % P.c; let n = plane / P.c; let at = n * P.o_0 + c * P.o_1 + y * P.o_2 + x * P.o_3;
-    {BODIES[op]}"""
-    computed = kinds[-1].computed
-    source = f"alias T = {computed};\n"
-    source += "" if computed == "f32" else "fn is_nan(v: T) -> bool { return false; }\n"
-    source += WINDOW.format(least=LEAST[computed]) + main(body)
+    names, out = "ogx" if op.endswith("grad") else "ox", operands[0]
+    planes = [(*o.strides[:2], 0, 0) for o in operands[1:]]  # at_x is where a plane begins, at_y and at_c count in it
+    walk = Walk([*names, "y", "c"], out.shape, [out.strides, *planes, (0, 0, 1, 0), (0, 0, 0, 1)])
+    sizes = zip(("kh", "kw", "step_y", "step_x", "gap_y", "gap_x"), (n for pair in attrs["windows"] for n in pair))
+    numbers = dict(sizes, top=attrs["pads"][0], left=attrs["pads"][2])
+    for name, o in zip(names, operands):
+        numbers |= zip((f"{name}_{what}" for what in "hwyx"), (*o.shape[2:], *o.strides[2:]))
+    kinds = [raw(out) if op == "max_pool2d_indices" else kind(out), *map(kind, operands[1:])]
     arguments = [Tensor(name, of, name == "o") for name, of in zip(names, kinds)]
-    return run.kernel(arguments, source, -(-count // WIDTH), numbers)
+    text = types(kinds[-1].computed) + WINDOW.format(least=LEAST[kinds[-1].computed])
+    return run.each(arguments, walk, BODIES[op], numbers, text)

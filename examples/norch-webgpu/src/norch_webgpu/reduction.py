@@ -1,16 +1,19 @@
 """Reductions, in two stages where there are few results, and cumsum. Each adds up in one order, whatever else runs."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from norch.backend import Kernel, Operand
+from norch.backend import Operand
 
 from .devices import Runtime
-from .dtypes import Attrs, Kind, Operands, kind, raw
+from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
 from .source import Tensor, Walk, main
 
 GROUP = 256
 """Invocations of a workgroup that reduces; every adapter has as many."""
+THREADS = 1 << 18
+"""About so many keep a GPU busy. Where rows are more, fewer share one: at best a subgroup, which needs no barriers."""
 
 LEAST = {"f32": "-inf()", "i32": "i32(-2147483647 - 1)", "i64": "i64(-9223372036854775807li - 1li)"}
 MOST = {"f32": "inf()", "i32": "2147483647", "i64": "9223372036854775807li"}
@@ -41,35 +44,25 @@ fn together(mine: S, l: u32, lanes: u32) -> S {{
 }}
 """
 FOLD = """let part = group % P.parts; let i = group / P.parts * {rows}u + {row};
-    var a: S = neutral();
-    if (i < P.i_count) {{
-        {outer}
-        let last = min(P.j_count, (part + 1u) * P.chunk);
-        var j = part * P.chunk + {member};
-        for (; j + 3u * {team}u < last; j += 4u * {team}u) {{
-            let b0 = item(j, i{starts}); let b1 = item(j + {team}u, i{starts});
-            let b2 = item(j + 2u * {team}u, i{starts}); let b3 = item(j + 3u * {team}u, i{starts});
-            a = rule(rule(rule(rule(a, b0), b1), b2), b3);
-        }}
-        for (; j < last; j += {team}u) {{ let b = item(j, i{starts}); a = rule(a, b); }}
+    let first = part * P.chunk + {member};
+    let last = select(0u, min(P.j_count, (part + 1u) * P.chunk), i < P.i_count);
+    {outer}
+    {passes}
+    for (var j = first; j < last; j += {team}u) {{ {each} }}
+    if ({member} == 0u && i < P.i_count) {{ {store} }}"""
+PASS = """{{
+    var a = neutral(); var j = first;
+    for (; j + 3u * {team}u < last; j += 4u * {team}u) {{
+        let b0 = item{k}(j, i{starts}); let b1 = item{k}(j + {team}u, i{starts});
+        let b2 = item{k}(j + 2u * {team}u, i{starts}); let b3 = item{k}(j + 3u * {team}u, i{starts});
+        a = rule(rule(rule(rule(a, b0), b1), b2), b3);
     }}
-    a = together(a, l, lanes);
-    if ({member} == 0u && i < P.i_count) {{ {outer} {store} }}"""
-SCAN = """let i = group * {rows}u + l / {team}u; let t = l % {team}u;
-    {lines}
-    var carry = T(0);
-    for (var start = 0u; start < P.n; start += {team}u) {{
-        let j = start + t; let is_there = i < P.i_count && j < P.n;
-        var a = T(0);
-        if (is_there) {{ a = get_x(at_x + j * P.x_step); }}
-        for (var h = 1u; h < 2u * {team}u; h *= 2u) {{
-            sums[l] = a; workgroupBarrier();
-            if (t >= h) {{ a += sums[l - h]; }}
-            workgroupBarrier();
-        }}
-        if (is_there) {{ put_o(at_o + j * P.o_step, carry + a); }}
-        carry += sums[l - t + {team}u - 1u]; workgroupBarrier();
-    }}"""
+    for (; j < last; j += {team}u) {{ a = rule(a, item{k}(j, i{starts})); }}
+    a = together(a, l, lanes); {then} a{k} = a; }}
+"""
+SCAN = """var a = get_x(at_x + at_k * P.x_step);
+    if (at_k >= P.width) { a += get_x(at_x + (at_k - P.width) * P.x_step); }
+    put_o(at_o + at_k * P.o_step, a);"""
 
 
 def power_of_two(n: int, most: int) -> int:
@@ -88,50 +81,57 @@ def state(of: str, rule: str = "return a + b;", neutral: str = "S(0)") -> str:
     return f"alias S = {of};\nfn neutral() -> S {{ return {neutral}; }}\nfn rule(a: S, b: S) -> S {{ {rule} }}\n"
 
 
-def teams(run: Runtime, text: str, team: int, body: str, unit: int = 1) -> str:
-    """`text`, which has S, and an entry point, whose `body` calls `together`: by it teams of a workgroup reduce."""
-    shuffle, lanes = "a", ""
-    if "subgroup" in run.features and "i64" not in text:
-        shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
-    text += TOGETHER.format(top=team * unit // 2, unit=unit, shuffle=shuffle)
-    return text + main(body if lanes else f"let lanes = 1u; {body}", GROUP).replace("l: u32", f"l: u32{lanes}")
-
-
 def fold(
-    run: Runtime, arguments: Sequence[Tensor], text: str, size: int, item: str, store: str, outer: Walk, inner: Walk,
-    stages: int = 2, **numbers: int,
+    run: Runtime, arguments: Sequence[Tensor], text: str, nbytes: int, passes: Sequence[tuple[str, str]], outer: Walk,
+    inner: Walk, loads: str = "", each: str = "", store: str = "", stages: int = 2, **numbers: int,
 ) -> Any:  # fmt: skip
     """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
 
-    text: WGSL of `state`, an S has `size` bytes. item: an S, of j and i, which number the element and the row, and of
-    at_NAME of the inner walk, which begins where the outer one is. store: what becomes of `a`.
+    text: WGSL of `state`, an S has `nbytes`. passes: of each the item, an S, and statements that change the result
+    `a`, which is a0 for what comes behind the first pass. loads: statements before an item and before `each`, which is
+    done for each element in the end; both know j and i, which number the element and the row, and at_NAME of the inner
+    walk, which begins where the outer one is. store: done for each row.
     """
     n, rows, names = inner.count, outer.count, set(inner.names)
-    steps_in, steps_out = ([s for _, d in w.dims for m, s in zip(w.names, d) if m in names] for w in (inner, outer))
+    steps_in, steps_out = (
+        [s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer)
+    )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
-    team = power_of_two(-(-n // 4), 8 if is_columns else GROUP)
+    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(THREADS // max(rows, 1), GROUP)))
     count = GROUP // team
     groups = -(-rows // count)
-    parts = max(1, min(1024 // max(groups, 1), n // (team * 16))) if stages == 2 else 1
+    parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
     row, member = (f"l % {count}u", f"(l / {count}u)") if is_columns else (f"l / {team}u", f"(l % {team}u)")
-    passed, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
-    whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "starts": passed}
-    item = f"fn item(j: u32, i: u32{taken}) -> S {{ {inner.code('from_{}')} return {item}; }}\n"
+    starts, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
     given = {**numbers, **outer.numbers, **inner.numbers, "parts": parts, "chunk": -(-n // parts)}
+    shuffle, lanes = "a", ""
+    if "subgroup" in run.features and "i64" not in text:
+        shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
+    unit = count if is_columns else 1
+    source = text + TOGETHER.format(top=team * unit // 2, unit=unit, shuffle=shuffle)
+    steps = "let lanes = 1u;\n" * (not lanes)
+    for k, (item, then) in enumerate(passes):
+        source += f"var<private> a{k}: S;\n"
+        source += f"fn item{k}(j: u32, i: u32{taken}) -> S {{ {inner.code('from_{}')} {loads} return {item}; }}\n"
+        steps += PASS.format(k=k, team=team, starts=starts, then=then)
 
     def stage(arguments: Sequence[Tensor], store: str) -> Any:
-        source = teams(run, text + item, team, FOLD.format(store=store, **whole), count if is_columns else 1)
-        return run.kernel(arguments, source, groups * parts, given, trusted=True)
+        whole = {"rows": count, "row": row, "member": member, "team": team, "outer": outer.code(), "passes": steps}
+        body = FOLD.format(each=f"{inner.code('at_{}')} {loads} {each}" * bool(each), store=store, **whole)
+        return run.kernel(
+            arguments, source + main(body, GROUP).replace("l: u32", f"l: u32{lanes}"), groups * parts, given
+        )
 
     if parts == 1:
         return stage(arguments, store)
     arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
-    place = f"partial[P.partial_ / {size // 4}u + i * P.row + "
-    first, numbers["row"] = stage(arguments, f"{place}part] = a;".replace("P.row", "P.parts")), parts
-    second = fold(run, arguments, text, size, f"{place}j]", store, outer, Walk("", (parts,), [], "j"), 1, **numbers)
+    place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
+    first, numbers["row"] = stage(arguments, f"{place}part] = a0;".replace("P.row", "P.parts")), parts
+    again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
+    second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, **numbers)
 
     def call(*args: Any) -> None:
-        partial = args[0].device.pool.take(size * rows * parts)
+        partial = args[0].device.pool.take(nbytes * rows * parts)
         first(*args, partial, 0)
         second(*args, partial, 0)
 
@@ -149,24 +149,35 @@ def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         value = f"{'' if op == 'argmax' else '-' if found.is_floating else '~'}get_x(at_x)"
         of, value = ("i32", f"key({value})") if found.is_floating else (of, value)
         text = state(f"vec2<{of}>", CHOOSE, f"S({LEAST[of]}, {MOST[of]})") + KEY * found.is_floating
-        item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a.y), 0u));", 2 * size
+        item, store, size = f"S({value}, {of}(j))", "put_o(at_o, vec2<u32>(u32(a0.y), 0u));", 2 * size
     else:
         rule, neutral = RULES[op]
         text = types(of) + state("T", rule, neutral if isinstance(neutral, str) else neutral[of])
-        item, store = "get_x(at_x)", "put_o(at_o, a);"
+        item, store = "get_x(at_x)", "put_o(at_o, a0);"
     arguments = [Tensor("o", raw(out) if op.startswith("arg") else kind(out), True), Tensor("x", found)]
-    return fold(run, arguments, text, size, item, store, outer, inner)
+    return fold(run, arguments, text, size, [(item, "")], outer, inner, store=store)
 
 
-def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
+    """To each element is added that 1 before, then the one 2 before, and so on."""
     (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
-    lines, found, n = across("ox", dim, out, x), kind(x), x.shape[dim]
-    text = f"{types(found.computed)}var<workgroup> sums: array<T, 256>;\n"
-    numbers = {**lines.numbers, "n": n, "o_step": out.strides[dim], "x_step": x.strides[dim]}
-    arguments = [Tensor("o", kind(out), True), Tensor("x", found)]
-    team = power_of_two(2 * n - 1, GROUP)
-    body = main(SCAN.format(rows=GROUP // team, team=team, lines=lines.code()), GROUP)
-    return run.kernel(arguments, text + body, -(-lines.count * team // GROUP) if n else 0, numbers)
+    sums, between = contiguous(x), KINDS[{"f32": "float32"}.get(kind(x).computed, x.dtype.name)]
+    passes, last = [], max(1, (x.shape[dim] - 1).bit_length()) - 1
+    for k in range(last + 1):
+        to, given = (out, kind(out)) if k == last else (sums, between), (sums, between) if k else (x, kind(x))
+        walk, numbers = lines("ox", dim, x.shape, to[0], given[0])
+        arguments = [Tensor("o", to[1], True), Tensor("x", given[1])]
+        passes.append(run.each(arguments, walk, SCAN, {**numbers, "width": 1 << k}))
+
+    def call(*args: Any) -> None:
+        given = args[2:]
+        for scan in passes[:-1]:
+            fresh = args[0].device.pool.take(between.size * walk.count)
+            scan(fresh, 0, *given)
+            given = (fresh, 0)
+        passes[-1](*args[:2], *given)
+
+    return call
 
 
 def with_dims(operand: Operand) -> Operand:
@@ -174,7 +185,13 @@ def with_dims(operand: Operand) -> Operand:
     return operand if operand.shape else operand._replace(shape=(1,), strides=(1,))
 
 
-def across(names: str, dim: int, *operands: Operand) -> Walk:
-    """Over the starts of the lines that lie along a dim, as many as the last operand has."""
-    shape, *strides = [(*n[:dim], *n[dim + 1 :]) for n in (operands[-1].shape, *(o.strides for o in operands))]
-    return Walk(names, shape, strides)
+def contiguous(operand: Operand) -> Operand:
+    shape = operand.shape
+    return operand._replace(strides=tuple([prod(shape[d + 1 :]) * (size > 1) for d, size in enumerate(shape)]))
+
+
+def lines(names: str, dim: int, shape: tuple[int, ...], *operands: Operand) -> tuple[Walk, dict[str, int]]:
+    """A walk where at_NAME is where the line along `dim` of an element begins and at_k its place in it; the steps."""
+    layouts = [[s * (d != dim) for d, s in enumerate(o.strides)] for o in operands]
+    walk = Walk(names + "k", shape, [*layouts, [int(d == dim) for d in range(len(shape))]])
+    return walk, {"n": shape[dim], **{f"{name}_step": o.strides[dim] for name, o in zip(names, operands)}}

@@ -17,7 +17,7 @@ FLOATING = {
     "neg": "-a", "abs": "abs(a)", "sign": "select(sign(a), a, is_nan(a))",
     **{f: f"{f}(a)" for f in ("sqrt", "floor", "ceil", "round", "trunc")},
     **{f: f"{f}_f32(a)" for f in CALLS.split()},
-    **SIMPLE, "div": "a / b", **{f: f"{f}_f32(a, b)" for f in ("pow", "atan2", "floor_divide", "remainder")},
+    **SIMPLE, **{f: f"{f}_f32(a, b)" for f in ("div", "pow", "atan2", "floor_divide", "remainder")},
     "maximum": "select(select(b, a, a > b), a, is_nan(a))", "minimum": "select(select(b, a, a < b), a, is_nan(a))",
 }  # fmt: skip
 COMPOSITE = {

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from .dtypes import Kind, Number
 
-WIDTH = 64
+WIDTH = 256
 """Invocations of a workgroup where a kernel does not say otherwise."""
 PUT = """fn put_{0}(i: u32, v: {1}) {{
     let at = P.{0}_ + i; let s = at % {3}u * {4}u; mask_{0}(at / {3}u, {5}u << s, encode_{2}(v) << s);

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from .source import main
 
-SPLIT_BELOW = 128
-"""Below so many workgroups a GPU has idle cores: smaller tiles are taken, then the sum is split among workgroups."""
+BUSY = 1024
+"""So many workgroups keep a GPU busy: where there are fewer tiles, smaller ones are taken or sums split."""
 
 
 class Tile(NamedTuple):
-    """`m` rows and `n` columns of the output, `k` terms at a time; `rows` and `columns` of each invocation."""
+    """`m` rows and `n` columns of the output, `k` terms at a time; `rows` and `columns` of each invocation, which
+    fetches a block of 4 by 4 of one operand: so there are as many invocations as blocks."""
 
     m: int
     n: int
@@ -29,15 +30,15 @@ class Tile(NamedTuple):
         return -(-m // self.m) * -(-n // self.n)
 
 
-LARGE, MIDDLE, SMALL = Tile(128, 128, 16, 8, 8), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
+LARGE, SMALL = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 
 
-def choose(m: int, n: int, k: int, batch: int, shared: int, computed: str) -> tuple[Tile, int]:
-    """A tile for products of m * k by k * n in `shared` bytes, and among how many workgroups each sum is split."""
-    fit = [t for t in (LARGE, MIDDLE) if (t.m + t.n + 4) * t.k * (8 if computed == "i64" else 4) <= shared]
-    tile = next((t for t in fit if t.number(m, n) * batch >= SPLIT_BELOW), SMALL)
-    groups = max(tile.number(m, n) * batch, 1)
-    return tile, max(1, min(-(-SPLIT_BELOW // groups), k // 256))
+def choose(m: int, n: int, k: int, batch: int, computed: str) -> tuple[Tile, int]:
+    """A tile for products of m * k by k * n, and among how many workgroups each sum is split."""
+    most = max(1, k // 256)
+    is_large = min(m, n) > SMALL.m and LARGE.number(m, n) * batch * most >= BUSY and computed != "i64"
+    tile = LARGE if is_large else SMALL
+    return tile, max(1, min(most, BUSY // (tile.number(m, n) * batch)))
 
 
 def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
@@ -45,83 +46,43 @@ def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
 
     `setup` declares row and column, the tile's first, and first, last, at_a, at_b and at_o. The text before it has
     `load_a(at, i, k, last)` and `load_b(at, j, k, last)`, which give four elements, with increasing k where `along_k`
-    and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector, v of columns j to j + 3,
-    or for b along k of a number.
+    and else with increasing i or j, zeros out of range, and `store(at, i, j, v)` of a vector of columns j to j + 3.
     """
-    shared = ""
-    for name, size, along in zip(("left", "right"), tile[:2], along_k):
-        count = tile.k // 4 * (size + 2 * along)  # with room, so that few banks are asked twice
-        shared += f"var<workgroup> {name}: array<vec4<{of}>, {count}>;\n"
-    return shared + main(f"{setup}\n{_body(tile, of, along_k)}", tile.width)
-
-
-def _body(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
-    four, quads = f"vec4<{of}>", tile.k // 4
-    across = tile.n // tile.columns
-    fetch, keep, names = "", "", ""
-    for side, shared, size, along, start in zip("ab", ("left", "right"), tile[:2], along_k, ("row", "column")):
-        for s in range(size * quads // tile.width):
-            u = f"(l + {s * tile.width}u)"
-            if along:
-                line, k, at = (
-                    f"{u} / {quads}u",
-                    f"{u} % {quads}u * 4u",
-                    f"{u} % {quads}u * {size + 2}u + {u} / {quads}u",
-                )
-            else:
-                line, k, at = f"{u} % {size // 4}u * 4u", f"{u} / {size // 4}u", u
-            names += f"var {side}{s}: {four}; let {side}_line{s} = {start} + {line}; let {side}_at{s} = {at};\n"
-            fetch += f"{side}{s} = load_{side}(at_{side}, {side}_line{s}, start + {k}, last);\n"
-            keep += f"{shared}[{side}_at{s}] = {side}{s};\n"
-    sums = "".join(f"var c{r}_{g}: {four}; " for r in range(tile.rows) for g in range(tile.columns // 4))
-    terms = f"for (var q = 0u; q < {quads}u; q++) {{\n{_terms(tile, of, along_k)}}}"
-    return f"""let x = l % {across}u; let y = l / {across}u;
-    {sums}
-    {names}
+    across, down, quads = tile.n // tile.columns, tile.m // tile.rows, tile.k // 4
+    shared, places, fetch, keep = "", [], [], []
+    for side, name, size, along in zip("ab", ("left", "right"), tile[:2], along_k):
+        pitch = size // 4 + 1  # one more than there are, so that few banks are asked twice
+        shared += f"var<workgroup> {name}: array<vec4<{of}>, {tile.k * pitch}>;\n"
+        places.append(f"vec2(u / {quads}u, u % {quads}u)" if along else f"vec2(u % {size // 4}u, u / {size // 4}u)")
+        each = [(f"line + {e}u", "start + k") if along else ("line", f"start + k + {e}u") for e in range(4)]
+        fetch.append(" ".join(f"v{e} = load_{side}(at_{side}, {i}, {k}, last);" for e, (i, k) in enumerate(each)))
+        quad = [f"vec4<{of}>(v0.{e}, v1.{e}, v2.{e}, v3.{e})" for e in "xyzw"] if along else ["v0", "v1", "v2", "v3"]
+        keep.append(" ".join(f"{name}[(k + {e}u) * {pitch}u + block.x] = {quad[e]};" for e in range(4)))
+    sums = [(r, g) for r in range(tile.rows) for g in range(tile.columns // 4)]
+    terms = [f"let a{g} = left[q * {tile.m // 4 + 1}u + y + {g * down}u];" for g in range(tile.rows // 4)]
+    terms += [f"let b{g} = right[q * {tile.n // 4 + 1}u + x + {g * across}u];" for g in range(tile.columns // 4)]
+    for r, g in sums:
+        a, c = f"a{r // 4}.{'xyzw'[r % 4]}", f"c{r}_{g}"
+        terms.append(f"{c} = {f'fma(vec4<f32>({a}), b{g}, {c})' if of == 'f32' else f'{c} + {a} * b{g}'};")
+    first = tile.m * quads // 4  # those before it fetch blocks of a
+    body = f"""{setup}
+    let x = l % {across}u; let y = l / {across}u; let is_left = l < {first}u; let u = l - select({first}u, 0u, is_left);
+    let block = select({places[1]}, {places[0]}, is_left);
+    let line = select(column, row, is_left) + block.x * 4u; let k = block.y * 4u;
+    var v0: vec4<{of}>; var v1: vec4<{of}>; var v2: vec4<{of}>; var v3: vec4<{of}>;
+    {" ".join(f"var c{r}_{g}: vec4<{of}>;" for r, g in sums)}
     var start = first;
     loop {{ // the next terms are on their way while those in shared memory are added
-        {fetch}
-        if (start > first) {{ {terms} }}
+        if (is_left) {{ {fetch[0]} }} else {{ {fetch[1]} }}
+        if (start > first) {{ for (var q = 0u; q < {tile.k}u; q++) {{ {" ".join(terms)} }} }}
         if (start >= last) {{ break; }}
         workgroupBarrier();
-        {keep}
+        if (is_left) {{ {keep[0]} }} else {{ {keep[1]} }}
         workgroupBarrier();
         start += {tile.k}u;
     }}
-    {_stores(tile, along_k)}"""
-
-
-def _terms(tile: Tile, of: str, along_k: tuple[bool, bool]) -> str:
-    """Adds the four terms of `q` to each sum."""
-    across, down = tile.n // tile.columns, tile.m // tile.rows
-    text = ""
-    sides = (("a", "left", "y", tile.m, tile.rows, down), ("b", "right", "x", tile.n, tile.columns, across))
-    for along, (side, shared, place, size, count, step) in zip(along_k, sides):
-        text += f"let {side}_q = q * {size + 2 * along}u + {place};\n"
-        for r in range(count):
-            d, g = r % 4, r // 4
-            name, at = (f"{r}", r * step) if along else (f"{g}_{d}", d * size // 4 + g * step)
-            text += f"let {side}{name} = {shared}[{side}_q + {at}u];\n"
-    for d, e in enumerate("xyzw"):
-        for g in range(tile.columns // 4):
-            b = f"vec4<{of}>({', '.join(f'b{4 * g + j}.{e}' for j in range(4))})" if along_k[1] else f"b{g}_{d}"
-            for r in range(tile.rows):
-                a = f"a{r}.{e}" if along_k[0] else f"a{r // 4}_{d}.{'xyzw'[r % 4]}"
-                c = f"c{r}_{g}"
-                value = f"fma(vec4<f32>({a}), {b}, {c})" if of == "f32" else f"{c} + {a} * {b}"
-                text += f"{c} = {value};\n"
-    return text
-
-
-def _stores(tile: Tile, along_k: tuple[bool, bool]) -> str:
-    across, down = tile.n // tile.columns, tile.m // tile.rows
-    text = ""
-    for r in range(tile.rows):
-        i = f"row + y + {r * down}u" if along_k[0] else f"row + 4u * (y + {r // 4 * down}u) + {r % 4}u"
-        for g in range(tile.columns // 4):
-            if not along_k[1]:
-                text += f"store(at_o, {i}, column + 4u * (x + {g * across}u), c{r}_{g});\n"
-                continue
-            for j, e in enumerate("xyzw"):
-                text += f"store(at_o, {i}, column + x + {(4 * g + j) * across}u, c{r}_{g}.{e});\n"
-    return text
+    """
+    for r, g in sums:
+        i = f"row + 4u * (y + {r // 4 * down}u) + {r % 4}u"
+        body += f"store(at_o, {i}, column + 4u * (x + {g * across}u), c{r}_{g});\n"
+    return shared + main(body, tile.width)

@@ -44,9 +44,10 @@ int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 /// elements, or all steps'.
 template <class T>
 bool look_ahead(TileInput<T>& in, int64_t rows) {
-    if (in.a_row == 1)
+    const bool is_dense = in.a_row == in.k || in.a_step == rows;
+    if (in.a_row == 1 && !is_dense)
         in.ahead = in.a + 2 * rows - 1, in.ahead_step = in.a_step;
-    else if (in.a_row == in.k && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
+    else if (is_dense && rows * in.k * int64_t(sizeof(T)) <= AHEAD_BYTES)
         in.ahead = in.a + rows * in.k, in.ahead_step = rows;
     else
         return false;
@@ -306,7 +307,8 @@ bool Product<T>::is_crowded() const {
 
 template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
-    const int64_t most_steps = a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
+    const bool is_upright = a_.row == 1 && a_.column != 1;
+    const int64_t most_steps = is_upright ? COLUMN_STEPS : PANEL_STEPS<T>;
     const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
     // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
     const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
@@ -317,16 +319,20 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     if (block > 64) large.emplace(block * PANEL<T>);
     T* const panel = large ? large->data() : small;
     const int64_t height = area.bottom - area.top;
-    const bool moves = IS_TUNED<T> && is_crowded() && right - area.left >= 4 * PANEL<T>;
-    const int64_t moved_row = block + 16;  // rows that do not all begin at one place of the first cache's ways
+    const bool moves = IS_TUNED<T> && (is_crowded() || is_upright) && right - area.left >= 4 * PANEL<T>;
+    // Rows that do not all begin at one place of the first cache's ways.
+    const int64_t moved_row = is_upright ? block : block + 16;
     std::optional<Scratch<T>> moved;
     if (moves) moved.emplace(height * moved_row);
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
-        Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column};
-        if (moves) {
+        Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column, false};
+        if (moves && is_upright) {
+            pack_tiles(rows.data, a_.column, steps, height, moved->data());
+            rows = {moved->data(), 1, 0, true};
+        } else if (moves) {
             for (int64_t i = 0; i < height; ++i) std::copy_n(rows.data + i * rows.row, steps, moved->data() + i * moved_row);
-            rows = {moved->data(), moved_row, 1};
+            rows = {moved->data(), moved_row, 1, false};
         }
         for (int64_t column = area.left; column < right; column += PANEL<T>) {
             const int64_t width = std::min(PANEL<T>, right - column);
@@ -360,7 +366,8 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
         for (int64_t j = 0; j < padded; ++j) start_row[j] = bias && j < width ? bias[column + j] : T(0);
     TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
-        in.a = rows_of_a.data + i * rows_of_a.row;
+        in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
+        if (rows_of_a.in_tiles) in.a_step = rows;
         if constexpr (IS_TUNED<T>) {
             if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
             if (unpacked && i == 0)

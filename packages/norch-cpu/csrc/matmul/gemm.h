@@ -41,6 +41,7 @@ private:
     struct Rows {
         const T* data;
         int64_t row, step;
+        bool in_tiles;  // packed by `pack_tiles`
     };
     struct Call;
 

@@ -26,7 +26,7 @@
 namespace norch::matmul {
 namespace {
 
-constexpr int64_t MOST_ROUNDED = 16;  // vectors: more are multiplied with the weight's numbers as floats
+constexpr int64_t MAX_ROUNDED = 16;  // vectors: more are multiplied with the weight's numbers as floats
 constexpr int64_t WIDENED_BYTES = 256 << 10;  // of a weight at a time
 constexpr double ROW_BYTES_PER_NS = 12;  // what one core reads of a weight that it multiplies by a vector
 
@@ -85,7 +85,7 @@ public:
         if (bias) bias_ = StagedOperand::contiguous_in(*bias, out.dtype);
         blocks_ = (features_ + BLOCK_NUMBERS - 1) / BLOCK_NUMBERS;
         const double numbers = double(columns_) * double(features_);
-        is_rounded_ = rows_ <= MOST_ROUNDED;
+        is_rounded_ = rows_ <= MAX_ROUNDED;
         work = numbers * double(block_bytes(F)) / BLOCK_NUMBERS / ROW_BYTES_PER_NS * (1 + 0.3 * double(rows_ - 1));
         plan_widened(out.dtype, numbers);
     }

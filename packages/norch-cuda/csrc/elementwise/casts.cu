@@ -6,14 +6,14 @@
 namespace norch::elementwise {
 namespace {
 
-constexpr int MOST = 140, UNROLL = 2;
+constexpr int MAX_TENSORS = 140, UNROLL = 2;
 
 /// Tensors, and which of a launch's blocks are whose: `first_block[i]` is the first one of tensor i.
 struct Casts {
-    char* to[MOST];
-    const char* from[MOST];
-    int64_t size[MOST];
-    uint32_t first_block[MOST];
+    char* to[MAX_TENSORS];
+    const char* from[MAX_TENSORS];
+    int64_t size[MAX_TENSORS];
+    uint32_t first_block[MAX_TENSORS];
     int32_t count;
 };
 static_assert(sizeof(Casts) <= 4096);
@@ -67,7 +67,7 @@ KernelPtr make_casts(const std::vector<int64_t>& sizes) {
         for (size_t at = 0; at < count;) {
             Casts all = {};
             int64_t blocks = 0;
-            for (; at < count && all.count < MOST; ++at) {
+            for (; at < count && all.count < MAX_TENSORS; ++at) {
                 if (!sizes[at]) continue;
                 const int i = all.count++;
                 all.to[i] = data[at], all.from[i] = data[count + at];

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .entries import Entry
     from .graphs import StepGraph
 
-MOST_RECORDINGS = 4
-MOST_PATTERNS = 8
+MAX_RECORDINGS = 4
+MAX_PATTERNS = 8
 ENOUGH = 8
 """Recordings of a way to go through a graph after which those that were seen less often are not waited for."""
 
@@ -136,7 +136,7 @@ class Backwards:
                 values = self._replay(pattern, node, grads, carried)
                 if values is not None:
                     return values
-            if self.times < MOST_RECORDINGS:
+            if self.times < MAX_RECORDINGS:
                 self.missed = True
                 self.patterns.setdefault(key, Pattern()).recorded.setdefault(_had(node), None)
                 self.entry.moves = -1  # so that the next call looks
@@ -234,7 +234,7 @@ class Backwards:
                 raise Differs("its backward pass is another the second time")
             flat, sources = compare(last[0], recorder, (last[2], forward.draws))
         except Differs as why:
-            if pattern.recordings >= MOST_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MOST_PATTERNS:
+            if pattern.recordings >= MAX_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MAX_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
         program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, None))

@@ -13,7 +13,7 @@ from .calls import Call
 from .epilogues import Region, Uses, is_dense, with_regions
 from .fusion import may_raise
 
-MOST = 1 << 26
+MAX_BYTES = 1 << 26
 """Bytes of results of one call: those that are needed late are held from the first on."""
 
 
@@ -39,7 +39,7 @@ def _join_casts(
         if cast is None:
             continue
         members = waiting.setdefault((call.device, cast.operand.dtype), [])
-        if sum(_bytes(uses.accesses[k].writes[0]) for k in members) + _bytes(cast) > MOST:
+        if sum(_bytes(uses.accesses[k].writes[0]) for k in members) + _bytes(cast) > MAX_BYTES:
             _joined(members, members[0], calls, uses, changed)
             members.clear()
         members.append(i)

@@ -12,7 +12,7 @@ from .splitting import Odd, Part, Split
 if TYPE_CHECKING:
     from .captured import Captured
 
-_MOST_VALUES: dict[type, int] = {int: 4, str: 4, float: 1}
+_MAX_VALUES: dict[type, int] = {int: 4, str: 4, float: 1}
 """How many values of a number that a part is given, each of which has a program: a float only where it must."""
 
 SOMEWHERE = 0
@@ -72,7 +72,7 @@ class PartCall:
 
     def __call__(self, *args: Any) -> Any:
         for values, value, name in zip(self.values, args, self.part.inputs, strict=True):
-            most = _MOST_VALUES.get(type(value), 0)
+            most = _MAX_VALUES.get(type(value), 0)
             if not most or value in values or len(values) > most:
                 continue
             if type(value) is not float or self.captured.by_value:

@@ -35,12 +35,12 @@ from .slices import slices
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-MOST_PROGRAMS = 8
-MOST_SIGNATURES = 32
+MAX_PROGRAMS = 8
+MAX_SIGNATURES = 32
 """Signatures without a program that are remembered."""
-MOST_RECORDINGS = 4
+MAX_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
-MOST_CHANGES = 16
+MAX_CHANGES = 16
 """How often a signature is captured again that has hardly been replayed in between."""
 
 
@@ -84,7 +84,7 @@ class Programs:
 
     def _make_room(self) -> None:
         """Drops the least recently used signatures, where there are too many with a program, or without."""
-        for most, has in ((MOST_PROGRAMS, True), (MOST_SIGNATURES, False)):
+        for most, has in ((MAX_PROGRAMS, True), (MAX_SIGNATURES, False)):
             same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
             if len(same) > most:
                 self._drop(self.entries.pop(same[0]))
@@ -114,7 +114,7 @@ class Programs:
         entry.changes = 0 if any(pair[0].runs > 16 for pair in entry.programs) else entry.changes + 1
         self._drop(entry, kept)
         entry.begin_again()
-        if entry.changes >= MOST_CHANGES:
+        if entry.changes >= MAX_CHANGES:
             entry.changes = 0
             self._refuse(entry, f"{why}, again and again")
 
@@ -128,7 +128,7 @@ class Programs:
         self._drop(entry)
         self.entries.pop(entry.key, None)
         self.by_value[entry.key] = None
-        if len(self.by_value) > MOST_SIGNATURES:
+        if len(self.by_value) > MAX_SIGNATURES:
             del self.by_value[next(iter(self.by_value))]
 
     def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
@@ -172,7 +172,7 @@ class Programs:
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
             entry.waiting = "other threads compute while it is recorded"
-            if entry.disturbed >= MOST_CHANGES:
+            if entry.disturbed >= MAX_CHANGES:
                 self._refuse(entry, entry.waiting)
             return False
         if program is not None:
@@ -202,9 +202,9 @@ class Programs:
             arguments, sources = compare(last[0], recorder)
         except Differs as why:
             entry.waiting = str(why)
-            if entry.recordings >= MOST_RECORDINGS and entry.traces and last[0].given != recorder.given:
+            if entry.recordings >= MAX_RECORDINGS and entry.traces and last[0].given != recorder.given:
                 self._give_each_a_program(entry, str(why))
-            elif entry.recordings >= MOST_RECORDINGS:
+            elif entry.recordings >= MAX_RECORDINGS:
                 self._refuse(entry, str(why))
                 if self.fullgraph:
                     raise CaptureError(f"capture(): {why}") from None
@@ -237,7 +237,7 @@ class Programs:
         if not backwards.settled():
             if backwards.patterns or not found.can_run_again:
                 entry.waiting = "no backward pass goes through its results twice in the same way"
-                if entry.recordings >= 2 * MOST_RECORDINGS:
+                if entry.recordings >= 2 * MAX_RECORDINGS:
                     self._refuse(entry, entry.waiting)
                 return
         backwards.of(recorder)
@@ -253,8 +253,8 @@ class Programs:
         entry.programs.append((program, build))
         entry.begin_again()
         entry.waiting = None
-        if len(entry.programs) > MOST_PROGRAMS:
-            why = f"its calls need more than {MOST_PROGRAMS} programs, for gradients and arguments in other memory"
+        if len(entry.programs) > MAX_PROGRAMS:
+            why = f"its calls need more than {MAX_PROGRAMS} programs, for gradients and arguments in other memory"
             self._again(entry, why, entry.programs[1:])
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()

@@ -15,7 +15,7 @@ from ..tensor_base import TensorBase
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-MOST = 1000
+MAX_SIZE = 1000
 """Elements up to which a list or dict of the program is searched."""
 
 
@@ -74,9 +74,9 @@ def _named(scope: Any) -> Iterator[tuple[str, Any]]:
     for name, value in items:
         if name.startswith("_"):
             break
-        if type(value) in (list, tuple) and len(value) <= MOST:
+        if type(value) in (list, tuple) and len(value) <= MAX_SIZE:
             yield from [(f"{name}[{i}]", x) for i, x in enumerate(value) if isinstance(x, TensorBase)]
-        elif type(value) is dict and len(value) <= MOST and name != "Out":
+        elif type(value) is dict and len(value) <= MAX_SIZE and name != "Out":
             yield from [(f"{name}[{k!r}]", x) for k, x in value.items() if isinstance(x, TensorBase)]
         elif not isinstance(value, type) and callable(getattr(type(value), "named_parameters", None)):
             try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 
-MOST = 200
+MAX_STEPS = 200
 """Steps that are noted; those beyond are counted."""
 
 VIEW, COPY, COMPUTED, WRITTEN, RAISED = "view", "copy", "computed", "in place", "raises"
@@ -113,7 +113,7 @@ class _Walker(Observer):
             self.open = _Open(code, at, inner)
         step = self.open
         step.ops.append(args[0].name if what.kind == IN_PLACE else what.name)
-        if len(self.steps) >= MOST:
+        if len(self.steps) >= MAX_STEPS:
             return True
         for tensor in _tensors((args, tuple(kwargs.values()))):
             if not any(known() is tensor for known in (*step.made, *[weak for weak, *_ in step.given])):
@@ -148,7 +148,7 @@ class _Walker(Observer):
         step, self.open = self.open, None
         if step is None:
             return
-        if len(self.steps) >= MOST:
+        if len(self.steps) >= MAX_STEPS:
             self.left_out += 1
             return
         tensor = None if step.last is None else step.last()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .layers import Layer
     from .summary import Summary
 
-MOST = 4
+MAX_REPEATS = 4
 """Rows of one module beside each other, with shapes that differ; what comes after them is one row."""
 
 WIDEST = 44
@@ -45,9 +45,9 @@ def _add(lines: list[tuple[str, ...]], layer: Layer, depth: int, found: Summary)
     seen: dict[int, int] = {}
     for i, other in enumerate(below):
         seen[other.module_id] = seen.get(other.module_id, 0) + 1
-        if seen[other.module_id] <= MOST:
+        if seen[other.module_id] <= MAX_REPEATS:
             _add(lines, other, depth + 1, found)
-        elif seen[other.module_id] == MOST + 1:
+        elif seen[other.module_id] == MAX_REPEATS + 1:
             rest = [x for x in below[i:] if x.module_id == other.module_id]
             title = f"{other.name} ({other.kind}), other shapes x{sum([x.calls for x in rest]):,}"
             flops = sum([x.flops for x in rest])

@@ -105,10 +105,11 @@ class _BatchNorm(_Affine):
         assert count is not None
         new = norch.zeros_like(mean), norch.zeros_like(var)
         out = F.batch_norm(input, *new, self.weight, self.bias, True, 1.0, self.eps)
-        with norch.no_grad():
-            share = 1 / count.to(mean.dtype)
-            for running, found in zip((mean, var), new):
-                running.add_((found - running) * share)
+        if input.numel():  # else there is no mean to move towards
+            with norch.no_grad():
+                share = 1 / count.to(mean.dtype)
+                for running, found in zip((mean, var), new):
+                    running.add_((found - running) * share)
         return out
 
     def extra_repr(self) -> str:

@@ -351,7 +351,7 @@ def _conv_transpose_plan(
         (*ones, *input.shape[-dims:]), (*ones, *weight.shape[2:]), stride, pad, extra, dilation
     ):
         size.append((n - 1) * s - 2 * p + effective_size(k, d) + e)
-        if e >= max(s, d) or size[-1] < 1 or n < 1:
+        if e >= max(s, d) or size[-1] < 0 or n < 1:
             raise ShapeError(
                 f"{op}(): input {tuple(input.shape)} with weight {tuple(weight.shape)}, stride {stride}, "
                 f"padding {pad}, dilation {dilation} and output_padding {extra} gives no result of a definite size; "

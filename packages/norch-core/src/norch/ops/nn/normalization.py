@@ -387,7 +387,7 @@ def batch_norm(
         raise ShapeError(f"batch_norm(): training needs more than one value a channel, got {tuple(input.spec.shape)}")
     out, batch_mean, batch_var = _batch_norm(input, weight, bias, eps)
     moved = [pair for pair in ((running_mean, batch_mean), (running_var, batch_var)) if pair[0] is not None]
-    if moved:
+    if moved and count:  # of no values there is no mean to move towards
         update_averages_(*zip(*moved, strict=True), weight=momentum)
     return out
 

@@ -113,7 +113,7 @@ def conv_transpose3d(
     size = []
     for n, k, s, p, e, gap in zip(x.spec.shape[2:], weight.spec.shape[2:], steps, pads, extra, gaps):
         size.append((n - 1) * s - 2 * p + effective_size(k, gap) + e)
-        if e >= max(s, gap) or size[-1] < 1 or n < 1:
+        if e >= max(s, gap) or size[-1] < 0 or n < 1:
             raise ShapeError(
                 f"{op}(): input {tuple(input.spec.shape)} with weight {tuple(weight.spec.shape)}, stride {steps}, "
                 f"padding {pads}, dilation {gaps} and output_padding {extra} gives no result of a definite size; "

@@ -57,7 +57,13 @@ def dropout2d(input: norch.Tensor, p: float = 0.5, training: bool = True, inplac
 
 
 def dropout3d(input: norch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> norch.Tensor:
-    """Each channel of (n, c, d, h, w) or (c, d, h, w) 0 with probability `p`. See dropout1d."""
+    """Each channel of (n, c, d, h, w) or (c, d, h, w) 0 with probability `p`. See dropout1d.
+
+    An input of other dims is taken for (c, ...), with a warning, as PyTorch does.
+    """
+    if input.ndim not in (4, 5) and input.ndim:
+        warnings.warn(f"dropout3d: input of {input.ndim} dims is taken for (c, ...)", stacklevel=2)
+        return _dropped("dropout3d", input, p, training, inplace, (input.ndim, input.ndim + 1))
     return _dropped("dropout3d", input, p, training, inplace, (4, 5))
 
 
