@@ -37,7 +37,9 @@ MAKERS = {op: maker for maker, ops in FAMILIES.items() for op in ops}
 INDICES = {
     **dict.fromkeys(("max_pool2d_indices", "argmax", "argmin"), 0),
     **dict.fromkeys(("scatter", "scatter_add", "embedding", "sort"), 1),
-    "gather": 2, "cross_entropy_rows": 3, "cross_entropy_rows_grad": 4,
+    "gather": 2,
+    "cross_entropy_rows": 3,
+    "cross_entropy_rows_grad": 4,
 }
 """Which operand holds indices. An int64 one is read and written as two words, on any adapter."""
 

@@ -33,8 +33,7 @@ PROBED = [1, 0, -4, -4, 0x7BFF, 0x7C00, 5, 1]
 
 
 class Device:
-    """An adapter that is in use, with its queue, memory and pipelines. `with device:` holds the lock of all devices
-    and makes sentences of wgpu's errors.
+    """An adapter that is in use. `with device:` holds the lock of all devices and makes sentences of wgpu's errors.
 
     `record` is what index kernels write, as u32 words: whether an index was out of range, the first such one in two
     words, the dim's size, and the op as a place in CHECKED.
@@ -65,7 +64,6 @@ class Device:
         return DeviceError(lost) if "lost" in said else RuntimeError(f"{self.name}: {said}")
 
     def _pipeline(self, source: str, tensors: int) -> Any:
-        """The compiled kernel. Raises RuntimeError naming the adapter where its compiler refuses it."""
         try:
             with self:
                 compute = {"module": compiled(self.wgpu, source), "entry_point": "main"}
@@ -115,10 +113,7 @@ class Runtime:
         return min(d.limits[limit] for d in self.devices)
 
     def _find(self) -> list[Any]:
-        """The adapters of the one API that has the best of them: GPUs of their own before others, processors last.
-
-        NORCH_WEBGPU_ADAPTER takes those with it in their name.
-        """
+        """The adapters of the one API that has the best of them, of those with NORCH_WEBGPU_ADAPTER in their name."""
         wanted = os.environ.get("NORCH_WEBGPU_ADAPTER", "").lower()
         found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in APIS]
         found = [a for a in found if any(wanted in str(text).lower() for text in a.info.values())]
@@ -165,14 +160,13 @@ class Runtime:
 
     def kernel(
         self, arguments: Sequence[Tensor | Scalar], source: str, groups: Sequence[int] | int,
-        numbers: Mapping[str, int] | None = None, trusted: bool = True,
+        numbers: Mapping[str, int] | None = None,
     ) -> Callable[..., None] | None:  # fmt: skip
-        """A function, called as norch's kernels are, that records a kernel on the device of its first argument.
+        """A function, called as norch's kernels are, that records a kernel on the device of its first argument; None
+        where adapters bind fewer tensors.
 
-        arguments: what the function takes, a buffer and an offset for a Tensor and a number for a Scalar. source: WGSL
-        with an entry point `main`, to which `source.header` of the arguments and numbers is added; it keeps to its
-        bounds, which nobody checks. groups: how many workgroups, as one number (spread over two dims if need be) or
-        three. None where it has more tensors than adapters bind.
+        source: WGSL with an entry point `main`, to which `source.header` of the arguments and numbers is added; it
+        keeps to its bounds, which nobody checks. groups: of one dim (spread over two if need be) or of three.
         """
         constants, name = tuple((numbers or {}).values()), self.devices[0].name
         most = self.least("max-compute-workgroups-per-dimension")

@@ -22,8 +22,8 @@ set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommand
 
 
 class Encoder:
-    """`ring` is uniform memory for the numbers of the recorded kernels, and for small uploads. The host writes them
-    into `host`, which is uploaded right before the commands that read it. The caller holds the device's lock."""
+    """`ring` is uniform memory for the numbers of kernels and for small uploads; it gets what is in `host` right before
+    the commands that read it. The caller holds the device's lock."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -40,7 +40,7 @@ class Encoder:
         self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
 
     def _layout(self, tensors: int) -> tuple[Any, Any]:
-        """Of a kernel's bindings: storage for its tensors, then its numbers."""
+        """Of bindings: storage for tensors, then numbers."""
         kinds = [{"type": "storage"}] * tensors + [{"type": "uniform", "has_dynamic_offset": True}]
         entries = [{"binding": i, "visibility": "COMPUTE", "buffer": kind} for i, kind in enumerate(kinds)]
         group = self.device.wgpu.create_bind_group_layout(entries=entries)

@@ -113,10 +113,8 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
 def ordered(
     run: Runtime, x: Operand, given: Tensor, dim: int, key: str
 ) -> tuple[Callable[[Memory, int], Memory], Operand]:
-    """A function from a tensor to the places in their line of its elements in order, and how these lie in memory.
-
-    given: the tensor as an argument, x. key: WGSL of `key_at(at)`, whole numbers.
-    """
+    """A function from a tensor, `given` as x, to the places in their line of its elements, in the order of WGSL's
+    `key_at(at)`, a whole number; and how these lie in memory."""
     layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
     walk, numbers = lines("xr", dim, x.shape, x, layout)
     widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]

@@ -12,9 +12,6 @@ from .source import Tensor, Walk, main
 
 GROUP = 256
 """Invocations of a workgroup that reduces; every adapter has as many."""
-THREADS = 1 << 18
-"""About so many keep a GPU busy. Where rows are more, fewer share one: at best a subgroup, which needs no barriers."""
-
 LEAST = {"f32": "-inf()", "i32": "i32(-2147483647 - 1)", "i64": "i64(-9223372036854775807li - 1li)"}
 MOST = {"f32": "inf()", "i32": "2147483647", "i64": "9223372036854775807li"}
 # What becomes of a and b, and what changes nothing. A NaN wins, and is known by its bits: WGSL may assume none.
@@ -88,16 +85,16 @@ def fold(
     """A kernel that reduces rows. outer: over the rows, inner: over a row's elements; both of `arguments` by name.
 
     text: WGSL of `state`, an S has `nbytes`. passes: of each the item, an S, and statements that change the result
-    `a`, which is a0 for what comes behind the first pass. loads: statements before an item and before `each`, which is
-    done for each element in the end; both know j and i, which number the element and the row, and at_NAME of the inner
-    walk, which begins where the outer one is. store: done for each row.
+    `a`, which then is a0 (a1, ...). loads: statements before an item and before `each`, which is done for each element
+    in the end; both know j and i, the element's number and the row's, and at_NAME of the inner walk. store: by row.
     """
     n, rows, names = inner.count, outer.count, set(inner.names)
     steps_in, steps_out = (
         [s for _, d in w.dims for m, s in zip(w.names, d) if s and m in names] for w in (inner, outer)
     )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
-    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(THREADS // max(rows, 1), GROUP)))
+    # Few enough share a row that barriers are few, so many that the rows of a workgroup stay in the cache.
+    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(n // 16, GROUP if n <= 1 << 14 else 128)))
     count = GROUP // team
     groups = -(-rows // count)
     parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))

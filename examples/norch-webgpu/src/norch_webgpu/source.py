@@ -19,9 +19,8 @@ fn mask_{0}(at: u32, mask: u32, word: u32) {{ // writes the bits of a word that 
 
 
 class Tensor(NamedTuple):
-    """An argument of a kernel that is a buffer and an offset. Its elements are `get_NAME(i)`, and if it is `written`
-    `put_NAME(i, value)`; `i` is a u32 that counts from the tensor's first element. With `element`, a WGSL type, it is
-    an array of those without functions. `P.NAME_` is the offset, in elements of the dtype."""
+    """An argument that is a buffer and an offset, `P.NAME_`, in elements of the dtype. `get_NAME(i)` and, if it is
+    `written`, `put_NAME(i, value)` count from there. With `element`, a WGSL type, it is an array of those instead."""
 
     name: str
     kind: Kind
@@ -88,8 +87,8 @@ def main(body: str, width: int = WIDTH) -> str:
 
 
 class Walk:
-    """WGSL that finds the elements of operands, each given by its strides. The number of dims left after merging is
-    baked into the code, and with `bake` strides that are all 0 or 1; else they are numbers, so programs are shared."""
+    """WGSL that finds the elements of operands, given by strides. The number of dims left after merging is baked into
+    the code, and with `bake` strides that are all 0 or 1; else they are numbers, so programs are shared."""
 
     def __init__(
         self, names: Sequence[str], shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True
