@@ -4,19 +4,67 @@
 #include "common/staging.h"
 #include "linalg/linalg.h"
 #include "linalg/solver.h"
+#include "runtime/device.cuh"
 
 namespace norch::linalg {
 namespace {
+
+/// Of matrices of at most N rows, each by N threads of a warp, which have a row each.
+template <class T, int N>
+__global__ void __launch_bounds__(THREADS) small_cholesky(T* out, int32_t* info, const T* a, int n, int64_t batch) {
+    const int64_t matrix = (int64_t(blockIdx.x) * THREADS + threadIdx.x) / N;
+    const int row = threadIdx.x % N;
+    const bool is_row = row < n && matrix < batch;
+    const int64_t start = (matrix * n + row) * n;
+    T x[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[k] = is_row && k <= row ? a[start + k] : T(0);
+    int failed = 0;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        if (j == n) break;
+        const T square = __shfl_sync(~0u, x[j], j, N), root = sqrt(square);
+        if (!failed && !(square > T(0))) failed = j + 1;
+        x[j] = row == j ? root : x[j] / root;  // above the diagonal nothing is of use
+#pragma unroll
+        for (int k = j + 1; k < N; ++k) x[k] -= x[j] * __shfl_sync(~0u, x[j], k, N);
+    }
+    if (!is_row) return;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (k < n) out[start + k] = k <= row ? x[k] : T(0);
+    if (row == 0) info[matrix] = failed;
+}
+
+constexpr int64_t WARP_ROWS = 32;
+
+template <int N>
+void launch_small_cholesky(DType dtype, Matrices shape, char* const* data) {
+    const auto blocks = unsigned(ceil_div(shape.batch * N, THREADS));
+    auto launch = [&]<class T>(Tag<T>) {
+        launch_kernel("small Cholesky factors", small_cholesky<T, N>, blocks, THREADS, reinterpret_cast<T*>(data[0]),
+                      info_of(data[1]), reinterpret_cast<const T*>(data[2]), int(shape.rows), shape.batch);
+    };
+    if (dtype == DType::f64) launch(Tag<double>{});
+    else launch(Tag<float>{});
+}
 
 constexpr int64_t TURNED = 128;  // rows from which lower triangles by columns are so much faster that copies pay
 
 KernelPtr cholesky(const Request& request) {
     const Operand &out = request.operands[0], &a = request.operands[2];
     if (!suits(a) || !out.is_contiguous()) return nullptr;
-    const bool is_turned = matrices_of(a).rows >= TURNED;
+    const Matrices shape = matrices_of(a);
+    if (a.is_contiguous() && shape.rows <= WARP_ROWS)
+        return make_kernel(0, [dtype = a.dtype, shape](char* const* data, const Scalar*) {
+            if (shape.rows <= 8) launch_small_cholesky<8>(dtype, shape, data);
+            else if (shape.rows <= 16) launch_small_cholesky<16>(dtype, shape, data);
+            else launch_small_cholesky<32>(dtype, shape, data);
+        });
+    const bool is_turned = shape.rows >= TURNED;
     const Operand columns = column_major(a);
     KernelPtr copy_out = is_turned ? copy_kernel(out, columns) : nullptr;
-    return make_kernel(0, [dtype = a.dtype, shape = matrices_of(a), bytes = bytes_of(a), is_turned,
+    return make_kernel(0, [dtype = a.dtype, shape, bytes = bytes_of(a), is_turned,
                            copy = copy_kernel(is_turned ? columns : out, a),
                            copy_out = std::move(copy_out)](char* const* data, const Scalar*) {
         const Functions& f = functions();
