@@ -8,9 +8,9 @@ from typing import Any
 
 from norch.backend import Operand
 
-from .devices import CHECKED, Runtime
+from .devices import CHECKED, RECORD, Runtime
 from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
-from .indexing import RECORD, REPORT
+from .indexing import REPORT
 from .reduction import fold, state
 from .source import Tensor, Walk
 
@@ -53,13 +53,15 @@ TOTAL = Tensor("total", KINDS["float32"], element="f32")
 
 
 def _rows(
-    run: Runtime, op: str, names: str, operands: Sequence[Operand], last: int, eps: float = 0, keep: str = ""
+    run: Runtime, op: str, names: str, operands: Sequence[Operand], dims: Sequence[int], eps: float = 0, keep: str = ""
 ) -> Any:
-    """A kernel of ROWS over the last dims of operands, output first."""
+    """A kernel of ROWS over dims of operands, output first; a weight has the last dims only."""
     (text, size, passes, result), shape = ROWS[op], operands[0].shape
-    rank = len(shape) - last
-    outer = Walk(names, shape[:rank], [o.strides[: len(o.shape) - last] or (0,) * rank for o in operands])
-    inner = Walk(names, shape[rank:], [o.strides[len(o.shape) - last :] for o in operands], "j")
+    kept, laid = [d for d in range(len(shape)) if d not in dims], [(0,) * len(shape) + o.strides for o in operands]
+    outer, inner = (
+        Walk(names, [shape[d] for d in at], [[steps[d - len(shape)] for d in at] for steps in laid], index)
+        for at, index in ((kept, "i"), (dims, "j"))
+    )
     loads = " ".join(f"let {m} = get_{m}(at_{m});" for m in names[1:])
     loads += "".join(f" let {m} = {value};" for m, value in (("w", "1f"), ("b", "0f")) if m not in names)
     arguments = [Tensor(m, kind(o), m == "o") for m, o in zip(names, operands)] + [STATS] * bool(keep)
@@ -70,19 +72,14 @@ def _rows(
 
 def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """softmax, log_softmax, and their gradients."""
-    if not operands[0].shape:
-        return None
-    dim = attrs["dim"] % len(operands[0].shape)
-    order = [d for d in range(len(operands[0].shape)) if d != dim] + [dim]
-    turned = [o._replace(shape=tuple([o.shape[d] for d in order])) for o in operands]
-    turned = [t._replace(strides=tuple([o.strides[d] for d in order])) for t, o in zip(turned, operands)]
-    return _rows(run, op, "ogy" if op.endswith("grad") else "ox", turned, 1)
+    rank = len(operands[0].shape)
+    return _rows(run, op, "ogy" if op.endswith("grad") else "ox", operands, [attrs["dim"] % rank]) if rank else None
 
 
 def norm(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """layer_norm and rms_norm."""
-    names = "o" + "".join(name for name, there in zip("xwb", attrs["given"]) if there)
-    return _rows(run, op, names, operands, len(attrs["shape"]), attrs["eps"])
+    names, rank = "o" + "".join(n for n, there in zip("xwb", attrs["given"]) if there), len(operands[0].shape)
+    return _rows(run, op, names, operands, range(rank - len(attrs["shape"]), rank), attrs["eps"])
 
 
 def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -90,7 +87,8 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     outputs = 1 + attrs["affine"] * (1 + (op == "layer_norm_grad"))
     given, rank = (operands[0], *operands[outputs:]), len(operands[0].shape) - len(attrs["shape"])
     keep = "stats[P.stats_ + i] = vec2<f32>(a0.x, a1.x);" if outputs == 3 else "stats[P.stats_ + i].y = a0.x;"
-    first = _rows(run, op, "ogxw"[: len(given)], given, len(attrs["shape"]), attrs["eps"], keep * attrs["affine"])
+    keep *= attrs["affine"]
+    first = _rows(run, op, "ogxw"[: len(given)], given, range(rank, len(given[0].shape)), attrs["eps"], keep)
     if outputs == 1 or not first:
         return first
     _, g, x, *_ = given
@@ -134,10 +132,8 @@ def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> An
     total: Any = fold(run, [arguments[0], STATS], state("vec2<f32>"), 8, pair, one, count, store=store)
 
     def call(*args: Any) -> None:
-        device = args[0].device
-        pairs = device.pool.take(8 * outer.count)
-        rows(*args, device.record, 0, pairs, 0)
-        device.unchecked = True
+        pairs = args[0].device.pool.take(8 * outer.count)
+        rows(*args, pairs, 0)
         total(*args[:2], pairs, 0)
 
     return call
