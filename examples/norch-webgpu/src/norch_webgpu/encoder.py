@@ -22,8 +22,8 @@ set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommand
 
 
 class Encoder:
-    """`ring` is uniform memory for the numbers of kernels, which it gets from `host` right before the commands that read
-    it. The caller holds the device's lock."""
+    """`ring` is uniform memory for the numbers of kernels, which come from `host` right before the commands that read
+    them. The caller holds the device's lock."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
