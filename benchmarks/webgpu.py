@@ -111,6 +111,17 @@ def step(device: str, quick: bool) -> float:
     return seconds(device, call, 1 if quick or device == "cpu" else 10) * 1e3
 
 
+def trained(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable[[str, bool], float]:
+    """Milliseconds of a call with its gradients."""
+
+    def measure(device: str, quick: bool) -> float:
+        sizes = [(1, *shape[1:]) if quick else shape for shape in shapes]
+        given = [norch.randn(*size, device=device, requires_grad=True) for size in sizes]
+        return seconds(device, lambda: function(*given).sum().backward(), 1 if quick or device == "cpu" else 10) * 1e3
+
+    return measure
+
+
 def bits(device: str, quick: bool) -> float:
     """How many of some drawn numbers are not the CPU's."""
     drawn = []
@@ -135,6 +146,10 @@ ROWS: dict[str, tuple[str, Callable[[str, bool], float], str]] = {
     },
     "matmul of 4096": ("TFLOP/s", product(norch.float32), ">= 40 %"),
     "matmul of 4096, float16": ("TFLOP/s", product(norch.float16), ""),
+    "conv2d of 3x3, 64 channels, with gradients": (
+        "ms", trained(lambda x, w: norch.conv2d(x, w, padding=1), (32, 64, 56, 56), (64, 64, 3, 3)), ""),
+    "attention, causal, with gradients": (
+        "ms", trained(lambda *x: norch.scaled_dot_product_attention(*x, is_causal=True), *[(8, 12, 512, 64)] * 3), ""),
     "the host's time of an op": ("us", host, "<= 15 us"),
     "reading 8 numbers": ("us", read, ""),
     "a step of a tiny GPT": ("ms", step, "<= 500 %"),

@@ -90,7 +90,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
 
 
 def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:
-    """An operand whose batch dims are expanded."""
-    steps = [0 if size == 1 else step for size, step in zip(o.shape[:-2], o.strides)]
-    strides = (*[0] * (len(batch) - len(steps)), *steps, *o.strides[-2:])
+    """An operand whose batch dims are expanded, and dims of size 1 with no stride: a mask's may stand for many."""
+    steps = [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
+    strides = (*[0] * (len(batch) + 2 - len(steps)), *steps)
     return o._replace(shape=(*batch, *o.shape[-2:]), strides=strides)

@@ -127,11 +127,10 @@ class Runtime:
         """Raises RuntimeError where a device's compiler gets wrong what kernels rely on."""
         numbers = [Scalar("x", KINDS["float32"], float), Scalar("n", KINDS["int32"], int)]
         found, out = memoryview(bytearray(4 * len(PROBED))), device.pool.take(64)
-        self.kernel([Tensor("o", KINDS["int32"], True), *numbers], PROBE, 1)(out, 0, nan, -7)
+        self.kernel([Tensor("o", KINDS["int32"], True), *numbers], PROBE, 1, {})(out, 0, nan, -7)
         device.read(out, 0, found)
         if (got := found.cast("i").tolist()) != PROBED:
-            driver = device.adapter.info["description"]
-            raise RuntimeError(f"its driver ({driver}) computes {got} where {PROBED} is right")
+            raise RuntimeError(f"its driver ({device.adapter.info['description']}) computes {got}, right is {PROBED}")
 
     def write(self, memory: Memory, offset: int, data: memoryview) -> None:
         """Host to device. What is no whole words, and not the end of its piece, goes by way of a piece of its own."""
@@ -148,7 +147,7 @@ class Runtime:
         size = 4 if (out_offset | source_offset | nbytes) % 4 == 0 else 1
         kind, count = KINDS[f"bytes{size}"], Scalar("count", KINDS["bytes4"], int)
         body = "for (var i = g; i < P.count; i += 262144u) { put_o(i, get_x(i)); }"
-        move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH)
+        move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH, {})
         move(out, out_offset // size, source, source_offset // size, nbytes // size)
 
     def each(
@@ -159,35 +158,28 @@ class Runtime:
         return self.kernel(arguments, text, -(-walk.count // WIDTH), {**walk.numbers, **numbers})
 
     def kernel(
-        self, arguments: Sequence[Tensor | Scalar], source: str, groups: Sequence[int] | int,
-        numbers: Mapping[str, int] | None = None,
-    ) -> Callable[..., None] | None:  # fmt: skip
+        self, arguments: Sequence[Tensor | Scalar], source: str, groups: int, numbers: Mapping[str, int]
+    ) -> Callable[..., None] | None:
         """A function, called as norch's kernels are, that records a kernel on the device of its first argument; None
-        where adapters bind fewer tensors.
+        where adapters bind fewer tensors, or numbers.
 
         source: WGSL with an entry point `main`, to which `source.header` of the arguments and numbers is added; it
-        keeps to its bounds, which nobody checks. groups: of one dim (spread over two if need be) or of three.
+        keeps to its bounds, which nobody checks. groups: how many workgroups, perhaps with some more behind them.
         """
-        constants, name = tuple((numbers or {}).values()), self.devices[0].name
-        most = self.least("max-compute-workgroups-per-dimension")
-        if isinstance(groups, int):  # over two dims, the last row perhaps in part beyond them
-            rows = max(-(-groups // most), 1)
-            groups = -(-groups // rows), rows, 1
-        if max(constants, default=0) >= 1 << 32:
-            raise DeviceError(f"{name} counts elements with 32 bits, here are {max(constants)}")
-        if max(groups) > most:
-            raise DeviceError(f"{name} starts at most {most} workgroups a dim, not {groups}")
+        constants, name = tuple(numbers.values()), self.devices[0].name
+        if max(groups, *constants, 0) >= 1 << 32:
+            raise DeviceError(f"{name} counts elements with 32 bits, here are {max(groups, *constants)}")
+        rows = max(-(-groups // self.least("max-compute-workgroups-per-dimension")), 1)
+        grid = -(-groups // rows), rows, 1
         sizes = [a.kind.size if isinstance(a, Tensor) else 0 for a in arguments]
         tensors, takes = sum(map(bool, sizes)), [isinstance(a, Scalar) and a.convert for a in arguments]
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
         code = Struct("<" + "".join(codes))
-        if code.size > BLOCK:
-            raise DeviceError(f"a kernel has {code.size} bytes of numbers, of at most {BLOCK}")
-        if tensors > self.least("max-storage-buffers-per-shader-stage"):
+        if code.size > BLOCK or tensors > self.least("max-storage-buffers-per-shader-stage"):
             return None
-        if 0 in groups:
+        if not groups:
             return lambda *args: None
-        whole = header(arguments, list(numbers or ())) + source
+        whole = header(arguments, list(numbers)) + source
         whole += called(whole)
         pipelines = [d.pipeline(whole, tensors)._internal for d in self.devices]
 
@@ -203,6 +195,6 @@ class Runtime:
                     values.append(memory.start // size + args[at + 1])
                     at += 2
             with device:
-                device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), groups)
+                device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), grid)
 
         return call

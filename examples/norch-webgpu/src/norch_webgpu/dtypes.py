@@ -1,5 +1,4 @@
-"""What WGSL makes of norch's dtypes: how each is stored, and in which type its values are computed with. The README
-tells it."""
+"""How norch's dtypes are stored, and in which type of WGSL their values are computed with: the README tells it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -36,16 +35,14 @@ class Kind(NamedTuple):
         return f"decode_{self.name}(encode_{self.name}({value}))" if self.per_word > 1 else value
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("float32", "f32", 1, "f"), Kind("float16", "f32", 2, "f"), Kind("bfloat16", "f32", 2, "f"),
-        Kind("int64", "i64", 1, "q"), Kind("int32", "i32", 1, "i"), Kind("int16", "i32", 2, "i"),
-        Kind("int8", "i32", 4, "i"), Kind("uint8", "i32", 4, "i"), Kind("bool", "i32", 4, "i"),
-        # These are moved and not computed with:
-        Kind("bytes1", "u32", 4), Kind("bytes2", "u32", 2), Kind("bytes4", "u32"), Kind("bytes8", "vec2<u32>", 1, "Q"),
-    )
-}  # fmt: skip
+_KINDS = (
+    Kind("float32", "f32", 1, "f"), Kind("float16", "f32", 2, "f"), Kind("bfloat16", "f32", 2, "f"),
+    Kind("int64", "i64", 1, "q"), Kind("int32", "i32", 1, "i"), Kind("int16", "i32", 2, "i"),
+    Kind("int8", "i32", 4, "i"), Kind("uint8", "i32", 4, "i"), Kind("bool", "i32", 4, "i"),
+    # These are moved and not computed with:
+    Kind("bytes1", "u32", 4), Kind("bytes2", "u32", 2), Kind("bytes4", "u32"), Kind("bytes8", "vec2<u32>", 1, "Q"),
+)  # fmt: skip
+KINDS = {kind.name: kind for kind in _KINDS}
 
 
 def kind(operand: Operand) -> Kind:
@@ -58,7 +55,6 @@ def raw(operand: Operand) -> Kind:
     return KINDS[f"bytes{operand.dtype.itemsize}"]
 
 
-@np.errstate(all="ignore")
 def as_bits(o: Operand) -> Number:
     """A number's bytes in the dtype."""
     stored = np.errstate(all="ignore")(lambda value: np.array(value).astype(o.dtype.numpy))

@@ -22,22 +22,19 @@ set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommand
 
 
 class Encoder:
-    """`ring` is uniform memory for the numbers of kernels and for small uploads; it gets what is in `host` right before
-    the commands that read it. The caller holds the device's lock."""
+    """`ring` is uniform memory for the numbers of kernels, which come from `host` right before the commands that read
+    them. The caller holds the device's lock."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
         self.step = max(device.limits["min-uniform-buffer-offset-alignment"], 16)
-        self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=USAGE.UNIFORM | USAGE.COPY_DST | USAGE.COPY_SRC)
+        self.ring = device.wgpu.create_buffer(size=RING + BLOCK, usage=USAGE.UNIFORM | USAGE.COPY_DST)
         self.host = bytearray(RING + BLOCK)
         self.layout, self.group = cache(self._layout), lru_cache(4096)(self._group)
         self.offset = ffi.new("uint32_t[1]")
         self.encoder = self.compute = self.pipeline = None  # compute: the pass, if one is open
-        self.count = self.at = self.submitted = 0
-        self.batch = BATCH
+        self.count, self.at, self.submitted, self.batch = 0, 0, 0, FIRST
         self.later: list[Any] = []
-        self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
-        self.map_info.mode, self.map_info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _mapped
 
     def _layout(self, tensors: int) -> tuple[Any, Any]:
         """Of bindings: storage for tensors, then numbers."""
@@ -89,42 +86,29 @@ class Encoder:
         if at:
             self.device.queue.write_buffer(self.ring, 0, self.host, 0, at)
         self.device.queue.submit([commands])
-        self.submitted += 1
-        self.batch = min(2 * self.batch, BATCH)
+        self.submitted, self.batch = self.submitted + 1, min(2 * self.batch, BATCH)
 
     def write(self, memory: Any, offset: int, data: memoryview) -> None:
-        """Host to device; start and size are whole words. What is small comes between the commands."""
-        start, size = memory.start + offset, data.nbytes
-        if size > 4096 or self.encoder is None or self.at + size > RING:
-            self.submit()
-            self.device.queue.write_buffer(memory.slab.buffer, start, data)
-            return
-        self.host[self.at : self.at + size] = data
-        copy_buffer(self.commands(), self.ring._internal, self.at, memory.slab.raw, start, size)
-        self.at += self.step * (-(-size // self.step))
+        """Host to device, behind what was recorded; start and size are whole words."""
+        self.submit()
+        self.device.queue.write_buffer(memory.slab.buffer, memory.start + offset, data)
 
     def fetch(self, memory: Any, offset: int, data: memoryview) -> Any:
         """Has bytes copied to where the host can read them, later."""
-        at, size = memory.start + offset, data.nbytes
-        start, whole = at & -4, (at + size + 3 & -4) - (at & -4)
-        buffer = self.device.wgpu.create_buffer(size=whole, usage=USAGE.COPY_DST | USAGE.MAP_READ)
-        copy_buffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, whole)
+        at = memory.start + offset
+        start, size = at & -4, (at + data.nbytes + 3 & -4) - (at & -4)
+        buffer = self.device.wgpu.create_buffer(size=size, usage=USAGE.COPY_DST | USAGE.MAP_READ)
+        copy_buffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, size)
         return buffer, at - start, data
 
     def fill(self, buffer: Any, skip: int, data: memoryview) -> None:
         """Waits for what was fetched, and gives it where it shall go."""
         self.submit()
-        handle, raw = ffi.new_handle(found := []), buffer._internal
-        self.map_info.userdata1 = handle
-        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, self.map_info[0])
-        while not found:
-            lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
-        if found[0] != lib.WGPUMapAsyncStatus_Success:
-            raise wgpu.GPUError("memory could not be read back")
-        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
-        ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
-        lib.wgpuBufferUnmap(raw)
-        self.batch = FIRST
+        mapped, self.batch = buffer.map_async("READ"), FIRST
+        lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)  # which is faster than how wgpu waits
+        mapped.sync_wait()
+        data.cast("B")[:] = buffer.read_mapped(copy=False)[skip : skip + data.nbytes]
+        buffer.unmap()
 
     def wait(self) -> None:
         self.submit()
@@ -132,11 +116,6 @@ class Encoder:
         waiting, self.later, self.batch = self.later, [], FIRST
         for fetched in waiting:
             self.fill(*fetched)
-
-
-@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
-def _mapped(status: int, message: Any, found: Any, unused: Any) -> None:
-    ffi.from_handle(found).append(status)
 
 
 def compiled(device: Any, source: str) -> Any:
