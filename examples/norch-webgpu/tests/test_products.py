@@ -171,7 +171,7 @@ def test_a_nan_is_the_largest_and_gets_the_gradient():
 
 
 @pytest.mark.parametrize("most", [None, 3 * 3 * 9, 2 * 9])
-@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "added"])
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "added", "keys", "queries"])
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
 def test_attention_and_its_gradient(monkeypatch, most, kind, dtype):
     if most:  # in parts of three queries of the heads of an image, and of two queries of a head
@@ -189,8 +189,9 @@ def test_attention_and_its_gradient(monkeypatch, most, kind, dtype):
         mask = draw.random((8, 9)) < 0.5
         mask[2] = False
         scores, options = np.where(mask, scores, -np.inf), {"attn_mask": norch.tensor(mask).to(WEBGPU)}
-    elif kind == "added":
-        mask = norch.tensor(draw.standard_normal((2, 1, 8, 9)), dtype=dtype)
+    elif kind != "plain":
+        shape = {"added": (2, 1, 8, 9), "keys": (2, 1, 1, 9), "queries": (8, 1)}[kind]
+        mask = norch.tensor(draw.standard_normal(shape), dtype=dtype)
         scores, options = scores + mask.double().numpy(), {"attn_mask": mask.to(WEBGPU)}
     most = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isinf(most), 0, most))

@@ -90,7 +90,6 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
 
 
 def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:
-    """An operand whose batch dims are expanded, and dims of size 1 with no stride: a mask's may stand for many."""
-    steps = [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
-    strides = (*[0] * (len(batch) + 2 - len(steps)), *steps)
-    return o._replace(shape=(*batch, *o.shape[-2:]), strides=strides)
+    """An operand whose batch dims are expanded; a mask's rows and columns too, as far as strides can."""
+    strides = [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
+    return o._replace(shape=(*batch, *o.shape[-2:]), strides=(*[0] * (len(batch) + 2 - len(strides)), *strides))

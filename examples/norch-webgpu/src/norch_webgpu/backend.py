@@ -14,9 +14,7 @@ from .rules import COMPOSITE
 FAMILIES = {
     "attention.attention": ["scaled_dot_product_attention", "scaled_dot_product_attention_grad"],
     "convolution.convolution": ["conv2d", "conv2d_input_grad", "conv2d_weight_grad"],
-    "elementwise.computed": [*UNARY, *BINARY, *COMPARISON, *COMPOSITE, "arange"],
-    "elementwise.fused": ["fused"],
-    "elementwise.moved": ["where", "fill", "copy"],
+    "elementwise.elementwise": [*UNARY, *BINARY, *COMPARISON, *COMPOSITE, "arange", "where", "fill", "copy", "fused"],
     "indexing.embedding": ["embedding"],
     "indexing.gather": ["gather"],
     "indexing.scatter": ["scatter", "scatter_add"],

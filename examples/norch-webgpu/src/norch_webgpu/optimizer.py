@@ -17,42 +17,41 @@ def _descent(f: Attrs, lr: float, decay: float, decoupled: bool = False) -> dict
     return {"lr": lr, "kept": kept, "decay": decay, "sign": -1.0 if f["maximize"] else 1.0}
 
 
-# The attribute that each state needs, if any; how the gradient g changes the parameter p and the states, where a line
-# that begins with a state is for steps that have it; the numbers in P, from the attributes and scalars of the op.
-STEPS: dict[str, tuple[dict[str, str], str, Any]] = {
-    "sgd_step": ({"a": "momentum"}, DESCEND + """a: a = P.momentum * a + P.rest * d;
-        a: d = select(a, d + P.momentum * a, P.nesterov != 0);
+# How the gradient g changes the parameter p and the states a, b and c, of which there are `states`, zeros else; the
+# numbers in P, from the attributes and scalars of the op.
+STEPS: dict[str, tuple[str, Any]] = {
+    "sgd_step": (DESCEND + """if (states > 0) {
+            a = P.momentum * a + P.rest * d; d = select(a, d + P.momentum * a, P.nesterov != 0);
+        }
         p -= P.lr * d;""", lambda f, lr, decay, momentum, dampening: _descent(f, lr, decay) | {
             "momentum": momentum, "rest": 1 - dampening, "nesterov": float(f["nesterov"])}),
-    "adam_step": ({"a": "", "b": "", "c": "amsgrad"}, DESCEND + """a = P.beta1 * a + P.rest1 * d;
-        b = P.beta2 * b + P.rest2 * d * d; var v = b;
-        c: c = max(c, b); v = c;
-        p -= P.step * a / (sqrt(v) * P.root + P.eps);""", lambda f, lr, decay, beta1, beta2, eps, first, second: {
+    "adam_step": (DESCEND + """a = P.beta1 * a + P.rest1 * d; b = P.beta2 * b + P.rest2 * d * d; c = max(c, b);
+        p -= P.step * a / (sqrt(select(b, c, states > 2)) * P.root + P.eps);""",
+        lambda f, lr, decay, beta1, beta2, eps, first, second: {
             "beta1": beta1, "rest1": 1 - beta1, "beta2": beta2, "rest2": 1 - beta2, "eps": eps, "step": lr / first,
             "root": 1 / sqrt(second), **_descent(f, lr, decay, f["decoupled"])}),
-    "update_averages": ({}, "p += P.weight * (g - p);", lambda f, weight: {"weight": weight}),
+    "update_averages": ("p += P.weight * (g - p);", lambda f, weight: {"weight": weight}),
 }  # fmt: skip
 
 
 def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
-    (states, text, numbers), count = STEPS[op], attrs["count"]
-    there = [name for name, attr in states.items() if not attr or attrs[attr]]
-    parts = [line.strip().partition(": ") for line in text.splitlines()]
-    text = "\n".join(last if sign else first for first, sign, last in parts if not sign or first in there)
-    tensors, names, found = [o for o in operands if not o.is_scalar], ["p", *there, "g"], kind(operands[0])
-    loads = " ".join(f"{'let' if n == 'g' else 'var'} {n} = get_{n}(i);" for n in names)
+    """Of `count` parameters: all of them, then a state of each, then another, at last the gradients."""
+    (text, numbers), count = STEPS[op], attrs["count"]
+    tensors, found = [o for o in operands if not o.is_scalar], kind(operands[0])
+    names = "pabc"[: len(tensors) // count - 1] + "g"
+    loads = " ".join(f"var {n} = {f'get_{n}(i)' if n in names else '0f'};" for n in "pabcg")
     stores = " ".join(f"put_{n}(i, {n});" for n in names[:-1])
-    body = f"{{ {loads}\n{text}\n{stores} }}"
+    body = f"const states = {len(names) - 2}; {{ {loads}\n{text}\n{stores} }}"
     fields = numbers(attrs, *[0.5] * (len(operands) - len(tensors)))
     arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
     sizes = [prod(o.shape) for o in tensors[:count]]
     kernels = {n: run.each(arguments, Walk("", (n,), []), body, {}) for n in set(sizes)}
-    rows = [(kernels[n], [2 * (each * count + i) for each in range(len(names))]) for i, n in enumerate(sizes)]
 
     def call(*args: Any) -> None:
         values = numbers(attrs, *args[2 * len(tensors) :]).values()
-        for kernel, places in rows:
-            kernel(*[args[at + end] for at in places for end in (0, 1)], *values)
+        for i, n in enumerate(sizes):
+            places = [2 * (each * count + i) for each in range(len(names))]
+            kernels[n](*[args[at + end] for at in places for end in (0, 1)], *values)
 
     return call

@@ -47,6 +47,8 @@ COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", 
 def expression(op: str, to: Kind, sources: Sequence[Kind], attrs: Attrs) -> str | None:
     """The value of an op in the type that `to` is computed in; None where there is no rule for it."""
     source, name = sources[-1], f"{op} tanh" if attrs.get("approximate") == "tanh" else op
+    if op == "arange":
+        return f"a + {to.computed}(i) * b"
     if op == "copy":  # as C converts; of NaN, WGSL's != may be false
         whole = "a" if to.computed == source.computed else f"{to.computed}(a)"
         return "i32(!(a == 0))" if to.name == "bool" else whole
