@@ -121,7 +121,7 @@ BCEWithLogitsLoss | reduction=reduction ; fx probability_same
 CrossEntropyLoss | reduction=reduction ignore_index=choice(-100,1) label_smoothing=choice(0.0,0.1) ; fx(m,9) classes(m)
 NLLLoss | reduction=reduction ignore_index=choice(-100,1) ; fx(m,9) classes(m)
 NLLLoss2d | reduction=reduction ; fx(b,9,m,n) classes(b,m,n)
-MultiMarginLoss | p=choice(1,2) margin=choice(1.0,0.5) reduction=reduction ; fx(m,9) classes(m)
+MultiMarginLoss | p=choice(1,2) margin=choice(1.0,0.5) reduction=reduction ; fx(h,9) classes(h)
 MultiLabelMarginLoss | reduction=reduction ; fx(h,4) labels(h,4)
 MultiLabelSoftMarginLoss | reduction=reduction ; fx(m,n) probability(m,n)
 MarginRankingLoss | margin=choice(0.0,0.5) reduction=reduction ; fx(m) fx(m) signs(m)

@@ -42,7 +42,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if avoidable:
         print(f"\nskipped, though this needs no GPU: {avoidable}")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-    if config.getoption("--record"):
+    if config.getoption("--record") and session.exitstatus != pytest.ExitCode.INTERRUPTED:
         RECORD.write_text(json.dumps(result(stats, skipped), indent=2) + "\n")
 
 

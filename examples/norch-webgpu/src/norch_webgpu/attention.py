@@ -5,7 +5,6 @@ of scores. Products make a part, softmax its weights, products what comes of the
 from itertools import product as indices
 from math import prod
 from operator import mul
-from struct import pack, unpack
 from typing import Any
 
 from norch import float32
@@ -21,10 +20,8 @@ SCORES = 1 << 24
 """So many at once, of so many queries: later keys than a part's are left out where attention is causal."""
 QUERIES, FEWEST = 512, 64
 # What is computed of a part, from the rest; a ' is for the transposed matrices.
-FORWARD = "matmul s q k; weights s s; matmul o s v'"
-BACKWARD = (
-    "matmul s q k; weights s s; matmul d g v; softmax_grad d d s; matmul dq d k'; matmul dk d' q'; matmul dv s' g'"
-)
+FORWARD = "mul s q k; weights s s; mul o s v'"
+BACKWARD = "mul s q k; weights s s; mul d g v; softmax_grad d d s; mul dq d k'; mul dk d' q'; mul dv s' g'"
 
 
 def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -55,7 +52,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             last = seen if name == "m" else o.shape[-1]
             part[name] = o._replace(shape=(*shape[:-2], lines, last), strides=o.strides[loops:])
 
-        scaled, numbers = "v * bitcast<f32>(P.scale)", {"scale": unpack("I", pack("f", attrs["scale"]))[0], "row": row}
+        scaled, numbers = f"v * f32({float(attrs['scale'])!r})", {"row": row}
         score, text, masks = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled, "", ()
         if "m" in part:
             m = part["m"]
@@ -70,7 +67,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             does, *takes = line.split()
             sides = [turned(part[name[:-1]]) if name[-1] == "'" else part[name] for name in takes]
             takes = [name.strip("'") for name in takes]
-            if does == "matmul":
+            if does == "mul":
                 p = product(*sides)
                 p = p._replace(text=p.text + text, numbers={**p.numbers, **numbers}, more=masks)
                 kernel, takes = multiply(run, p._replace(result=results.get(takes[0], "v"))), takes + ["m"] * len(masks)

@@ -47,12 +47,9 @@ log_f32(x): let p = log_parts(x); return log_edge(x, -beyond_2(-(p.y + log_tail(
 log2_f32(x): let p = log_parts(x); return log_edge(x, p.x + (p.y + log_tail(p.y)) * 1.44269504f);
 log10_f32(x) = log_f32(x) * 0.434294482f
 log1p_f32(x) = select(select(x + log_tail(x), x, x == 0), log_f32(1 + x), !(abs(x) < 0.3f))
-asinh_f32(x):
-    let a = abs(x); let y = log1p_f32(a + a * a / (1 + sqrt(a * a + 1)));
-    return with_sign(select(y, log_f32(a) + 0.693147181f, a > 1e9f), x);
-acosh_f32(x):
-    let t = x - 1; let y = log1p_f32(t + sqrt(max(2 * t + t * t, 0f)));
-    return select(select(y, log_f32(x) + 0.693147181f, x > 1e9f), nan(), !(x >= 1));
+far(a, y) = select(log1p_f32(y), log_f32(a) + 0.693147181f, a > 1e9f) // log(a + sqrt(a^2 +- 1)), where y is that less 1
+asinh_f32(x): let a = abs(x); return with_sign(far(a, a + a * a / (1 + sqrt(a * a + 1))), x);
+acosh_f32(x): let t = x - 1; return select(far(x, t + sqrt(max(2 * t + t * t, 0f))), nan(), !(x >= 1));
 atanh_f32(x):
     let a = abs(x); let y = select(0.5f * log1p_f32(2 * a / (1 - a)), inf(), a == 1);
     return select(with_sign(y, x), nan(), !(a <= 1));

@@ -16,7 +16,8 @@ from .source import Tensor, Walk
 from .tiles import Tile, choose, tiled
 
 FEW = 1 << 17
-"""Up to so many terms, or a 32nd of that in each of many products, are added by an invocation for each element."""
+"""Up to so many terms, or a 32nd of that in each of many products, are added by an invocation for each element; whole
+numbers always."""
 # NOWHERE is the place of a zero that is not in memory: padding.
 READ = """fn read_{0}(at: u32, i: u32, k: u32) -> T {{
     let p = place_{0}(at, i, k); if (p == NOWHERE) {{ return T(); }} return get_{0}(p); }}
@@ -54,13 +55,12 @@ def places(name: str, base: str, place: str) -> str:
 def multiply(run: Runtime, p: Product) -> Kernel | None:
     """The kernel of a product, whose arguments are out, a, b and what is read besides."""
     terms, given = p.m * p.n * p.k, [Tensor(name, k) for name, k in zip("ab", p.kinds[1:])]
-    if terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64):
+    is_small = terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64)
+    if is_small or not p.kinds[0].is_floating:
         term = "read_a(base_a(i), row, k) * read_b(base_b(i), column, k)"
         return _elements(run, p, [*given, *p.more], READ.format("a") + READ.format("b"), term, p.k)
-    of = p.kinds[0].computed
-    tile, splits = choose(p.m, p.n, p.k, p.batch, of)
-    sums = KINDS[{"f32": "float32", "i32": "int32", "i64": "int64"}[of]]
-    parts = p.batch * p.m * p.n * sums.size
+    tile, splits = choose(p.m, p.n, p.k, p.batch)
+    sums, parts = KINDS["float32"], 4 * p.batch * p.m * p.n
     splits = min(splits, run.devices[0].pool.most // parts) or 1
     whole, finish = p, None
     if splits > 1:
@@ -129,7 +129,7 @@ def _tiles(run: Runtime, p: Product, tile: Tile, splits: int) -> Kernel | None:
     let whole = group / P.tiles; let part = whole / P.batch; let i = whole % P.batch;
     let first = part * P.chunk; let last = min(P.k, first + P.chunk);
     let at_a = base_a(i); let at_b = base_b(i); let at_o = {base};"""
-    source += tiled(tile, p.kinds[0].computed, p.along, setup)
+    source += tiled(tile, p.along, setup)
     return run.kernel([*arguments, *p.more], source, numbers["groups"], numbers)
 
 

@@ -33,15 +33,14 @@ class Tile(NamedTuple):
 LARGE, SMALL = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 
 
-def choose(m: int, n: int, k: int, batch: int, computed: str) -> tuple[Tile, int]:
+def choose(m: int, n: int, k: int, batch: int) -> tuple[Tile, int]:
     """A tile for products of m * k by k * n, and among how many workgroups each sum is split."""
     most = max(1, k // 256)
-    is_large = min(m, n) > SMALL.m and LARGE.number(m, n) * batch * most >= BUSY and computed != "i64"
-    tile = LARGE if is_large else SMALL
+    tile = LARGE if min(m, n) > SMALL.m and LARGE.number(m, n) * batch * most >= BUSY else SMALL
     return tile, max(1, min(most, BUSY // (tile.number(m, n) * batch)))
 
 
-def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
+def tiled(tile: Tile, along_k: tuple[bool, bool], setup: str) -> str:
     """An entry point that computes a tile of out[i, j] = sum of a[i, k] * b[j, k] over first <= k < last.
 
     `setup` declares row and column, the tile's first, and first, last, at_a, at_b and at_o. The text before it has
@@ -52,25 +51,24 @@ def tiled(tile: Tile, of: str, along_k: tuple[bool, bool], setup: str) -> str:
     shared, places, fetch, keep = "", [], [], []
     for side, name, size, along in zip("ab", ("left", "right"), tile[:2], along_k):
         pitch = size // 4 + 1  # one more than there are, so that few banks are asked twice
-        shared += f"var<workgroup> {name}: array<vec4<{of}>, {tile.k * pitch}>;\n"
+        shared += f"var<workgroup> {name}: array<vec4<f32>, {tile.k * pitch}>;\n"
         places.append(f"vec2(u / {quads}u, u % {quads}u)" if along else f"vec2(u % {size // 4}u, u / {size // 4}u)")
         each = [(f"line + {e}u", "start + k") if along else ("line", f"start + k + {e}u") for e in range(4)]
         fetch.append(" ".join(f"v{e} = load_{side}(at_{side}, {i}, {k}, last);" for e, (i, k) in enumerate(each)))
-        quad = [f"vec4<{of}>(v0.{e}, v1.{e}, v2.{e}, v3.{e})" for e in "xyzw"] if along else ["v0", "v1", "v2", "v3"]
+        quad = [f"vec4<f32>(v0.{e}, v1.{e}, v2.{e}, v3.{e})" for e in "xyzw"] if along else ["v0", "v1", "v2", "v3"]
         keep.append(" ".join(f"{name}[(k + {e}u) * {pitch}u + block.x] = {quad[e]};" for e in range(4)))
     sums = [(r, g) for r in range(tile.rows) for g in range(tile.columns // 4)]
     terms = [f"let a{g} = left[q * {tile.m // 4 + 1}u + y + {g * down}u];" for g in range(tile.rows // 4)]
     terms += [f"let b{g} = right[q * {tile.n // 4 + 1}u + x + {g * across}u];" for g in range(tile.columns // 4)]
     for r, g in sums:
-        a, c = f"a{r // 4}.{'xyzw'[r % 4]}", f"c{r}_{g}"
-        terms.append(f"{c} = {f'fma(vec4<f32>({a}), b{g}, {c})' if of == 'f32' else f'{c} + {a} * b{g}'};")
+        terms.append(f"c{r}_{g} = fma(vec4(a{r // 4}.{'xyzw'[r % 4]}), b{g}, c{r}_{g});")
     first = tile.m * quads // 4  # those before it fetch blocks of a
     body = f"""{setup}
     let x = l % {across}u; let y = l / {across}u; let is_left = l < {first}u; let u = l - select({first}u, 0u, is_left);
     let block = select({places[1]}, {places[0]}, is_left);
     let line = select(column, row, is_left) + block.x * 4u; let k = block.y * 4u;
-    var v0: vec4<{of}>; var v1: vec4<{of}>; var v2: vec4<{of}>; var v3: vec4<{of}>;
-    {" ".join(f"var c{r}_{g}: vec4<{of}>;" for r, g in sums)}
+    var v0: vec4<f32>; var v1: vec4<f32>; var v2: vec4<f32>; var v3: vec4<f32>;
+    {" ".join(f"var c{r}_{g}: vec4<f32>;" for r, g in sums)}
     var start = first;
     loop {{ // the next terms are on their way while those in shared memory are added
         if (is_left) {{ {fetch[0]} }} else {{ {fetch[1]} }}

@@ -10,30 +10,17 @@
 namespace norch::reduction {
 namespace {
 
-/// The type that loops see of a dtype: for rare ones, and where converting is what it costs, that of another dtype.
-template <class T>
-struct Seen {
-    using type = T;
-};
-template <>
-struct Seen<half> {
-    using type = float;
-};
-template <>
-struct Seen<int16_t> {
-    using type = int32_t;
-};
-template <>
-struct Seen<int8_t> {
-    using type = int32_t;
-};
+/// The type that loops see of a dtype: that of another where converting costs nothing beside the operation itself. The
+/// largest of short integers is found in a quarter of the time that converting them takes.
+template <class Op, class T>
+using seen_t = std::conditional_t<
+    std::is_same_v<T, half>, float,
+    std::conditional_t<(std::is_same_v<T, int8_t> || std::is_same_v<T, int16_t>) &&
+                           (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>), int32_t, T>>;
 
-template <class T>
-using seen_t = typename Seen<T>::type;
-
-template <class T>
+/// T is a dtype's type, S the one that loops see.
+template <class T, class S = T>
 struct ElementsOf {
-    using S = seen_t<T>;
     using A = compute_t<S>;
     static constexpr int64_t SIZE = sizeof(T);
 
@@ -281,7 +268,7 @@ KernelPtr fold(const Request& request) {
         if constexpr (std::is_same_v<T, bool>)
             return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);
         else
-            return fold_kernel(request, Fold<seen_t<T>, Op>::loops, ElementsOf<T>::all);
+            return fold_kernel(request, Fold<seen_t<Op, T>, Op>::loops, ElementsOf<T, seen_t<Op, T>>::all);
     });
 }
 
