@@ -130,13 +130,18 @@ def fold(
         Walk("", (parts,), [], "j"),
     )
     second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, row=parts, **numbers)
+    return staged(nbytes * rows * parts, first, second) if first and second else None
+
+
+def staged(nbytes: int, first: Any, second: Any) -> Any:
+    """Two kernels one after the other, both of which get scratch memory as their last argument."""
 
     def call(*args: Any) -> None:
-        partial = args[0].device.pool.take(nbytes * rows * parts)
-        first(*args, partial, 0)
-        second(*args, partial, 0)
+        scratch = args[0].device.pool.take(nbytes)
+        first(*args, scratch, 0)
+        second(*args, scratch, 0)
 
-    return call if first and second else None
+    return call
 
 
 def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
