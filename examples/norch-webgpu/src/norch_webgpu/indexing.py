@@ -64,25 +64,18 @@ ORDER = Tensor("order", KINDS["bytes4"])
 
 
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
-    walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD]
-    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
-    place = PLACE if op == "gather" else PLACE.replace("P.size > 0u", "false")
-    return run.each(arguments, walk, GATHER, numbers, REPORT + place)
-
-
-def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """A gather of rows, by an index that is never negative. It is native so that int64 need not be computed with."""
-    out, index, weight = operands
+    """Also embedding: a gather of rows by an index that is never negative, which need not compute with int64."""
+    if op == "embedding":
+        (out, index, x), names, dim, place = operands, "opx", 0, PLACE.replace("P.size > 0u", "false")
+        layouts: Any = [out.strides, (*[0] * len(index.shape), x.strides[1]), (*index.strides, 0)]
+    else:
+        (out, x, index), names, dim, place = (with_dims(o) for o in operands), "oxp", attrs["dim"], PLACE
+        layouts = [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides]
     if index.dtype.itemsize != 8:
         return None
-    rows, (step, other) = weight.shape[0], weight.strides
-    table = weight._replace(shape=(rows, *out.shape), strides=(step, *[0] * len(index.shape), other))
-    index = index._replace(shape=(1, *out.shape), strides=(0, *index.strides, 0))
-    out = out._replace(shape=(1, *out.shape), strides=(0, *out.strides))
-    kernel: Any = gather(run, op, (out, table, index), {"dim": 0})
-    return lambda o, o_at, p, p_at, x, x_at: kernel(o, o_at, x, x_at, p, p_at)
+    arguments = [*[Tensor(m, raw(o), m == "o") for m, o in zip(names, operands)], RECORD]
+    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
+    return run.each(arguments, Walk("oxp", out.shape, layouts), GATHER, numbers, REPORT + place)
 
 
 def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -109,7 +102,6 @@ def ordered(
     walk, numbers = lines("xr", dim, x.shape, x, layout)
     widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
     passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
-
     return lambda x, at: chained(passes, 4 * walk.count, x, at, x, at), layout
 
 
@@ -120,7 +112,6 @@ def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
     order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
     walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
-    emit = run.each(
-        [Tensor("s", raw(x), True), Tensor("p", raw(indices), True), Tensor("x", raw(x)), ORDER], walk, EMIT, numbers
-    )
+    arguments = [Tensor(m, raw(o), m != "x") for m, o in zip("spx", operands)]
+    emit = run.each([*arguments, ORDER], walk, EMIT, numbers)
     return lambda *args: emit(*args, *order(*args[4:]))
