@@ -21,6 +21,8 @@ from .source import WIDTH, Scalar, Tensor, Walk, header, main
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
+RECORD = Tensor("record", KINDS["bytes1"], True)
+"""The argument that is a device's record: calls do not give it."""
 CHECKED = ("gather", "scatter", "scatter_add", "embedding", "cross_entropy")
 """The ops that look for an index out of range."""
 APIS, SORTS = ("Vulkan", "Metal", "D3D12"), {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
@@ -167,6 +169,7 @@ class Runtime:
         keeps to its bounds, which nobody checks. groups: how many workgroups, perhaps with some more behind them.
         """
         constants, name = tuple(numbers.values()), self.devices[0].name
+        record = 2 * [a.name for a in [*arguments, RECORD]].index("record")  # where it comes, behind tensors only
         if max(groups, *constants, 0) >= 1 << 32:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(groups, *constants)}")
         rows = max(-(-groups // self.least("max-compute-workgroups-per-dimension")), 1)
@@ -185,6 +188,8 @@ class Runtime:
 
         def call(*args: Any) -> None:
             device, slabs, values, at = args[0].device, [], [], 0
+            if record < 2 * len(arguments):
+                args, device.unchecked = (*args[:record], device.record, 0, *args[record:]), True
             for take, size in zip(takes, sizes):
                 if take:
                     values.append(take(args[at]))

@@ -10,10 +10,10 @@ from typing import Any
 
 from norch.backend import Kernel, Operand
 
-from .devices import CHECKED, Runtime
+from .devices import CHECKED, RECORD, Runtime
 from .dtypes import KINDS, Attrs, Operands, kind, raw
 from .memory import Memory
-from .reduction import KEY, contiguous, lines, with_dims
+from .reduction import KEY, chained, contiguous, lines, with_dims
 from .source import Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
@@ -60,39 +60,22 @@ MERGE = """let start = at_k / P.width * P.width; let pair = at_k / P.width / 2u 
 EMIT = """let place = get_order(at_r + at_k * P.r_step);
     put_s(at_s + at_k * P.s_step, get_x(at_x + place * P.x_step));
     put_p(at_p + at_k * P.p_step, vec2<u32>(place, 0u));"""
-RECORD, ORDER = Tensor("record", KINDS["bytes1"], True), Tensor("order", KINDS["bytes4"])
+ORDER = Tensor("order", KINDS["bytes4"])
 
 
 def gather(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    (out, x, index), dim = (with_dims(o) for o in operands), attrs["dim"]
-    walk = Walk("oxp", out.shape, [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides])
-    arguments: list[Any] = [Tensor("o", raw(x), True), Tensor("x", raw(x)), Tensor("p", raw(index)), RECORD]
-    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
-    place = PLACE if op == "gather" else PLACE.replace("P.size > 0u", "false")
-    return _reporting(run.each(arguments, walk, GATHER, numbers, REPORT + place))
-
-
-def embedding(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """A gather of rows, by an index that is never negative. It is native so that int64 need not be computed with."""
-    out, index, weight = operands
+    """Also embedding: a gather of rows by an index that is never negative, which need not compute with int64."""
+    if op == "embedding":
+        (out, index, x), names, dim, place = operands, "opx", 0, PLACE.replace("P.size > 0u", "false")
+        layouts: Any = [out.strides, (*[0] * len(index.shape), x.strides[1]), (*index.strides, 0)]
+    else:
+        (out, x, index), names, dim, place = (with_dims(o) for o in operands), "oxp", attrs["dim"], PLACE
+        layouts = [out.strides, [s * (d != dim) for d, s in enumerate(x.strides)], index.strides]
     if index.dtype.itemsize != 8:
         return None
-    rows, (step, other) = weight.shape[0], weight.strides
-    table = weight._replace(shape=(rows, *out.shape), strides=(step, *[0] * len(index.shape), other))
-    index = index._replace(shape=(1, *out.shape), strides=(0, *index.strides, 0))
-    out = out._replace(shape=(1, *out.shape), strides=(0, *out.strides))
-    kernel: Any = gather(run, op, (out, table, index), {"dim": 0})
-    return lambda o, o_at, p, p_at, x, x_at: kernel(o, o_at, x, x_at, p, p_at)
-
-
-def _reporting(kernel: Any) -> Kernel:
-    """`kernel`, which takes the error record at the end."""
-
-    def call(*args: Any) -> None:
-        kernel(*args, args[0].device.record, 0)
-        args[0].device.unchecked = True
-
-    return call
+    arguments = [*[Tensor(m, raw(o), m == "o") for m, o in zip(names, operands)], RECORD]
+    numbers = {"size": x.shape[dim], "step": x.strides[dim], "op": CHECKED.index(op)}
+    return run.each(arguments, Walk("oxp", out.shape, layouts), GATHER, numbers, REPORT + place)
 
 
 def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -107,27 +90,19 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     arguments = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD]
     numbers |= {"size": size, "op": CHECKED.index(op)}
     kernel = run.each(arguments, walk, body.replace("NONE", NONE), numbers, REPORT + PLACE)
-    return _reporting(lambda *args: kernel(*args[:6], order(*args[2:4]), 0, *args[6:]))
+    return lambda *args: kernel(*args, *order(*args[2:4]))
 
 
 def ordered(
     run: Runtime, x: Operand, given: Tensor, dim: int, key: str
-) -> tuple[Callable[[Memory, int], Memory], Operand]:
+) -> tuple[Callable[[Memory, int], tuple[Memory, int]], Operand]:
     """A function from a tensor, `given` as x, to the places in their line of its elements, in the order of WGSL's
     `key_at(at)`, a whole number; and how these lie in memory."""
     layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
     walk, numbers = lines("xr", dim, x.shape, x, layout)
     widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
     passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
-
-    def call(x: Memory, offset: int) -> Memory:
-        order, other = (x.device.pool.take(4 * walk.count) for _ in range(2))
-        for merge in passes:
-            merge(other, 0, order, 0, x, offset)
-            order, other = other, order
-        return order
-
-    return call, layout
+    return lambda x, at: chained(passes, 4 * walk.count, x, at, x, at), layout
 
 
 def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
@@ -137,7 +112,6 @@ def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | No
     key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
     order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
     walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
-    emit = run.each(
-        [Tensor("s", raw(x), True), Tensor("p", raw(indices), True), Tensor("x", raw(x)), ORDER], walk, EMIT, numbers
-    )
-    return lambda *args: emit(*args, order(*args[4:]), 0)
+    arguments = [Tensor(m, raw(o), m != "x") for m, o in zip("spx", operands)]
+    emit = run.each([*arguments, ORDER], walk, EMIT, numbers)
+    return lambda *args: emit(*args, *order(*args[4:]))

@@ -8,10 +8,10 @@ from typing import Any
 
 from norch.backend import Operand
 
-from .devices import CHECKED, Runtime
+from .devices import CHECKED, RECORD, Runtime
 from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
-from .indexing import RECORD, REPORT
-from .reduction import fold, state
+from .indexing import REPORT
+from .reduction import fold, staged, state
 from .source import Tensor, Walk
 
 # The largest of some numbers, and the sum of exp(number - largest). That of none is finite, as -inf less it is -inf.
@@ -47,19 +47,21 @@ STORE = f"""{IGNORED}
     var loss = 0f; if (right && !ignored) {{ loss = sum - get_x(at_x + w.x * P.step); }}
     stats[P.stats_ + i] = vec2<f32>(loss, f32(!ignored));"""
 GRAD = f"""{IGNORED}
-    let slope = exp(get_x(at_x) - get_s(at_s)) - f32(w.y == 0u && i / P.inner % P.size == w.x);
+    let slope = exp(get_x(at_x) - get_s(at_s)) - f32(w.y == 0u && i / P.below % P.size == w.x);
     put_o(at_o, select(slope * get_g(at_g) / total[P.total_], 0f, ignored));"""
 TOTAL = Tensor("total", KINDS["float32"], element="f32")
 
 
 def _rows(
-    run: Runtime, op: str, names: str, operands: Sequence[Operand], last: int, eps: float = 0, keep: str = ""
+    run: Runtime, op: str, names: str, operands: Sequence[Operand], dims: Sequence[int], eps: float = 0, keep: str = ""
 ) -> Any:
-    """A kernel of ROWS over the last dims of operands, output first."""
+    """A kernel of ROWS over dims of operands, output first; a weight has the last dims only."""
     (text, size, passes, result), shape = ROWS[op], operands[0].shape
-    rank = len(shape) - last
-    outer = Walk(names, shape[:rank], [o.strides[: len(o.shape) - last] or (0,) * rank for o in operands])
-    inner = Walk(names, shape[rank:], [o.strides[len(o.shape) - last :] for o in operands], "j")
+    kept, laid = [d for d in range(len(shape)) if d not in dims], [(0,) * len(shape) + o.strides for o in operands]
+    outer, inner = (
+        Walk(names, [shape[d] for d in at], [[steps[d - len(shape)] for d in at] for steps in laid], index)
+        for at, index in ((kept, "i"), (dims, "j"))
+    )
     loads = " ".join(f"let {m} = get_{m}(at_{m});" for m in names[1:])
     loads += "".join(f" let {m} = {value};" for m, value in (("w", "1f"), ("b", "0f")) if m not in names)
     arguments = [Tensor(m, kind(o), m == "o") for m, o in zip(names, operands)] + [STATS] * bool(keep)
@@ -70,19 +72,14 @@ def _rows(
 
 def softmax(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """softmax, log_softmax, and their gradients."""
-    if not operands[0].shape:
-        return None
-    dim = attrs["dim"] % len(operands[0].shape)
-    order = [d for d in range(len(operands[0].shape)) if d != dim] + [dim]
-    turned = [o._replace(shape=tuple([o.shape[d] for d in order])) for o in operands]
-    turned = [t._replace(strides=tuple([o.strides[d] for d in order])) for t, o in zip(turned, operands)]
-    return _rows(run, op, "ogy" if op.endswith("grad") else "ox", turned, 1)
+    rank = len(operands[0].shape)
+    return _rows(run, op, "ogy" if op.endswith("grad") else "ox", operands, [attrs["dim"] % rank]) if rank else None
 
 
 def norm(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """layer_norm and rms_norm."""
-    names = "o" + "".join(name for name, there in zip("xwb", attrs["given"]) if there)
-    return _rows(run, op, names, operands, len(attrs["shape"]), attrs["eps"])
+    names, rank = "o" + "".join(n for n, there in zip("xwb", attrs["given"]) if there), len(operands[0].shape)
+    return _rows(run, op, names, operands, range(rank - len(attrs["shape"]), rank), attrs["eps"])
 
 
 def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -90,7 +87,8 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     outputs = 1 + attrs["affine"] * (1 + (op == "layer_norm_grad"))
     given, rank = (operands[0], *operands[outputs:]), len(operands[0].shape) - len(attrs["shape"])
     keep = "stats[P.stats_ + i] = vec2<f32>(a0.x, a1.x);" if outputs == 3 else "stats[P.stats_ + i].y = a0.x;"
-    first = _rows(run, op, "ogxw"[: len(given)], given, len(attrs["shape"]), attrs["eps"], keep * attrs["affine"])
+    keep *= attrs["affine"]
+    first = _rows(run, op, "ogxw"[: len(given)], given, range(rank, len(given[0].shape)), attrs["eps"], keep)
     if outputs == 1 or not first:
         return first
     _, g, x, *_ = given
@@ -103,66 +101,36 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     item = f"S(get_g(at_g) * (get_x(at_x) - {mean}) * stats[P.stats_ + j].y, get_g(at_g))"
     store = " ".join(f"put_{m}(at_{m}, a0.{c});" for m, c in zip(names[:-2], "xy"))
     second = fold(run, [*arguments, STATS], state("vec2<f32>"), 8, [(item, "")], outer, inner, store=store)
-
-    def call(*args: Any) -> None:
-        stats = args[0].device.pool.take(8 * inner.count)
-        first(*args[:2], *args[2 * outputs :], stats, 0)
-        second(*args[2 : 2 * outputs + 4], stats, 0)
-
-    return call if second else None
-
-
-def _numbers(attrs: Attrs) -> dict[str, int]:
-    return {"low": attrs["ignore_index"] & 0xFFFFFFFF, "high": attrs["ignore_index"] >> 32 & 0xFFFFFFFF}
+    both = (
+        lambda *args: first(*args[:2], *args[2 * outputs :]),
+        lambda *args: second(*args[2 : 2 * outputs + 4], *args[-2:]),
+    )
+    return staged(8 * inner.count, *both) if second else None
 
 
 def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
-    """The reduced loss, sums; input, int64 target."""
-    loss, sums, x, target = operands
-    dim = min(len(x.shape) - 1, 1)
+    """The reduced loss, sums; input, int64 target. Or the gradient of input; that of the loss, input, sums, target."""
+    one, sums, x, *_, target = operands
+    dim, ignored, mean = min(len(x.shape) - 1, 1), attrs["ignore_index"], attrs["reduction"] == "mean"
     if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
         return None
+    numbers = {"low": ignored & 0xFFFFFFFF, "high": ignored >> 32 & 0xFFFFFFFF, "size": x.shape[dim]}
+    numbers |= {"step": x.strides[dim], "below": prod(x.shape[dim + 1 :]), "op": CHECKED.index("cross_entropy")}
+    none, every = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
+    if op.endswith("grad"):
+        each = [o.strides[:dim] + (0,) + o.strides[dim:] for o in operands[3:]]
+        walk = Walk("ogxst", x.shape, [one.strides, (0,) * len(x.shape), x.strides, *each])
+        given = [*[Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", operands)], Tensor("t", raw(target))]
+        grad = run.each([*given, TOTAL], walk, GRAD, numbers)
+        item = [("f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "")]
+        store = f"total[P.total_] = {'a0' if mean else '1f'};"
+        count = fold(run, [given[4], TOTAL], state("f32"), 4, item, none, every, store=store, **numbers)
+        return staged(4, lambda *args: count(*args[8:]), grad)
     outer = Walk("sxt", target.shape, [sums.strides, x.strides[:dim] + x.strides[dim + 1 :], target.strides])
     inner = Walk("x", x.shape[dim : dim + 1], [x.strides[dim : dim + 1]], "j")
-    kinds = kind(loss), kind(sums), kind(x), raw(target)
-    arguments = [Tensor(m, found, m in "ls") for m, found in zip("lsxt", kinds)]
-    numbers = {**_numbers(attrs), "step": x.strides[dim], "size": x.shape[dim], "op": CHECKED.index("cross_entropy")}
+    given = [*[Tensor(m, kind(o), m != "x") for m, o in zip("lsx", operands)], Tensor("t", raw(target)), RECORD, STATS]
     item, pair = [("S(get_x(at_x), 1)", "")], [("stats[P.stats_ + j]", "")]
-    rows: Any = fold(run, [*arguments, RECORD, STATS], ONLINE + REPORT, 8, item, outer, inner, store=STORE, **numbers)
-    store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if attrs['reduction'] == 'mean' else 'a0.x'});"
-    one, count = Walk("", (), []), Walk("", target.shape, [], "j")
-    total: Any = fold(run, [arguments[0], STATS], state("vec2<f32>"), 8, pair, one, count, store=store)
-
-    def call(*args: Any) -> None:
-        device = args[0].device
-        pairs = device.pool.take(8 * outer.count)
-        rows(*args, device.record, 0, pairs, 0)
-        device.unchecked = True
-        total(*args[:2], pairs, 0)
-
-    return call
-
-
-def cross_entropy_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
-    """The gradient of input; gradient of the loss, input, sums, int64 target."""
-    out, g, x, sums, target = operands
-    dim = min(len(x.shape) - 1, 1)
-    if target.dtype.itemsize != 8 or not x.shape[dim] or attrs["reduction"] == "none":
-        return None
-    each: Any = [o.strides[:dim] + (0,) + o.strides[dim:] for o in (sums, target)]
-    walk = Walk("ogxst", x.shape, [out.strides, (0,) * len(x.shape), x.strides, *each])
-    arguments = [Tensor(m, kind(o), m == "o") for m, o in zip("ogxs", (out, g, x, sums))] + [Tensor("t", raw(target))]
-    numbers = _numbers(attrs)
-    more = {"size": x.shape[dim], "inner": prod(x.shape[dim + 1 :]), **numbers}
-    grad = run.each([*arguments, TOTAL], walk, GRAD, more)
-    item, mean = "f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", attrs["reduction"] == "mean"
-    one, targets = Walk("t", (), [()]), Walk("t", target.shape, [target.strides], "j")
-    store = f"total[P.total_] = {'a0' if mean else '1f'};"
-    count = fold(run, [TOTAL, arguments[4]], state("f32"), 4, [(item, "")], one, targets, store=store, **numbers)
-
-    def call(*args: Any) -> None:
-        total = args[0].device.pool.take(4)
-        count(total, 0, *args[8:])
-        grad(*args, total, 0)
-
-    return call
+    rows = fold(run, given, ONLINE + REPORT, 8, item, outer, inner, store=STORE, **numbers)
+    store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if mean else 'a0.x'});"
+    total = fold(run, [given[0], STATS], state("vec2<f32>"), 8, pair, none, every, store=store)
+    return staged(8 * every.count, rows, lambda *args: total(*args[:2], *args[-2:]))

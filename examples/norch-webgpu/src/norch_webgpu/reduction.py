@@ -8,6 +8,7 @@ from norch.backend import Operand
 
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
+from .memory import Memory
 from .source import Tensor, Walk, main
 
 GROUP = 256
@@ -100,7 +101,7 @@ def fold(
     parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
     row, member = (f"l % {count}u", f"(l / {count}u)") if is_columns else (f"l / {team}u", f"(l % {team}u)")
     starts, taken = ("".join(form.format(m) for m in inner.names) for form in (", at_{}", ", from_{}: u32"))
-    given = {**numbers, **outer.numbers, **inner.numbers, "parts": parts, "chunk": -(-n // parts)}
+    given = {"row": parts, **numbers, **outer.numbers, **inner.numbers, "parts": parts, "chunk": -(-n // parts)}
     shuffle, lanes = "a", ""
     if "subgroup" in run.features and "i64" not in text:
         shuffle, lanes = "subgroupShuffleXor(a, h)", ", @builtin(subgroup_size) lanes: u32"
@@ -123,16 +124,24 @@ def fold(
         return stage(arguments, store)
     arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
     place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
-    first, numbers["row"] = stage(arguments, f"{place}part] = a0;".replace("P.row", "P.parts")), parts
-    again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
-    second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, **numbers)
+    first, again, last = (
+        stage(arguments, f"{place}part] = a0;"),
+        [(f"{place}j]", passes[0][1])],
+        Walk("", (parts,), [], "j"),
+    )
+    second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, row=parts, **numbers)
+    return staged(nbytes * rows * parts, first, second) if first and second else None
+
+
+def staged(nbytes: int, first: Any, second: Any) -> Any:
+    """Two kernels one after the other, both of which get scratch memory as their last argument."""
 
     def call(*args: Any) -> None:
-        partial = args[0].device.pool.take(nbytes * rows * parts)
-        first(*args, partial, 0)
-        second(*args, partial, 0)
+        scratch = args[0].device.pool.take(nbytes)
+        first(*args, scratch, 0)
+        second(*args, scratch, 0)
 
-    return call if first and second else None
+    return call
 
 
 def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -166,15 +175,16 @@ def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
         arguments = [Tensor("o", to[1], True), Tensor("x", given[1])]
         passes.append(run.each(arguments, walk, SCAN, {**numbers, "width": 1 << k}))
 
-    def call(*args: Any) -> None:
-        given = args[2:]
-        for scan in passes[:-1]:
-            fresh = args[0].device.pool.take(between.size * walk.count)
-            scan(fresh, 0, *given)
-            given = (fresh, 0)
-        passes[-1](*args[:2], *given)
+    return lambda *args: passes[-1](*args[:2], *chained(passes[:-1], between.size * walk.count, *args[2:]))
 
-    return call
+
+def chained(passes: Sequence[Any], nbytes: int, memory: Memory, offset: int, *rest: Any) -> tuple[Memory, int]:
+    """What the last of some kernels makes, each from what the one before has made, and the first from `memory`."""
+    for kernel in passes:
+        fresh = memory.device.pool.take(nbytes)
+        kernel(fresh, 0, memory, offset, *rest)
+        memory, offset = fresh, 0
+    return memory, offset
 
 
 def with_dims(operand: Operand) -> Operand:
