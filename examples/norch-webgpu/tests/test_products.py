@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch_webgpu import attention, products, tiles
+from norch_webgpu import attention, products
 
 WEBGPU = "webgpu"
 DTYPES = [norch.float32, norch.bfloat16, norch.int32]
@@ -47,13 +47,13 @@ def in_tiles(monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("layouts", [("plain", "plain"), ("transposed", "transposed"), ("amid", "amid")], ids=" ".join)
 def test_products_of_every_layout(in_tiles, dtype, layouts):
-    in_tiles(tiles.SMALL)
+    in_tiles(products.SMALL)
     a, b = whole_numbers(36, 40), whole_numbers(40, 68, seed=1)
     left, right = (laid_out(x, dtype, how) for x, how in zip((a, b), layouts))
     assert (back(left @ right) == a @ b).all()
 
 
-@pytest.mark.parametrize("tile", [tiles.SMALL, tiles.LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("tile", [products.SMALL, products.LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("right", ["plain", "transposed"])
 def test_tiles_of_every_size(in_tiles, tile, right):
     in_tiles(tile)
@@ -63,7 +63,7 @@ def test_tiles_of_every_size(in_tiles, tile, right):
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
 def test_sums_split_among_workgroups(in_tiles, dtype):
-    in_tiles(tiles.SMALL, 3)
+    in_tiles(products.SMALL, 3)
     a, b = whole_numbers(3, 1, 7, 90), whole_numbers(2, 90, 12, seed=1)
     assert (back(there(a, dtype) @ there(b, dtype)) == a @ b).all()
 
@@ -76,7 +76,7 @@ def test_long_dot_products_and_none():
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
 def test_linear_and_its_gradients(in_tiles, dtype):
-    in_tiles(tiles.SMALL)
+    in_tiles(products.SMALL)
     x, weight, bias, g = (whole_numbers(*s, seed=i) for i, s in enumerate(((2, 20, 12), (36, 12), (36,), (2, 20, 36))))
     leaves = [there(v, dtype).requires_grad_() for v in (x, weight, bias)]
     y = norch.nn.functional.linear(*leaves)
@@ -112,7 +112,7 @@ CONVOLUTIONS = [  # input, weight, stride, padding, dilation, groups
 )
 def test_convolution_and_its_gradients(in_tiles, case, dtype, tiled):
     if tiled:
-        in_tiles(tiles.SMALL, 2 if case[-1] == 2 else 1)
+        in_tiles(products.SMALL, 2 if case[-1] == 2 else 1)
     shape, weight_shape, stride, padding, dilation, groups = case
     x, weight, bias = (
         whole_numbers(*shape),
@@ -219,14 +219,14 @@ def test_attention_never_holds_all_scores(monkeypatch):
 
 @pytest.mark.slow
 def test_more_products_than_workgroups_of_a_dim(in_tiles):
-    in_tiles(tiles.SMALL)
+    in_tiles(products.SMALL)
     a, b = whole_numbers(66_000, 3, 1), whole_numbers(66_000, 1, 2, seed=1)
     assert (back(there(a) @ there(b)) == a @ b).all()
 
 
 @pytest.mark.slow
 def test_more_groups_of_a_convolution_than_workgroups_of_a_dim(in_tiles):
-    in_tiles(tiles.SMALL)
+    in_tiles(products.SMALL)
     x, weight = whole_numbers(1, 66_000, 2, 1), whole_numbers(66_000, 3, 1, 2, 1, seed=1)
     found = norch.conv2d(there(x), there(weight.reshape(-1, 1, 2, 1)), groups=66_000)
     assert (back(found).reshape(66_000, 3) == (x[0, :, None] * weight[:, :, 0]).sum((2, 3))).all()

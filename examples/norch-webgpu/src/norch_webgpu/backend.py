@@ -7,9 +7,9 @@ from norch.backend import BINARY, COMPARISON, REDUCTION, UNARY, Backend, Kernel
 from . import module
 from .devices import Runtime
 from .dtypes import KINDS, Attrs, Operands
+from .elementwise import COMPOSITE
 from .memory import Memory
 from .optimizer import STEPS
-from .rules import COMPOSITE
 
 FAMILIES = {
     "attention.attention": ["scaled_dot_product_attention", "scaled_dot_product_attention_grad"],
