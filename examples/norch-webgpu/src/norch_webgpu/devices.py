@@ -169,7 +169,7 @@ class Runtime:
         keeps to its bounds, which nobody checks. groups: how many workgroups, perhaps with some more behind them.
         """
         constants, name = tuple(numbers.values()), self.devices[0].name
-        record = 2 * [a.name for a in [*arguments, RECORD]].index("record")  # where it comes, behind tensors only
+        reports, record = RECORD in arguments, 2 * [*arguments, RECORD].index(RECORD)  # it comes behind tensors only
         if max(groups, *constants, 0) >= 1 << 32:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(groups, *constants)}")
         rows = max(-(-groups // self.least("max-compute-workgroups-per-dimension")), 1)
@@ -188,8 +188,8 @@ class Runtime:
 
         def call(*args: Any) -> None:
             device, slabs, values, at = args[0].device, [], [], 0
-            if record < 2 * len(arguments):
-                args, device.unchecked = (*args[:record], device.record, 0, *args[record:]), True
+            if reports:
+                args = (*args[:record], device.record, 0, *args[record:])
             for take, size in zip(takes, sizes):
                 if take:
                     values.append(take(args[at]))
@@ -200,6 +200,7 @@ class Runtime:
                     values.append(memory.start // size + args[at + 1])
                     at += 2
             with device:
+                device.unchecked |= reports
                 device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), grid)
 
         return call
