@@ -38,10 +38,6 @@ COMPOSITE = {
     "gelu_grad tanh": "a * ({0} + b * ({0} * (1 - {0})) * (b * b * 0.134145f + 1) * 1.59576912f)".format(
         GELU_TANH.format("b")),
 }  # fmt: skip
-BOOL = {
-    **WHOLE, "neg": "a", "abs": "a", "sign": "a", "bitwise_not": "1 - a",
-    **BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b",
-}  # fmt: skip
 INTEGER = {  # @ is the type computed in and BITS the width of the dtype
     **WHOLE, "neg": "-a", "abs": "select(a, -a, a < 0)", "sign": "@(a > 0) - @(a < 0)", "bitwise_not": "~a",
     **BITWISE, **SIMPLE, "maximum": "select(b, a, a > b)", "minimum": "select(b, a, a < b)", "pow": "pow_@(a, b)",
@@ -49,6 +45,7 @@ INTEGER = {  # @ is the type computed in and BITS the width of the dtype
     "bitwise_left_shift": "select(a << (u32(b) & BITSu - 1u), @(0), b < 0 || b >= BITS)",
     "bitwise_right_shift": "a >> select(u32(b) & BITSu - 1u, BITSu - 1u, b < 0 || b >= BITS)",
 }  # fmt: skip
+BOOL = INTEGER | {"bitwise_not": "1 - a"}  # what is not 0 is stored as 1
 COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
 
 

@@ -45,13 +45,12 @@ def step(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     fields = numbers(attrs, *[0.5] * (len(operands) - len(tensors)))
     arguments: list[Any] = [Tensor(n, found, n != "g") for n in names]
     arguments += [Scalar(n, KINDS["float32"], as_float32) for n in fields]
-    sizes = [prod(o.shape) for o in tensors[:count]]
-    kernels = {n: run.each(arguments, Walk("", (n,), []), body, {}) for n in set(sizes)}
+    kernels = [run.each(arguments, Walk("", (prod(o.shape),), []), body, {}) for o in tensors[:count]]
 
     def call(*args: Any) -> None:
         values = numbers(attrs, *args[2 * len(tensors) :]).values()
-        for i, n in enumerate(sizes):
+        for i, kernel in enumerate(kernels):
             places = [2 * (each * count + i) for each in range(len(names))]
-            kernels[n](*[args[at + end] for at in places for end in (0, 1)], *values)
+            kernel(*[args[at + end] for at in places for end in (0, 1)], *values)
 
     return call

@@ -210,10 +210,8 @@ def _elements(run: Runtime, p: Product, given: Sequence[Tensor], text: str, term
     for (var k = 0u; k < P.terms; k++) {{ sum += {term}; }}
     put(base_o(i), row, column, sum);"""
     numbers = {"m": p.m, "n": p.n, "terms": terms, **p.numbers}
-    text, walk = (
-        _put(p._replace(quads=(False,) * 3), "place_o(at, i, j)") + text,
-        Walk("", (p.batch * p.m * p.n,), [], "e"),
-    )
+    text += _put(p._replace(quads=(False,) * 3), "place_o(at, i, j)")
+    walk = Walk("", (p.batch * p.m * p.n,), [], "e")
     return run.each([Tensor("o", p.kinds[0], True), *given], walk, body, numbers, text)
 
 

@@ -21,7 +21,8 @@ void add_rows(const T* x, int64_t x_step, const S* b, int64_t b_row, int64_t k, 
             NORCH_UNROLL
             for (int r = 0; r < ROWS; ++r) {
                 const S* row = b + r * b_row + j;
-                __builtin_prefetch(row + ROWS * b_row);
+                // Along the row: what is below it lies in the same place of the first cache where rows are pages apart.
+                __builtin_prefetch(row + 64);
                 sum += widen<L>(row) * x[r * x_step];
             }
             store_vector(y + j, load_vector<L>(y + j) + sum);
