@@ -19,11 +19,8 @@ USAGE = wgpu.BufferUsage
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
 set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
 set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommandEncoderCopyBufferToBuffer
-# Of the last mapping: wgpu's own wait takes a thread, and twice as long.
-STATUS = [0]
-MAPPED = ffi.callback(
-    "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", lambda *a: STATUS.__setitem__(0, a[0])
-)
+STATUS: list[int] = []  # of a mapping that is done; wgpu's own wait takes a thread, and twice as long
+MAPPED = ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", lambda s, *more: STATUS.append(s))
 MAP = ffi.new("WGPUBufferMapCallbackInfo *", {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": MAPPED})
 
 
@@ -112,8 +109,9 @@ class Encoder:
         self.submit()
         raw, self.batch = buffer._internal, FIRST
         lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, MAP[0])
-        lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
-        if STATUS[0] != lib.WGPUMapAsyncStatus_Success:
+        while not STATUS:
+            lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
+        if STATUS.pop() != lib.WGPUMapAsyncStatus_Success:
             raise wgpu.GPUError("memory could not be read back")
         source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
         ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
