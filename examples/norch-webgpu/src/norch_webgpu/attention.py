@@ -2,9 +2,7 @@
 of scores. Products make a part, softmax its weights, products what comes of them; the gradient makes them again.
 """
 
-from itertools import product as indices
 from math import prod
-from operator import mul
 from typing import Any
 
 from norch import float32
@@ -12,13 +10,15 @@ from norch.backend import Kernel, Operand
 
 from .devices import Runtime
 from .dtypes import Attrs, Operands, kind
+from .elementwise import elementwise
 from .norms import softmax
 from .products import multiply, product, turned
+from .reduction import contiguous
 from .source import Tensor, Walk
 
 SCORES = 1 << 24
 """So many at once, of so many queries: later keys than a part's are left out where attention is causal."""
-QUERIES, FEWEST = 512, 64
+QUERIES = 512
 # What is computed of a part, from the rest; a ' is for the transposed matrices.
 FORWARD = "mul s q k; weights s s; mul o s v'"
 BACKWARD = "mul s q k; weights s s; mul d g v; softmax_grad d d s; mul dq d k'; mul dk d' q'; mul dv s' g'"
@@ -32,31 +32,31 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     names = ["dq", "dk", "dv", "g", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
     given = {name: _with_batch(o, batch) for name, o in zip(names, operands)}
     queries, keys = given["q"].shape[-2], given["k"].shape[-2]
-    loops = 0
-    while loops < len(batch) and prod(batch[loops:]) * min(queries, FEWEST) * keys > SCORES:
-        loops += 1  # the first dims of the batch, an index after another, lest queries be fewer
-    rows = min(queries, QUERIES, max(SCORES // (prod(batch[loops:]) * keys), 1))
-    if is_grad and kind(given["q"]).per_word > 1:
-        rows = queries  # lest the gradients of key and value be rounded more than once
-    most = 4 * rows * keys * prod(batch[loops:])  # bytes of a part's scores
+    rows = min(queries, QUERIES, max(SCORES // (prod(batch) * keys), 1))
     steps: list[tuple[Any, list[tuple[str, int]]]] = []  # kernels, each with its arguments and where in them it begins
+    scratch, last_steps = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
+    if is_grad and rows < queries and kind(given["k"]).per_word > 1:
+        for name in ("dk", "dv"):  # summed in float32, lest they be rounded more than once
+            out, given[name] = given[name], contiguous(given[name]._replace(dtype=float32))
+            scratch[f"{name} sum"] = 4 * prod(out.shape)
+            last_steps.append((elementwise(run, "copy", (out, given[name]), {}), [(name, 0), (f"{name} sum", 0)]))
     for row in reversed(range(0, queries, rows)):
         size = min(rows, queries - row)
         is_last = row + size == queries
         seen = min(keys, row + size) if attrs["is_causal"] and not is_last else keys
-        shape = (*batch[loops:], size, seen)
-        scores = Operand(float32, shape, tuple(prod(shape[d + 1 :]) for d in range(len(shape))))
+        shape = (*batch, size, seen)
+        scores = contiguous(Operand(float32, shape, shape))
         part, starts = {"s": scores, "d": scores}, {}
         for name, o in given.items():
             lines, starts[name] = (size, row * o.strides[-2]) if name in ("q", "o", "g", "dq", "m") else (seen, 0)
             last = seen if name == "m" else o.shape[-1]
-            part[name] = o._replace(shape=(*shape[:-2], lines, last), strides=o.strides[loops:])
+            part[name] = o._replace(shape=(*batch, lines, last))
 
         scaled, numbers = f"v * f32({float(attrs['scale'])!r})", {"row": row}
         score, text, masks = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled, "", ()
         if "m" in part:
             m = part["m"]
-            walk = Walk("m", shape[:-2], [m.strides[:-2]], "u", bake=False)
+            walk = Walk("m", batch, [m.strides[:-2]], "u", bake=False)
             text = f"fn base_m(u: u32) -> u32 {{ {walk.code()} return at_m; }}\n"
             numbers |= {"m_line": m.strides[-2], "m_other": m.strides[-1], **walk.numbers}
             get = "get_m(base_m(at / P.m / P.n) + i * P.m_line + j * P.m_other)"
@@ -73,17 +73,16 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
                 kernel, takes = multiply(run, p._replace(result=results.get(takes[0], "v"))), takes + ["m"] * len(masks)
             else:
                 kernel = softmax(run, does, sides, {"dim": -1})
+            takes = [f"{name} sum" if f"{name} sum" in scratch else name for name in takes]
             steps.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
 
     def call(*args: Any) -> None:
-        scratch = {name: (args[0].device.pool.take(most), 0) for name in "sd"[: 1 + is_grad]}
-        tensors = list(zip(names, args[::2], args[1::2]))
-        for index in indices(*map(range, batch[:loops])):
-            places = {name: (m, at + sum(map(mul, index, given[name].strides))) for name, m, at in tensors} | scratch
-            for step, takes in steps:
-                step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
+        places = dict(zip(names, zip(args[::2], args[1::2])))
+        places |= {name: (args[0].device.pool.take(nbytes), 0) for name, nbytes in scratch.items()}
+        for step, takes in steps + last_steps:
+            step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
 
-    return None if any(step is None for step, _ in steps) else call
+    return None if any(step is None for step, _ in steps + last_steps) else call
 
 
 def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:

@@ -19,6 +19,9 @@ USAGE = wgpu.BufferUsage
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
 set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
 set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommandEncoderCopyBufferToBuffer
+STATUS: list[int] = []  # of a mapping that is done; wgpu's own wait takes a thread, and twice as long
+MAPPED = ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", lambda s, *more: STATUS.append(s))
+MAP = ffi.new("WGPUBufferMapCallbackInfo *", {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": MAPPED})
 
 
 class Encoder:
@@ -104,11 +107,15 @@ class Encoder:
     def fill(self, buffer: Any, skip: int, data: memoryview) -> None:
         """Waits for what was fetched, and gives it where it shall go."""
         self.submit()
-        mapped, self.batch = buffer.map_async("READ"), FIRST
-        lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)  # which is faster than how wgpu waits
-        mapped.sync_wait()
-        data.cast("B")[:] = buffer.read_mapped(copy=False)[skip : skip + data.nbytes]
-        buffer.unmap()
+        raw, self.batch = buffer._internal, FIRST
+        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, MAP[0])
+        while not STATUS:
+            lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
+        if STATUS.pop() != lib.WGPUMapAsyncStatus_Success:
+            raise wgpu.GPUError("memory could not be read back")
+        source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
+        ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
+        lib.wgpuBufferUnmap(raw)
 
     def wait(self) -> None:
         self.submit()
