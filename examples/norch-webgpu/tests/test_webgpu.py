@@ -165,6 +165,27 @@ def test_reading_may_be_put_off():
 # --- What fails -------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_keyboard_interrupt_left_is_not_read_by_the_next(monkeypatch):
+    """Ctrl-C while the host waits: the mapping is done later, behind the back of what is read then."""
+    encoder = sys.modules["norch_webgpu.encoder"]
+    lib, x = encoder.lib, norch.arange(1000.0, device=WEBGPU)
+
+    class Interrupted:
+        def __getattr__(self, name):
+            return getattr(lib, name)
+
+        def wgpuDevicePoll(self, *args):
+            monkeypatch.setattr(encoder, "lib", lib)
+            raise KeyboardInterrupt
+
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(encoder, "lib", Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                (x + 1).tolist()
+        assert (x + 2).tolist() == [n + 2.0 for n in range(1000)]
+
+
 def test_without_an_adapter_it_says_what_to_install():
     program = "import norch; print(norch.webgpu.device_count(), norch.webgpu.is_available(), norch.webgpu.why_not())"
     assert "mesa-vulkan-drivers" in (said := run(program, NORCH_WEBGPU_ADAPTER="there is none"))

@@ -4,6 +4,7 @@ The functions that every op calls are those of wgpu-native itself: wgpu's own wr
 """
 
 from functools import cache, lru_cache
+from itertools import count
 from struct import Struct
 from typing import Any
 
@@ -19,9 +20,16 @@ USAGE = wgpu.BufferUsage
 begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
 set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
 set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommandEncoderCopyBufferToBuffer
-STATUS: list[int] = []  # of a mapping that is done; wgpu's own wait takes a thread, and twice as long
-MAPPED = ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", lambda s, *more: STATUS.append(s))
-MAP = ffi.new("WGPUBufferMapCallbackInfo *", {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": MAPPED})
+MAPPED: dict[int, int] = {}  # by its number, what came of a mapping; wgpu's own wait takes a thread, and twice as long
+NUMBERS = count()
+
+
+@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
+def arrived(status: int, said: Any, number: Any, _: Any) -> None:
+    MAPPED[int(ffi.cast("intptr_t", number))] = status
+
+
+INFO = ffi.new("WGPUBufferMapCallbackInfo *", {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": arrived})
 
 
 class Encoder:
@@ -107,11 +115,12 @@ class Encoder:
     def fill(self, buffer: Any, skip: int, data: memoryview) -> None:
         """Waits for what was fetched, and gives it where it shall go."""
         self.submit()
-        raw, self.batch = buffer._internal, FIRST
-        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, MAP[0])
-        while not STATUS:
+        raw, number, self.batch = buffer._internal, next(NUMBERS), FIRST
+        INFO.userdata1 = ffi.cast("void *", number)
+        lib.wgpuBufferMapAsync(raw, lib.WGPUMapMode_Read, 0, buffer.size, INFO[0])
+        while number not in MAPPED:  # Ctrl-C may leave one that nobody takes
             lib.wgpuDevicePoll(self.device.wgpu._internal, True, ffi.NULL)
-        if STATUS.pop() != lib.WGPUMapAsyncStatus_Success:
+        if MAPPED.pop(number) != lib.WGPUMapAsyncStatus_Success:
             raise wgpu.GPUError("memory could not be read back")
         source = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(raw, 0, buffer.size))
         ffi.memmove(ffi.from_buffer(data), source + skip, data.nbytes)
