@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import AutogradError, DTypeError, ShapeError
-from ..ops import arange, argsort, broadcast_shapes, eye, take_along_dim
+from ..errors import DTypeError, ShapeError
+from ..ops import arange, argsort, broadcast_shapes, cat, eye, take_along_dim
 from . import routines
 from .host import check_info, check_matrices, differentiable
 from .solving import solve_triangular
@@ -26,13 +26,27 @@ def _rows(x: Tensor, order: Tensor) -> Tensor:
 
 
 def _lu_gradient(a: Tensor, lu: Tensor, pivots: Tensor, _: Tensor, g: Tensor, *rest: Tensor) -> Tensor:
-    """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""
-    if a.shape[-1] != a.shape[-2]:
-        raise AutogradError(f"linalg.lu(): no derivative unless matrices are square, got shape {tuple(a.shape)}")
-    lower, upper = lu.tril(-1) + _identity(lu, lu.shape[-1]), lu.triu()
-    inner = (lower.mT @ g.tril(-1)).tril(-1) + (g.triu() @ upper.mT).triu()
+    """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010), for square matrices.
+
+    What a matrix has beside them is U2 = inv(L) A2, what it has below them L2 = A2 inv(U).
+    """
+    k = min(a.shape[-2:])
+    lower, upper = lu[..., :k, :k].tril(-1) + _identity(lu, k), lu[..., :k, :k].triu()
+    g_lower, g_upper = g[..., :k, :k].tril(-1), g[..., :k, :k].triu()
+    is_wide, is_tall = k < a.shape[-1], k < a.shape[-2]
+    if is_wide:
+        beside = solve_triangular(lower.mT, g[..., k:], upper=True, unitriangular=True)
+        g_lower = g_lower - (beside @ lu[..., k:].mT).tril(-1)
+    if is_tall:
+        below = solve_triangular(upper.mT, g[..., k:, :], upper=False, left=False)
+        g_upper = g_upper - (lu[..., k:, :].mT @ below).triu()
+    inner = (lower.mT @ g_lower).tril(-1) + (g_upper @ upper.mT).triu()
     inner = solve_triangular(lower.mT, inner, upper=True, unitriangular=True)
     inner = solve_triangular(upper.mT, inner, upper=False, left=False)
+    if is_wide:
+        inner = cat([inner, beside], -1)
+    if is_tall:
+        inner = cat([inner, below], -2)
     return _rows(inner, argsort(routines.permutation(pivots, a.shape[-2]), -1))
 
 
@@ -58,7 +72,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """(LU, pivots): U and, below its diagonal, L without the ones of its own; for `lu_solve`.
 
     pivots (int32, from 1): row i was exchanged for row pivots[i]. Raises LinAlgError where U is singular, ValueError
-    for pivot=False. Differentiable for square matrices; else raises AutogradError.
+    for pivot=False.
     """
     factors, pivots, info = _factors("lu_factor", A, pivot)
     return LUFactor(*check_info("lu_factor", info, A, (factors, pivots)))
