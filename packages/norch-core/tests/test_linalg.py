@@ -150,6 +150,10 @@ def test_lu_solve():
     close(L.lu_solve(factors, pivots, b, adjoint=True), np.linalg.solve(BATCH.swapaxes(-1, -2), TALL[:3]))
     close(L.lu_solve(factors, pivots, b.mT, left=False) @ a, np.broadcast_to(TALL[:3].T, (2, 3, 3)))
     close(L.lu_solve(factors[0], pivots[0], a), np.linalg.solve(G, BATCH))
+    for batch in ((), (2,), (2, 0)):
+        nothing = norch.zeros(*batch, 0, 0), norch.zeros(*batch, 0, dtype=norch.int32)
+        assert tuple(L.lu_solve(*nothing, norch.ones(*batch, 0, 4)).shape) == (*batch, 0, 4)
+        assert tuple(L.lu_solve(*nothing, norch.ones(*batch, 4, 0), left=False, adjoint=True).shape) == (*batch, 4, 0)
     with pytest.raises(L.LinAlgError, match="lu_factor.*Singular"):
         L.lu_factor(norch.ones(2, 2))
     assert L.lu(norch.ones(2, 2)).U.tolist() == [[1, 1], [0, 0]]

@@ -7,6 +7,7 @@ has an answer; it is None from the host, whose failures are raised at once.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def linalg_lu_factor(a: Tensor) -> Any:
 
 
 def _permutation(pivots: Any, rows: int) -> Any:
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order, every = np.tile(np.arange(rows), (len(flat), 1)), np.arange(len(flat))
     for j in range(flat.shape[-1]):
         other = flat[:, j] - 1
