@@ -177,7 +177,10 @@ def main() -> int:
     report["driver"] = driver()
     report["commit"] = options.commit or report.get("commit")
     report["steps"], report["seconds"] = found, round(time.perf_counter() - start, 1)
-    options.json.write_text(json.dumps(report, indent=2) + "\n")
+    text = json.dumps(report, indent=2)
+    for here, anywhere in ((sys.executable, "python"), (str(ROOT), "."), (tempfile.gettempdir(), "TMP")):
+        text = text.replace(here, anywhere)
+    options.json.write_text(text + "\n")
     failed = [name for name, step in found.items() if step["exit"]]
     print(table(targets))
     print(("failed: " + ", ".join(failed) if failed else "all passed") + f", in {report['seconds']} s")
