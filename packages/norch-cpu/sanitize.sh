@@ -15,23 +15,16 @@ export SKBUILD_BUILD_DIR="$site/cmake" NORCH_CPU_BUILD=native
   -C cmake.define.NORCH_CPU_SANITIZE="$sanitizers" ./packages/norch-cpu
 
 export PYTHONPATH="$site/packages${PYTHONPATH:+:$PYTHONPATH}" NORCH_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-watched() { # PYTEST_ARGUMENTS...; Python itself frees little at its end, so leaks are not looked for here
-  LD_PRELOAD="$(library libasan.so) $(library libubsan.so) $(library libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-    python -m pytest -q -n "${NORCH_TEST_PROCESSES:-2}" --dist worksteal "$@" || [ $? = 5 ] # 5: -k left none
-}
+export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 case $sanitizers in
   address*)
-    # Where the bindings are tested, Python's small objects are watched too. Kernels see none of them, and would take
-    # twice the time.
-    tests=packages/norch-cpu/tests bindings=(backend.py cpu_memory.py program.py)
-    PYTHONMALLOC=malloc watched "${bindings[@]/#/$tests/test_}" "$@"
-    watched "$tests" packages/norch-core/tests/test_samples.py \
-      "${bindings[@]/#/--ignore=$tests/test_}" \
+    # Python itself frees little at its end, so leaks are not looked for here.
+    LD_PRELOAD="$(library libasan.so) $(library libubsan.so) $(library libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+      python -m pytest -q -n "${NORCH_TEST_PROCESSES:-2}" --dist worksteal packages/norch-cpu/tests packages/norch-core/tests/test_samples.py \
       -k "not test_samples or values or layouts or inplace" --device cpu "$@"
     ;;
   thread)
-    PYTHONMALLOC=malloc LD_PRELOAD="$(library libtsan.so)" TSAN_OPTIONS=halt_on_error=1 \
+    LD_PRELOAD="$(library libtsan.so)" TSAN_OPTIONS=halt_on_error=1 \
       python packages/norch-cpu/tests/stress.py "$@"
     ;;
 esac
