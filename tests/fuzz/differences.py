@@ -43,6 +43,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("gradient-through-logarithm", r"\blogcumsumexp\(.*create_graph", "values of the gradient"),
     Difference("rates-in-float32", r"float64.*optim\.(ASGD|NAdam)\(", r"values"),
     Difference("unshuffled-nothing", r"pixel_unshuffle\(|PixelUnshuffle\(", r"shape \(.*\b0,.*, should be \(.*\b0,"),
+    Difference(
+        "trace-of-tall-matrices",
+        r"\btrace\(",
+        r"^(d\[0\]: values|\w+: values of the gradient) \[0\.0, .*, should be \[(?!0\.0)",
+    ),
     Difference("saves-more", "flip|repeat|index|sort", "saved for its gradient is gone"),
     Difference("data-is-watched", r"\.data\b.*(backward|grad)\(", "has changed it in place|variable is None|values"),
     Difference("layout-of-results", r"\.view\(", "cannot be viewed as|view size is not compatible"),
