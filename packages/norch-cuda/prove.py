@@ -39,6 +39,9 @@ ALONE = ("build", "memory tests")  # the second fills the GPU's memory
 LEFT_OUT = "not without_gpu and not nccl and not memory and not cache and not streams and not many and not large"
 # For races: kernels that share memory among threads. In recorded graphs whose nodes change it fails by itself.
 SHARING = "not activations and not random and not optimizers and not cudnn and not program and not cuda_graph"
+SHARING += " and not recorded and not captured"
+# Processes side by side have a thread each for what tests compare with.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # Of a library's kernels racecheck does not know by what they wait; fused_kernel is what NVRTC compiles.
 OWN = ["--kernel-name", "kns=norch", "--kernel-name", "kns=fused_kernel"]
 SAID = re.compile(r" FAILED | ERROR |FAILED \(|node down|^========= (?!COMPUTE)(Error|Invalid|Program hit)")
@@ -60,6 +63,7 @@ def steps(site: Path, limit: float) -> dict[str, list[str]]:
     """The commands of what proves, by name, the longest first. Tests are interrupted after `limit` seconds."""
     sanitizer = shutil.which("compute-sanitizer") or "compute-sanitizer"
     check = ["--target-processes", "all", "--error-exitcode", str(REPORTED), "--print-limit", "1000"]
+    check += ["--show-backtrace", "device"]  # that of the host holds Python's frames, and what lies in them, for good
     check += ["--max-connections", "64", "--port"]  # of their own, for tools side by side
     install = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(site)]
     core, own, nn = (f"packages/norch-{name}/tests" for name in ("core", "cuda", "nn"))
@@ -134,7 +138,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", help="steps to leave out, separated by commas")
     parser.add_argument("--only", default="", help="the benchmarks to run, separated by commas (all)")
     parser.add_argument("--commit", help="of the tree, where it is a copy without git")
-    parser.add_argument("--limit", type=float, default=160, help="seconds that a step may take (160)")
+    parser.add_argument("--limit", type=float, default=200, help="seconds that a step may take (200)")
     parser.add_argument("--seconds", type=float, default=470, help="of all; what has not begun then is left out (470)")
     parser.add_argument("--logs", type=Path, help="a folder for all that the steps print")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
@@ -154,9 +158,9 @@ def main() -> int:
         path = os.pathsep.join([str(site), *sources, os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
 
-        def prove(step: tuple[str, list[str]]) -> tuple[str, dict[str, object]]:
+        def prove(step: tuple[str, list[str]], more: dict[str, str] = ONE_THREAD) -> tuple[str, dict[str, object]]:
             left = start + options.seconds - time.perf_counter()
-            return step[0], run(*step, environment, min(left, options.limit + 30), logs)
+            return step[0], run(*step, environment | more, min(left, options.limit + 30), logs)
 
         wanted = [step for step in steps(site, options.limit).items() if step[0] not in skipped]
         measured = [
@@ -167,7 +171,8 @@ def main() -> int:
             return 1
         with ThreadPoolExecutor(TOGETHER) as together:
             found |= together.map(prove, (step for step in wanted if step[0] not in ALONE))
-        found |= map(prove, [step for step in wanted if step[0] == "memory tests"] + measured)
+        found |= map(prove, (step for step in wanted if step[0] == "memory tests"))
+        found |= (prove(step, {}) for step in measured)
         report: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
         reports = {path.stem: json.loads(path.read_text()) for path in figures.glob("*.json")}
         report |= reports.pop("ops", {})
