@@ -223,6 +223,24 @@ def test_transposed(name, dtype):
     close(got, expected, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "channels last"])
+@pytest.mark.parametrize("spare", [(1, 0), (0, 1), (1, 1)], ids=str)
+def test_transposed_with_one_tap_and_more_places_than_it_reaches(spare, last, dtype):
+    size, w = (3, 4), draw(4, 2, 1, 1)
+    g, x = draw(2, 4, *size, seed=6), np.zeros((2, 2, size[0] + spare[0], size[1] + spare[1]))
+    wanted = gradients(np.pad(g, ((0, 0), (0, 0), (0, spare[0]), (0, spare[1]))), x, w, ONE, NONE, (2, 2), 1)[0]
+    given, weight = tensor(g, dtype, requires_grad=True), tensor(w, dtype, requires_grad=True)
+    lying = given.contiguous(memory_format=norch.channels_last) if last else given
+    y = norch.conv_transpose2d(lying, weight, output_padding=spare, dilation=2)
+    close(y, wanted, dtype)
+    up = draw(*y.shape, seed=8)
+    (y * tensor(up, dtype)).sum().backward()
+    inner = up[:, :, : size[0], : size[1]]
+    close(given.grad, conv2d(inner, w, np.zeros(4), ONE, NONE, ONE, 1), dtype)
+    close(weight.grad, gradients(g, inner, w, ONE, NONE, ONE, 1)[1], dtype)
+
+
 @pytest.mark.parametrize("name", ["strided", "dilated", "groups", "pointwise"])
 def test_like_the_decomposition(name):
     from norch.testing.strict import strict_device

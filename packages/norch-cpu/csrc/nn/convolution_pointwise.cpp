@@ -27,8 +27,11 @@ KernelPtr conv2d_pointwise(const Request& r) {
         if (n) return nullptr;
     for (const Operand& o : r.operands)
         if (!o.numel()) return nullptr;
+    const Operand &first = r.operands[of_weight ? 1 : 0], &second = r.operands[of_weight ? 2 : 1];
+    for (int d : {2, 3})  // output_padding adds places without a window
+        if (first.shape[d] != second.shape[d]) return nullptr;
     Operand a, b;
-    if (!as_matrices(r.operands[of_weight ? 1 : 0], &a) || !as_matrices(r.operands[of_weight ? 2 : 1], &b)) return nullptr;
+    if (!as_matrices(first, &a) || !as_matrices(second, &b)) return nullptr;
     const Operand matrix{weight.dtype, {weight.shape[0], weight.shape[1]}, {weight.strides[0], weight.strides[1]}};
     if (of_weight) {
         for (Operand* o : {&a, &b}) {  // one product over all images
