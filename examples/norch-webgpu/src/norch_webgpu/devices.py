@@ -184,7 +184,7 @@ class Runtime:
             return lambda *args: None
         whole = header(arguments, list(numbers)) + source
         whole += called(whole)
-        pipelines = [d.pipeline(whole, tensors)._internal for d in self.devices]
+        pipelines = [d.pipeline(whole, tensors) for d in self.devices]
 
         def call(*args: Any) -> None:
             device, slabs, values, at = args[0].device, [], [], 0
@@ -201,6 +201,7 @@ class Runtime:
                     at += 2
             with device:
                 device.unchecked |= reports
-                device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), grid)
+                pipeline = pipelines[device.index]._internal  # which lives as long as what has it
+                device.encoder.call(pipeline, tuple(slabs), code, (*values, *constants), grid)
 
         return call
