@@ -8,7 +8,7 @@ from typing import Any
 from norch import float32
 from norch.backend import Kernel, Operand
 
-from .devices import Runtime
+from .devices import Runtime, sequence
 from .dtypes import Attrs, Operands, kind
 from .elementwise import elementwise
 from .norms import softmax
@@ -33,13 +33,13 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
     given = {name: _with_batch(o, batch) for name, o in zip(names, operands)}
     queries, keys = given["q"].shape[-2], given["k"].shape[-2]
     rows = min(queries, QUERIES, max(SCORES // (prod(batch) * keys), 1))
-    steps: list[tuple[Any, list[tuple[str, int]]]] = []  # kernels, each with its arguments and where in them it begins
+    steps: list[tuple[Any, list[Any]]] = []  # kernels, each with its arguments and where in them it begins
     scratch, last_steps = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
     if is_grad and rows < queries and kind(given["k"]).per_word > 1:
         for name in ("dk", "dv"):  # summed in float32, lest they be rounded more than once
             out, given[name] = given[name], contiguous(given[name]._replace(dtype=float32))
             scratch[f"{name} sum"] = 4 * prod(out.shape)
-            last_steps.append((elementwise(run, "copy", (out, given[name]), {}), [(name, 0), (f"{name} sum", 0)]))
+            last_steps.append((elementwise(run, "copy", (out, given[name]), {}), [name, f"{name} sum"]))
     for row in reversed(range(0, queries, rows)):
         size = min(rows, queries - row)
         is_last = row + size == queries
@@ -75,14 +75,7 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
                 kernel = softmax(run, does, sides, {"dim": -1})
             takes = [f"{name} sum" if f"{name} sum" in scratch else name for name in takes]
             steps.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
-
-    def call(*args: Any) -> None:
-        places = dict(zip(names, zip(args[::2], args[1::2])))
-        places |= {name: (args[0].device.pool.take(nbytes), 0) for name, nbytes in scratch.items()}
-        for step, takes in steps + last_steps:
-            step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
-
-    return None if any(step is None for step, _ in steps + last_steps) else call
+    return sequence(list(given), steps + last_steps, scratch)
 
 
 def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:

@@ -205,3 +205,20 @@ class Runtime:
                 device.encoder.call(pipeline, tuple(slabs), code, (*values, *constants), grid)
 
         return call
+
+
+def sequence(names: Sequence[str], steps: Sequence[tuple[Any, Sequence[Any]]], scratch: Mapping[str, int]) -> Any:
+    """A function that calls kernels one after another; None where one is None. Each takes some of its arguments, by
+    `names`, and of `scratch`, memory of so many bytes: as names, or with how many elements on it starts."""
+    if any(kernel is None for kernel, _ in steps):
+        return None
+    place = {name: 2 * i for i, name in enumerate((*names, *scratch))}
+    pairs = [(kernel, [(take, 0) if isinstance(take, str) else take for take in takes]) for kernel, takes in steps]
+    calls = [(kernel, [(place[name], start) for name, start in takes]) for kernel, takes in pairs]
+
+    def call(*args: Any) -> None:
+        args += tuple([x for nbytes in scratch.values() for x in (args[0].device.pool.take(nbytes), 0)])
+        for kernel, takes in calls:
+            kernel(*[x for at, start in takes for x in (args[at], args[at + 1] + start)])
+
+    return call

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from norch.backend import Kernel, Operand
 
-from .devices import Runtime
+from .devices import Runtime, sequence
 from .dtypes import KINDS, Attrs, Kind, Operands, kind
 from .source import Tensor, Walk, main
 
@@ -74,7 +74,7 @@ def places(name: str, base: str, place: str) -> str:
     return f"{text}fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return {place}; }}\n"
 
 
-def multiply(run: Runtime, p: Product) -> Kernel | None:
+def multiply(run: Runtime, p: Product) -> Any:
     """The kernel of a product, whose arguments are out, a, b and what is read besides."""
     terms, given = p.m * p.n * p.k, [Tensor(name, k) for name, k in zip("ab", p.kinds[1:])]
     is_small = terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64)
@@ -84,26 +84,24 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
     tile, splits = choose(p.m, p.n, p.k, p.batch)
     sums, parts = KINDS["float32"], 4 * p.batch * p.m * p.n
     splits = min(splits, run.devices[0].pool.most // parts) or 1
-    whole, finish = p, None
+    whole = p
     if splits > 1:
         whole = p._replace(kinds=(sums, *p.kinds[1:]), quads=(p.n % 4 == 0, *p.quads[1:]), result="v", more=())
-        finish = _elements(run, p, [Tensor("s", sums), *p.more], "", "get_s(k * P.e_count + e)", splits)
     can = [q and k.size in (2, 4) for q, k in zip(whole.quads, whole.kinds)]
     can[0] &= "get_o" not in whole.result
     programs: dict[tuple[bool, ...], Any] = {}
 
     def call(*args: Any) -> None:
-        if finish:
-            scratch = args[0].device.pool.take(splits * parts)
-            rest, args = (*args[:2], scratch, 0, *args[6:]), (scratch, 0, *args[2:6])
         key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1::2])])
         if key not in programs:
             programs[key] = _tiles(run, whole._replace(quads=key), tile, splits)
         programs[key](*args)
-        if finish:
-            finish(*rest)
 
-    return call
+    if splits == 1:
+        return call
+    finish = _elements(run, p, [Tensor("s", sums), *p.more], "", "get_s(k * P.e_count + e)", splits)
+    more = [tensor.name for tensor in p.more]
+    return sequence([*"oab", *more], [(call, "sab"), (finish, [*"os", *more])], {"s": splits * parts})
 
 
 def choose(m: int, n: int, k: int, batch: int) -> tuple[Tile, int]:
