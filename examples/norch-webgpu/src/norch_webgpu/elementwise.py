@@ -47,6 +47,7 @@ INTEGER = {  # @ is the type computed in and BITS the width of the dtype
 }  # fmt: skip
 BOOL = INTEGER | {"bitwise_not": "1 - a"}  # what is not 0 is stored as 1
 COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
+ANY = {f: f"i32({value})" for f, value in COMPARISON.items()} | {"fill": "a", "where": "select(c, b, a != 0)"}
 
 
 def expression(op: str, to: Kind, sources: Sequence[Kind], attrs: Attrs) -> str | None:
@@ -57,10 +58,8 @@ def expression(op: str, to: Kind, sources: Sequence[Kind], attrs: Attrs) -> str 
     if op == "copy":  # as C converts; of NaN, WGSL's != may be false
         whole = "a" if to.computed == source.computed else f"{to.computed}(a)"
         return "i32(!(a == 0))" if to.name == "bool" else whole
-    if op in ("fill", "where"):
-        return "a" if op == "fill" else "select(c, b, a != 0)"
-    if op in COMPARISON:
-        return f"i32({COMPARISON[op]})"
+    if op in ANY:
+        return ANY[op]
     if source.is_floating and name in COMPOSITE:
         slope = np.float32(attrs.get("negative_slope", 0))
         return COMPOSITE[name].format(negative_slope=f"f32({float(slope)!r})") if np.isfinite(slope) else None
