@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import nan
 from struct import Struct, unpack
@@ -10,14 +10,14 @@ from typing import Any
 
 import wgpu
 
-from norch.backend import IndexOutOfBounds
+from norch.backend import IndexOutOfBounds, Kernel
 from norch.errors import DeviceError
 
 from .dtypes import KINDS
 from .encoder import BLOCK, Encoder, compiled
 from .functions import called
 from .memory import Memory, Pool
-from .source import WIDTH, Scalar, Tensor, Walk, header, main
+from .source import WIDTH, Arguments, Numbers, Scalar, Tensor, Walk, header, main
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
@@ -152,16 +152,12 @@ class Runtime:
         move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH, {})
         move(out, out_offset // size, source, source_offset // size, nbytes // size)
 
-    def each(
-        self, arguments: Sequence[Tensor | Scalar], walk: Walk, body: str, numbers: Mapping[str, int], text: str = ""
-    ) -> Any:
+    def each(self, arguments: Arguments, walk: Walk, body: str, numbers: Numbers, text: str = "") -> Any:
         """A kernel with an invocation for each element of `walk`, whose `body` may return. `text` comes before it."""
         text += main(f"let {walk.index} = g; if (g >= P.{walk.index}_count) {{ return; }}\n{walk.code()}\n{body}")
         return self.kernel(arguments, text, -(-walk.count // WIDTH), {**walk.numbers, **numbers})
 
-    def kernel(
-        self, arguments: Sequence[Tensor | Scalar], source: str, groups: int, numbers: Mapping[str, int]
-    ) -> Callable[..., None] | None:
+    def kernel(self, arguments: Arguments, source: str, groups: int, numbers: Numbers) -> Kernel | None:
         """A function, called as norch's kernels are, that records a kernel on the device of its first argument; None
         where adapters bind fewer tensors, or numbers.
 
@@ -207,7 +203,7 @@ class Runtime:
         return call
 
 
-def sequence(names: Sequence[str], steps: Sequence[tuple[Any, Sequence[Any]]], scratch: Mapping[str, int]) -> Any:
+def sequence(names: Sequence[str], steps: Sequence[tuple[Any, Sequence[Any]]], scratch: Numbers) -> Any:
     """A function that calls kernels one after another; None where one is None. Each takes some of its arguments, by
     `names`, and of `scratch`, memory of so many bytes: as names, or with how many elements on it starts."""
     if any(kernel is None for kernel, _ in steps):
