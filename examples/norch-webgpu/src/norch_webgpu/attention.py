@@ -30,16 +30,20 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
         return None
     is_grad, batch = op.endswith("_grad"), operands[0].shape[:-2]
     names = ["dq", "dk", "dv", "g", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
-    given = {name: _with_batch(o, batch) for name, o in zip(names, operands)}
+    given = {}
+    for name, o in zip(names, operands):  # batch dims are expanded, a mask's rows and columns too, as strides can
+        steps = [step * (size > 1) for size, step in zip(o.shape, o.strides)]
+        layout = (*batch, *o.shape[-2:]), (*[0] * (len(batch) + 2 - len(steps)), *steps)
+        given[name] = Operand(o.dtype, *layout)
     queries, keys = given["q"].shape[-2], given["k"].shape[-2]
     rows = min(queries, QUERIES, max(SCORES // (prod(batch) * keys), 1))
-    steps: list[tuple[Any, list[Any]]] = []  # kernels, each with its arguments and where in them it begins
-    scratch, last_steps = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
+    calls: list[tuple[Any, list[Any]]] = []  # kernels, each with its arguments and where in them it begins
+    scratch, last_calls = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
     if is_grad and rows < queries and kind(given["k"]).per_word > 1:
         for name in ("dk", "dv"):  # summed in float32, lest they be rounded more than once
             out, given[name] = given[name], contiguous(given[name]._replace(dtype=float32))
             scratch[f"{name} sum"] = 4 * prod(out.shape)
-            last_steps.append((elementwise(run, "copy", (out, given[name]), {}), [name, f"{name} sum"]))
+            last_calls.append((elementwise(run, "copy", (out, given[name]), {}), [name, f"{name} sum"]))
     for row in reversed(range(0, queries, rows)):
         size = min(rows, queries - row)
         is_last = row + size == queries
@@ -74,11 +78,5 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             else:
                 kernel = softmax(run, does, sides, {"dim": -1})
             takes = [f"{name} sum" if f"{name} sum" in scratch else name for name in takes]
-            steps.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
-    return sequence(list(given), steps + last_steps, scratch)
-
-
-def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:
-    """An operand whose batch dims are expanded; a mask's rows and columns too, as far as strides can."""
-    strides = [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
-    return o._replace(shape=(*batch, *o.shape[-2:]), strides=(*[0] * (len(batch) + 2 - len(strides)), *strides))
+            calls.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
+    return sequence(list(given), calls + last_calls, scratch)

@@ -62,11 +62,6 @@ SCAN = """var a = get_x(at_x + at_k * P.x_step);
     put_o(at_o + at_k * P.o_step, a);"""
 
 
-def power_of_two(n: int, most: int) -> int:
-    """The largest that is neither above `n` nor above `most`; 1 at least."""
-    return 1 << max(1, min(n, most)).bit_length() - 1
-
-
 def types(computed: str) -> str:
     """WGSL of T, the type computed in, and of is_nan for whole numbers, which floats have already."""
     nan = "fn is_nan(v: T) -> bool { return false; }\n" * (computed != "f32")
@@ -94,7 +89,8 @@ def fold(
     )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
     # Few enough share a row that barriers are few, so many that the rows of a workgroup stay in the cache.
-    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(n // 16, GROUP if n <= 1 << 14 else 128)))
+    most = 8 if is_columns else max(32, min(n // 16, GROUP if n <= 1 << 14 else 128))
+    team = 1 << max(1, min(-(-n // 4), most)).bit_length() - 1  # a power of two
     count = GROUP // team
     groups = -(-rows // count)
     parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
