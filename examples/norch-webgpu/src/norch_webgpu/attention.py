@@ -14,7 +14,6 @@ from .elementwise import elementwise
 from .norms import softmax
 from .products import multiply, product, turned
 from .reduction import contiguous
-from .source import Tensor, Walk
 
 SCORES = 1 << 24
 """So many at once, of so many queries: later keys than a part's are left out where attention is causal."""
@@ -56,25 +55,20 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             last = seen if name == "m" else o.shape[-1]
             part[name] = o._replace(shape=(*batch, lines, last))
 
-        scaled, numbers = f"v * f32({float(attrs['scale'])!r})", {"row": row}
-        score, text, masks = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled, "", ()
-        if "m" in part:
-            m = part["m"]
-            walk = Walk("m", batch, [m.strides[:-2]], "u", bake=False)
-            text = f"fn base_m(u: u32) -> u32 {{ {walk.code()} return at_m; }}\n"
-            numbers |= {"m_line": m.strides[-2], "m_other": m.strides[-1], **walk.numbers}
-            get = "get_m(base_m(at / P.m / P.n) + i * P.m_line + j * P.m_other)"
+        scaled, masks = f"v * f32({float(attrs['scale'])!r})", [part["m"]] if "m" in part else []
+        score = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled
+        for m in masks:
+            get = "get_m(place_m(base_m(at / P.m / P.n), i, j))"
             score = f"select(-inf(), {score}, {get} != 0)" if m.dtype.name == "bool" else f"{score} + {get}"
-            masks = (Tensor("m", kind(m)),)
         results = {"s": score, "d": scaled} | ({} if is_last else dict.fromkeys(("dk", "dv"), "v + get_o(to)"))
         for line in (BACKWARD if is_grad else FORWARD).split("; "):
             does, *takes = line.split()
             sides = [turned(part[name[:-1]]) if name[-1] == "'" else part[name] for name in takes]
             takes = [name.strip("'") for name in takes]
             if does == "mul":
-                p = product(*sides)
-                p = p._replace(text=p.text + text, numbers={**p.numbers, **numbers}, more=masks)
-                kernel, takes = multiply(run, p._replace(result=results.get(takes[0], "v"))), takes + ["m"] * len(masks)
+                p = product(*sides, *masks)
+                p = p._replace(numbers={**p.numbers, "row": row}, result=results.get(takes[0], "v"))
+                kernel, takes = multiply(run, p), takes + ["m"] * len(masks)
             else:
                 kernel = softmax(run, does, sides, {"dim": -1})
             takes = [f"{name} sum" if f"{name} sum" in scratch else name for name in takes]

@@ -121,10 +121,10 @@ def turned(o: Operand) -> Operand:
     return o._replace(shape=shape, strides=strides)
 
 
-def product(out: Operand, a: Operand, b: Operand) -> Product:
-    """out = a @ b.mT, where the batch dims of all are those of `out`."""
+def product(out: Operand, a: Operand, b: Operand, *mask: Operand) -> Product:
+    """out = a @ b.mT, where the batch dims of all are those of `out`; a mask has elements m for a result to read."""
     text, numbers = "", dict[str, int]()
-    for name, x in (("o", out), ("a", a), ("b", b)):
+    for name, x in zip("oabm", (out, a, b, *mask)):
         walk = Walk(name, out.shape[:-2], [x.strides[:-2]], bake=False, index=f"{name}i")
         numbers |= {f"{name}_line": x.strides[-2], f"{name}_other": x.strides[-1], **walk.numbers}
         base = f"let {name}i = i; {walk.code()} return at_{name};"
@@ -132,7 +132,8 @@ def product(out: Operand, a: Operand, b: Operand) -> Product:
     along = [x.strides[-1] == 1 or x.strides[-2] != 1 for x in (a, b)]
     quads = [_has_quads(x if is_along else turned(x)) for x, is_along in ((out, True), (a, along[0]), (b, along[1]))]
     sizes = prod(out.shape[:-2]), *out.shape[-2:], a.shape[-1]
-    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers)
+    more = tuple([Tensor("m", kind(m)) for m in mask])
+    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers, more=more)
 
 
 def _has_quads(o: Operand) -> bool:
