@@ -15,9 +15,10 @@ from .reduction import KEY, contiguous, lines, with_dims
 from .source import Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
-PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, 2**32 - 1 for none
+PLACE = """const NONE = 0xffffffffu;
+fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, NONE if it is out of range
     if (w.y == 0u && w.x < P.size) { return w.x; }
-    return select(0xffffffffu, P.size + w.x, w.y == 0xffffffffu && w.x >= 0u - P.size && P.size > 0u);
+    return select(NONE, P.size + w.x, w.y == 0xffffffffu && w.x >= 0u - P.size && P.size > 0u);
 }
 """
 REPORT = """fn report(w: vec2<u32>) {
@@ -28,9 +29,8 @@ REPORT = """fn report(w: vec2<u32>) {
     }
 }
 """
-NONE = "0xffffffffu"
-GATHER = f"""let w = get_p(at_p); let place = place_of(w);
-    if (place == {NONE}) {{ report(w); return; }}
+GATHER = """let w = get_p(at_p); let place = place_of(w);
+    if (place == NONE) { report(w); return; }
     put_o(at_o, get_x(at_x + place * P.step));"""
 SCATTER = """let wrong = get_p(at_p + get_order(at_r + (P.n - 1u) * P.r_step) * P.p_step); // if any is: none comes last
     if (place_of(wrong) == NONE) { report(wrong); return; }
@@ -87,7 +87,7 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     body = SCATTER.replace("VALUE", "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b")
     arguments = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD]
     numbers |= {"size": size, "op": CHECKED.index(op)}
-    kernel = run.each(arguments, walk, body.replace("NONE", NONE), numbers, REPORT + PLACE)
+    kernel = run.each(arguments, walk, body, numbers, REPORT + PLACE)
     return sequence(("o", "x", "src"), [*steps, (kernel, ("o", "x", "src", "order"))], scratch)
 
 
