@@ -86,10 +86,6 @@ class Device:
             self.encoder.write(self.record, 0, memoryview(bytes(64)))
             raise IndexOutOfBounds(index, size, CHECKED[op])
 
-    def synchronize(self) -> None:
-        self.encoder.wait()
-        self.read(self.record, 0, memoryview(b""))
-
 
 class Runtime:
     """What the kernels of all devices share."""
@@ -170,8 +166,8 @@ class Runtime:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(groups, *constants)}")
         rows = max(-(-groups // self.least("max-compute-workgroups-per-dimension")), 1)
         grid = -(-groups // rows), rows, 1
-        sizes = [a.kind.size if isinstance(a, Tensor) else 0 for a in arguments]
-        tensors, takes = sum(map(bool, sizes)), [isinstance(a, Scalar) and a.convert for a in arguments]
+        ways = [(None, a.kind.size) if isinstance(a, Tensor) else (a.convert, 0) for a in arguments]
+        tensors = sum(isinstance(a, Tensor) for a in arguments)
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
         code = Struct("<" + "".join(codes))
         if code.size > BLOCK or tensors > self.least("max-storage-buffers-per-shader-stage"):
@@ -183,18 +179,15 @@ class Runtime:
         pipelines = [d.pipeline(whole, tensors) for d in self.devices]
 
         def call(*args: Any) -> None:
-            device, slabs, values, at = args[0].device, [], [], 0
-            if reports:
-                args = (*args[:record], device.record, 0, *args[record:])
-            for take, size in zip(takes, sizes):
+            device, slabs, values = args[0].device, [], []
+            given = iter((*args[:record], device.record, 0, *args[record:]) if reports else args)
+            for take, size in ways:
                 if take:
-                    values.append(take(args[at]))
-                    at += 1
+                    values.append(take(next(given)))
                 else:
-                    memory = args[at]
+                    memory = next(given)
                     slabs.append(memory.slab)
-                    values.append(memory.start // size + args[at + 1])
-                    at += 2
+                    values.append(memory.start // size + next(given))
             with device:
                 device.unchecked |= reports
                 pipeline = pipelines[device.index]._internal  # which lives as long as what has it
