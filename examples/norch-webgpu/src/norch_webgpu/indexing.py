@@ -96,7 +96,7 @@ def ordered(run: Runtime, x: Operand, given: Tensor, dim: int, key: str) -> tupl
     elements, in the order of WGSL's `key_at(at)`, a whole number; and how these lie in memory, as "order"."""
     layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
     walk, numbers = lines("xr", dim, x.shape, x, layout)
-    steps, places = [], ("order", "spare")
+    places, steps = ("order", "spare"), list[Any]()
     for k in reversed(range(max(1, (x.shape[dim] - 1).bit_length()))):
         merge = run.each([*words, given], walk, MERGE, {**numbers, "width": 1 << k}, key + NTH)
         steps, places = [(merge, (*places, "x")), *steps], places[::-1]

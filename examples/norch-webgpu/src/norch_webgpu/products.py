@@ -133,7 +133,7 @@ def product(out: Operand, a: Operand, b: Operand, *mask: Operand) -> Product:
     quads = [_has_quads(x if is_along else turned(x)) for x, is_along in ((out, True), (a, along[0]), (b, along[1]))]
     sizes = prod(out.shape[:-2]), *out.shape[-2:], a.shape[-1]
     more = tuple([Tensor("m", kind(m)) for m in mask])
-    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers, more=more)
+    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers, "v", more)
 
 
 def _has_quads(o: Operand) -> bool:

@@ -121,9 +121,9 @@ def fold(
     place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
     again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
     second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, row=parts, **numbers)
-    names = [a.name for a in arguments if a is not RECORD]
-    both = [(stage(arguments, f"{place}part] = a0;"), names), (second, names)]
-    return sequence(names[:-1], both, {"partial": nbytes * rows * parts})
+    takes = [a.name for a in arguments if a is not RECORD]
+    both = [(stage(arguments, f"{place}part] = a0;"), takes), (second, takes)]
+    return sequence(takes[:-1], both, {"partial": nbytes * rows * parts})
 
 
 def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
