@@ -60,11 +60,6 @@ def as_bits(o: Operand) -> Number:
     return lambda value: int(stored(value).view(f"u{o.dtype.itemsize}"))
 
 
-def as_number(o: Operand) -> Number:
-    """A number in the type computed in, which for 16-bit floats has more digits than the dtype."""
-    return as_float32 if o.dtype.is_floating_point else int
-
-
 @np.errstate(over="ignore")
 def as_float32(value: Any) -> float:
     return value if -3e38 < value < 3e38 else float(np.float32(value))

@@ -10,7 +10,7 @@ import numpy as np
 from norch.backend import Kernel, parse_steps
 
 from .devices import Runtime
-from .dtypes import KINDS, Attrs, Kind, Operands, as_bits, as_number, kind, raw
+from .dtypes import KINDS, Attrs, Kind, Operands, as_bits, as_float32, kind, raw
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
 EACH = 4  # elements of an invocation, where there are many
@@ -76,7 +76,8 @@ def elementwise(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
         (step,), results = parse_steps(" ".join((op, operands[0].dtype.name, *names[1:]))), [0]
         steps = [step._replace(attrs=attrs)]
     moves = op in ("where", "fill") or (op == "copy" and operands[0].dtype is operands[1].dtype)  # bytes
-    kinds, takes = ([f(o) for o in operands] for f in ((raw, as_bits) if moves else (kind, as_number)))
+    kinds = [raw(o) if moves else kind(o) for o in operands]  # numbers for 16-bit floats keep more digits than these
+    takes = [as_bits(o) if moves else as_float32 if o.dtype.is_floating_point else int for o in operands]
     if op in ("floor_divide", "remainder") and not kinds[0].is_floating:
         takes[2] = _divisor
     arguments: list[Tensor | Scalar] = [
