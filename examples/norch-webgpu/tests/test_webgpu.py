@@ -152,6 +152,18 @@ def test_two_threads_share_a_kernel():
     assert not wrong
 
 
+def test_a_kernel_holds_its_program():
+    said = run("""if True:
+        import gc, norch
+        x = norch.arange(5.0, device="webgpu")
+        for _ in range(2):
+            print((x * 3).tolist())
+            x.device.backend.run.devices[0].pipeline.cache_clear()  # as where two threads compile it: one is kept
+            gc.collect()
+    """)
+    assert said == 2 * "[0.0, 3.0, 6.0, 9.0, 12.0]\n"
+
+
 def test_reading_may_be_put_off():
     x, backend = there([1.0, 2.0, 3.0]), norch.device(WEBGPU).backend
     y = x * 2

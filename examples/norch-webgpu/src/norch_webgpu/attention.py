@@ -8,13 +8,12 @@ from typing import Any
 from norch import float32
 from norch.backend import Kernel, Operand
 
-from .devices import Runtime
+from .devices import Runtime, sequence
 from .dtypes import Attrs, Operands, kind
 from .elementwise import elementwise
 from .norms import softmax
 from .products import multiply, product, turned
 from .reduction import contiguous
-from .source import Tensor, Walk
 
 SCORES = 1 << 24
 """So many at once, of so many queries: later keys than a part's are left out where attention is causal."""
@@ -30,16 +29,20 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
         return None
     is_grad, batch = op.endswith("_grad"), operands[0].shape[:-2]
     names = ["dq", "dk", "dv", "g", "q", "k", "v", "m"] if is_grad else ["o", "q", "k", "v", "m"]
-    given = {name: _with_batch(o, batch) for name, o in zip(names, operands)}
+    given = {}
+    for name, o in zip(names, operands):  # batch dims are expanded, a mask's rows and columns too, as strides can
+        steps = [step * (size > 1) for size, step in zip(o.shape, o.strides)]
+        layout = (*batch, *o.shape[-2:]), (*[0] * (len(batch) + 2 - len(steps)), *steps)
+        given[name] = Operand(o.dtype, *layout)
     queries, keys = given["q"].shape[-2], given["k"].shape[-2]
     rows = min(queries, QUERIES, max(SCORES // (prod(batch) * keys), 1))
-    steps: list[tuple[Any, list[tuple[str, int]]]] = []  # kernels, each with its arguments and where in them it begins
-    scratch, last_steps = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
+    calls: list[tuple[Any, list[Any]]] = []  # kernels, each with its arguments and where in them it begins
+    scratch, last_calls = dict.fromkeys("sd"[: 1 + is_grad], 4 * prod(batch) * rows * keys), []
     if is_grad and rows < queries and kind(given["k"]).per_word > 1:
         for name in ("dk", "dv"):  # summed in float32, lest they be rounded more than once
             out, given[name] = given[name], contiguous(given[name]._replace(dtype=float32))
             scratch[f"{name} sum"] = 4 * prod(out.shape)
-            last_steps.append((elementwise(run, "copy", (out, given[name]), {}), [(name, 0), (f"{name} sum", 0)]))
+            last_calls.append((elementwise(run, "copy", (out, given[name]), {}), [name, f"{name} sum"]))
     for row in reversed(range(0, queries, rows)):
         size = min(rows, queries - row)
         is_last = row + size == queries
@@ -52,40 +55,22 @@ def attention(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel
             last = seen if name == "m" else o.shape[-1]
             part[name] = o._replace(shape=(*batch, lines, last))
 
-        scaled, numbers = f"v * f32({float(attrs['scale'])!r})", {"row": row}
-        score, text, masks = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled, "", ()
-        if "m" in part:
-            m = part["m"]
-            walk = Walk("m", batch, [m.strides[:-2]], "u", bake=False)
-            text = f"fn base_m(u: u32) -> u32 {{ {walk.code()} return at_m; }}\n"
-            numbers |= {"m_line": m.strides[-2], "m_other": m.strides[-1], **walk.numbers}
-            get = "get_m(base_m(at / P.m / P.n) + i * P.m_line + j * P.m_other)"
+        scaled, masks = f"v * f32({float(attrs['scale'])!r})", [part["m"]] if "m" in part else []
+        score = f"select({scaled}, -inf(), j > i + P.row)" if attrs["is_causal"] else scaled
+        for m in masks:
+            get = "get_m(place_m(base_m(at / P.m / P.n), i, j))"
             score = f"select(-inf(), {score}, {get} != 0)" if m.dtype.name == "bool" else f"{score} + {get}"
-            masks = (Tensor("m", kind(m)),)
         results = {"s": score, "d": scaled} | ({} if is_last else dict.fromkeys(("dk", "dv"), "v + get_o(to)"))
         for line in (BACKWARD if is_grad else FORWARD).split("; "):
             does, *takes = line.split()
             sides = [turned(part[name[:-1]]) if name[-1] == "'" else part[name] for name in takes]
             takes = [name.strip("'") for name in takes]
             if does == "mul":
-                p = product(*sides)
-                p = p._replace(text=p.text + text, numbers={**p.numbers, **numbers}, more=masks)
-                kernel, takes = multiply(run, p._replace(result=results.get(takes[0], "v"))), takes + ["m"] * len(masks)
+                p = product(*sides, *masks)
+                p = p._replace(numbers={**p.numbers, "row": row}, result=results.get(takes[0], "v"))
+                kernel, takes = multiply(run, p), takes + ["m"] * len(masks)
             else:
                 kernel = softmax(run, does, sides, {"dim": -1})
             takes = [f"{name} sum" if f"{name} sum" in scratch else name for name in takes]
-            steps.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
-
-    def call(*args: Any) -> None:
-        places = dict(zip(names, zip(args[::2], args[1::2])))
-        places |= {name: (args[0].device.pool.take(nbytes), 0) for name, nbytes in scratch.items()}
-        for step, takes in steps + last_steps:
-            step(*[x for name, at in takes for x in (places[name][0], places[name][1] + at)])
-
-    return None if any(step is None for step, _ in steps + last_steps) else call
-
-
-def _with_batch(o: Operand, batch: tuple[int, ...]) -> Operand:
-    """An operand whose batch dims are expanded; a mask's rows and columns too, as far as strides can."""
-    strides = [0 if size == 1 else step for size, step in zip(o.shape, o.strides)]
-    return o._replace(shape=(*batch, *o.shape[-2:]), strides=(*[0] * (len(batch) + 2 - len(strides)), *strides))
+            calls.append((kernel, [(name, starts.get(name, 0)) for name in takes]))
+    return sequence(list(given), calls + last_calls, scratch)

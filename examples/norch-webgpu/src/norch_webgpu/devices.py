@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import nan
 from struct import Struct, unpack
@@ -10,14 +10,14 @@ from typing import Any
 
 import wgpu
 
-from norch.backend import IndexOutOfBounds
+from norch.backend import IndexOutOfBounds, Kernel
 from norch.errors import DeviceError
 
 from .dtypes import KINDS
 from .encoder import BLOCK, Encoder, compiled
 from .functions import called
 from .memory import Memory, Pool
-from .source import WIDTH, Scalar, Tensor, Walk, header, main
+from .source import WIDTH, Arguments, Numbers, Scalar, Tensor, Walk, header, main
 
 USED = ("shader-int64", "shader-f16", "subgroup")
 """Features that devices are asked for where the adapter has them."""
@@ -86,10 +86,6 @@ class Device:
             self.encoder.write(self.record, 0, memoryview(bytes(64)))
             raise IndexOutOfBounds(index, size, CHECKED[op])
 
-    def synchronize(self) -> None:
-        self.encoder.wait()
-        self.read(self.record, 0, memoryview(b""))
-
 
 class Runtime:
     """What the kernels of all devices share."""
@@ -152,16 +148,12 @@ class Runtime:
         move = self.kernel([Tensor("o", kind, True), Tensor("x", kind), count], main(body), 262144 // WIDTH, {})
         move(out, out_offset // size, source, source_offset // size, nbytes // size)
 
-    def each(
-        self, arguments: Sequence[Tensor | Scalar], walk: Walk, body: str, numbers: Mapping[str, int], text: str = ""
-    ) -> Any:
+    def each(self, arguments: Arguments, walk: Walk, body: str, numbers: Numbers, text: str = "") -> Any:
         """A kernel with an invocation for each element of `walk`, whose `body` may return. `text` comes before it."""
         text += main(f"let {walk.index} = g; if (g >= P.{walk.index}_count) {{ return; }}\n{walk.code()}\n{body}")
         return self.kernel(arguments, text, -(-walk.count // WIDTH), {**walk.numbers, **numbers})
 
-    def kernel(
-        self, arguments: Sequence[Tensor | Scalar], source: str, groups: int, numbers: Mapping[str, int]
-    ) -> Callable[..., None] | None:
+    def kernel(self, arguments: Arguments, source: str, groups: int, numbers: Numbers) -> Kernel | None:
         """A function, called as norch's kernels are, that records a kernel on the device of its first argument; None
         where adapters bind fewer tensors, or numbers.
 
@@ -174,8 +166,8 @@ class Runtime:
             raise DeviceError(f"{name} counts elements with 32 bits, here are {max(groups, *constants)}")
         rows = max(-(-groups // self.least("max-compute-workgroups-per-dimension")), 1)
         grid = -(-groups // rows), rows, 1
-        sizes = [a.kind.size if isinstance(a, Tensor) else 0 for a in arguments]
-        tensors, takes = sum(map(bool, sizes)), [isinstance(a, Scalar) and a.convert for a in arguments]
+        ways = [(None, a.kind.size) if isinstance(a, Tensor) else (a.convert, 0) for a in arguments]
+        tensors = sum(isinstance(a, Tensor) for a in arguments)
         codes = ["I" if isinstance(a, Tensor) else a.kind.code for a in arguments] + ["I"] * len(constants)
         code = Struct("<" + "".join(codes))
         if code.size > BLOCK or tensors > self.least("max-storage-buffers-per-shader-stage"):
@@ -184,23 +176,38 @@ class Runtime:
             return lambda *args: None
         whole = header(arguments, list(numbers)) + source
         whole += called(whole)
-        pipelines = [d.pipeline(whole, tensors)._internal for d in self.devices]
+        pipelines = [d.pipeline(whole, tensors) for d in self.devices]
 
         def call(*args: Any) -> None:
-            device, slabs, values, at = args[0].device, [], [], 0
-            if reports:
-                args = (*args[:record], device.record, 0, *args[record:])
-            for take, size in zip(takes, sizes):
+            device, slabs, values = args[0].device, [], []
+            given = iter((*args[:record], device.record, 0, *args[record:]) if reports else args)
+            for take, size in ways:
                 if take:
-                    values.append(take(args[at]))
-                    at += 1
+                    values.append(take(next(given)))
                 else:
-                    memory = args[at]
+                    memory = next(given)
                     slabs.append(memory.slab)
-                    values.append(memory.start // size + args[at + 1])
-                    at += 2
+                    values.append(memory.start // size + next(given))
             with device:
                 device.unchecked |= reports
-                device.encoder.call(pipelines[device.index], tuple(slabs), code, (*values, *constants), grid)
+                pipeline = pipelines[device.index]._internal  # which lives as long as what has it
+                device.encoder.call(pipeline, tuple(slabs), code, (*values, *constants), grid)
 
         return call
+
+
+def sequence(names: Sequence[str], steps: Sequence[tuple[Any, Sequence[Any]]], scratch: Numbers) -> Any:
+    """A function that calls kernels one after another; None where one is None. Each takes some of its arguments, by
+    `names`, and of `scratch`, memory of so many bytes: as names, or with how many elements on it starts."""
+    if any(kernel is None for kernel, _ in steps):
+        return None
+    place = {name: 2 * i for i, name in enumerate((*names, *scratch))}
+    pairs = [(kernel, [(take, 0) if isinstance(take, str) else take for take in takes]) for kernel, takes in steps]
+    calls = [(kernel, [(place[name], start) for name, start in takes]) for kernel, takes in pairs]
+
+    def call(*args: Any) -> None:
+        args += tuple([x for nbytes in scratch.values() for x in (args[0].device.pool.take(nbytes), 0)])
+        for kernel, takes in calls:
+            kernel(*[x for at, start in takes for x in (args[at], args[at + 1] + start)])
+
+    return call

@@ -35,14 +35,13 @@ class Kind(NamedTuple):
         return f"decode_{self.name}(encode_{self.name}({value}))" if self.per_word > 1 else value
 
 
-_KINDS = (
+KINDS = {kind.name: kind for kind in (
     Kind("float32", "f32", 1, "f"), Kind("float16", "f32", 2, "f"), Kind("bfloat16", "f32", 2, "f"),
     Kind("int64", "i64", 1, "q"), Kind("int32", "i32", 1, "i"), Kind("int16", "i32", 2, "i"),
     Kind("int8", "i32", 4, "i"), Kind("uint8", "i32", 4, "i"), Kind("bool", "i32", 4, "i"),
     # These are moved and not computed with:
     Kind("bytes1", "u32", 4), Kind("bytes2", "u32", 2), Kind("bytes4", "u32"), Kind("bytes8", "vec2<u32>", 1, "Q"),
-)  # fmt: skip
-KINDS = {kind.name: kind for kind in _KINDS}
+)}  # fmt: skip
 
 
 def kind(operand: Operand) -> Kind:
@@ -59,11 +58,6 @@ def as_bits(o: Operand) -> Number:
     """A number's bytes in the dtype."""
     stored = np.errstate(all="ignore")(lambda value: np.array(value).astype(o.dtype.numpy))
     return lambda value: int(stored(value).view(f"u{o.dtype.itemsize}"))
-
-
-def as_number(o: Operand) -> Number:
-    """A number in the type computed in, which for 16-bit floats has more digits than the dtype."""
-    return as_float32 if o.dtype.is_floating_point else int
 
 
 @np.errstate(over="ignore")

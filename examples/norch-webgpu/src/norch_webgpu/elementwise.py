@@ -10,7 +10,7 @@ import numpy as np
 from norch.backend import Kernel, parse_steps
 
 from .devices import Runtime
-from .dtypes import KINDS, Attrs, Kind, Operands, as_bits, as_number, kind, raw
+from .dtypes import KINDS, Attrs, Kind, Operands, as_bits, as_float32, kind, raw
 from .source import WIDTH, Scalar, Tensor, Walk, main, number
 
 EACH = 4  # elements of an invocation, where there are many
@@ -47,6 +47,7 @@ INTEGER = {  # @ is the type computed in and BITS the width of the dtype
 }  # fmt: skip
 BOOL = INTEGER | {"bitwise_not": "1 - a"}  # what is not 0 is stored as 1
 COMPARISON = {"eq": "a == b", "ne": "!(a == b)", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
+ANY = {f: f"i32({value})" for f, value in COMPARISON.items()} | {"fill": "a", "where": "select(c, b, a != 0)"}
 
 
 def expression(op: str, to: Kind, sources: Sequence[Kind], attrs: Attrs) -> str | None:
@@ -57,10 +58,8 @@ def expression(op: str, to: Kind, sources: Sequence[Kind], attrs: Attrs) -> str 
     if op == "copy":  # as C converts; of NaN, WGSL's != may be false
         whole = "a" if to.computed == source.computed else f"{to.computed}(a)"
         return "i32(!(a == 0))" if to.name == "bool" else whole
-    if op in ("fill", "where"):
-        return "a" if op == "fill" else "select(c, b, a != 0)"
-    if op in COMPARISON:
-        return f"i32({COMPARISON[op]})"
+    if op in ANY:
+        return ANY[op]
     if source.is_floating and name in COMPOSITE:
         slope = np.float32(attrs.get("negative_slope", 0))
         return COMPOSITE[name].format(negative_slope=f"f32({float(slope)!r})") if np.isfinite(slope) else None
@@ -77,7 +76,8 @@ def elementwise(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
         (step,), results = parse_steps(" ".join((op, operands[0].dtype.name, *names[1:]))), [0]
         steps = [step._replace(attrs=attrs)]
     moves = op in ("where", "fill") or (op == "copy" and operands[0].dtype is operands[1].dtype)  # bytes
-    kinds, takes = ([f(o) for o in operands] for f in ((raw, as_bits) if moves else (kind, as_number)))
+    kinds = [raw(o) if moves else kind(o) for o in operands]  # numbers for 16-bit floats keep more digits than these
+    takes = [as_bits(o) if moves else as_float32 if o.dtype.is_floating_point else int for o in operands]
     if op in ("floor_divide", "remainder") and not kinds[0].is_floating:
         takes[2] = _divisor
     arguments: list[Tensor | Scalar] = [

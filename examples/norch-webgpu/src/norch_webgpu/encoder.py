@@ -17,9 +17,6 @@ RING = 1 << 17
 BLOCK = 4096  # bytes of a kernel's numbers, at most
 USAGE = wgpu.BufferUsage
 
-begin, end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
-set_pipeline, dispatch = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderDispatchWorkgroups
-set_group, copy_buffer = lib.wgpuComputePassEncoderSetBindGroup, lib.wgpuCommandEncoderCopyBufferToBuffer
 MAPPED: dict[int, int] = {}  # by its number, what came of a mapping; wgpu's own wait takes a thread, and twice as long
 NUMBERS = count()
 
@@ -66,7 +63,7 @@ class Encoder:
         if self.encoder is None:
             self.encoder = self.device.wgpu.create_command_encoder()
         if self.compute is not None:
-            end(self.compute)
+            lib.wgpuComputePassEncoderEnd(self.compute)
             lib.wgpuComputePassEncoderRelease(self.compute)
             self.compute = None
         return self.encoder._internal
@@ -76,14 +73,14 @@ class Encoder:
         if self.count >= self.batch or self.at > RING:
             self.submit()
         if self.compute is None:
-            self.compute, self.pipeline = begin(self.commands(), ffi.NULL), None
+            self.compute, self.pipeline = lib.wgpuCommandEncoderBeginComputePass(self.commands(), ffi.NULL), None
         code.pack_into(self.host, self.at, *numbers)
         if pipeline is not self.pipeline:
-            set_pipeline(self.compute, pipeline)
+            lib.wgpuComputePassEncoderSetPipeline(self.compute, pipeline)
             self.pipeline = pipeline
         self.offset[0] = self.at
-        set_group(self.compute, 0, self.group(slabs)[1], 1, self.offset)
-        dispatch(self.compute, *groups)
+        lib.wgpuComputePassEncoderSetBindGroup(self.compute, 0, self.group(slabs)[1], 1, self.offset)
+        lib.wgpuComputePassEncoderDispatchWorkgroups(self.compute, *groups)
         self.at += self.step * (-(-code.size // self.step))
         self.count += 1
 
@@ -109,7 +106,7 @@ class Encoder:
         at = memory.start + offset
         start, size = at & -4, (at + data.nbytes + 3 & -4) - (at & -4)
         buffer = self.device.wgpu.create_buffer(size=size, usage=USAGE.COPY_DST | USAGE.MAP_READ)
-        copy_buffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, size)
+        lib.wgpuCommandEncoderCopyBufferToBuffer(self.commands(), memory.slab.raw, start, buffer._internal, 0, size)
         return buffer, at - start, data
 
     def fill(self, buffer: Any, skip: int, data: memoryview) -> None:

@@ -157,10 +157,8 @@ def _horner(found: re.Match[str]) -> str:
 def _functions(text: str) -> dict[str, str]:
     """WGSL by name."""
     found, text = {}, re.sub(r"poly\((.*?)\)", _horner, re.sub(r" *//.*", "", text), flags=re.S)
-    for line in re.split(r"\n(?! )", text.strip()):
-        name, given, to, is_value, body = re.match(
-            r"(\w+@?)\((.*?)\)(?: -> ([^\s:]+))?(?:( =)|:)(.*)", line, re.S
-        ).groups()
+    one = r"^(\w+@?)\((.*?)\)(?: -> ([^\s:]+))?(?:( =)|:)(.*(?:\n .*)*)"
+    for name, given, to, is_value, body in re.findall(one, text, re.M):
         given = ", ".join(p if ":" in p else f"{p}: f32" for p in given.split(", ") if p)
         whole = f"fn {name}({given}) -> {to or 'f32'} {{ {f'return{body};' if is_value else body} }}\n"
         found |= {name.replace("@", t): whole.replace("@", t) for t in ("i32", "i64")}

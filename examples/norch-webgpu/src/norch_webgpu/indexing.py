@@ -5,21 +5,20 @@ What is scattered to one place is added in its order, by one invocation, and rou
 names the place. The others come next in the order of the index, which is sorted.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from norch.backend import Kernel, Operand
 
-from .devices import CHECKED, RECORD, Runtime
+from .devices import CHECKED, RECORD, Runtime, sequence
 from .dtypes import KINDS, Attrs, Operands, kind, raw
-from .memory import Memory
-from .reduction import KEY, chained, contiguous, lines, with_dims
+from .reduction import KEY, contiguous, lines, with_dims
 from .source import Tensor, Walk
 
 # Indices are read as their two words, which takes no shader-int64.
-PLACE = """fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, 2**32 - 1 for none
+PLACE = """const NONE = 0xffffffffu;
+fn place_of(w: vec2<u32>) -> u32 { // which of P.size elements an index means, NONE if it is out of range
     if (w.y == 0u && w.x < P.size) { return w.x; }
-    return select(0xffffffffu, P.size + w.x, w.y == 0xffffffffu && w.x >= 0u - P.size && P.size > 0u);
+    return select(NONE, P.size + w.x, w.y == 0xffffffffu && w.x >= 0u - P.size && P.size > 0u);
 }
 """
 REPORT = """fn report(w: vec2<u32>) {
@@ -30,9 +29,8 @@ REPORT = """fn report(w: vec2<u32>) {
     }
 }
 """
-NONE = "0xffffffffu"
-GATHER = f"""let w = get_p(at_p); let place = place_of(w);
-    if (place == {NONE}) {{ report(w); return; }}
+GATHER = """let w = get_p(at_p); let place = place_of(w);
+    if (place == NONE) { report(w); return; }
     put_o(at_o, get_x(at_x + place * P.step));"""
 SCATTER = """let wrong = get_p(at_p + get_order(at_r + (P.n - 1u) * P.r_step) * P.p_step); // if any is: none comes last
     if (place_of(wrong) == NONE) { report(wrong); return; }
@@ -84,34 +82,34 @@ def scatter(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     # One order serves all lines along which the index does not change.
     alike = tuple([1 if d != dim and not index.strides[d] else s for d, s in enumerate(index.shape)])
     key = PLACE.replace("P.size", f"{size}u") + "fn key_at(at: u32) -> u32 { return place_of(get_x(at)); }\n"
-    order, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
+    steps, scratch, layout = ordered(run, index._replace(shape=alike), Tensor("x", raw(index)), dim, key)
     walk, numbers = lines("opxr", dim, index.shape, out, index, src, layout)
     body = SCATTER.replace("VALUE", "b" if not adds else "a | b" if out.dtype.name == "bool" else "a + b")
     arguments = [Tensor("o", moved, True), Tensor("p", raw(index)), Tensor("x", moved), ORDER, RECORD]
     numbers |= {"size": size, "op": CHECKED.index(op)}
-    kernel = run.each(arguments, walk, body.replace("NONE", NONE), numbers, REPORT + PLACE)
-    return lambda *args: kernel(*args, *order(*args[2:4]))
+    kernel = run.each(arguments, walk, body, numbers, REPORT + PLACE)
+    return sequence(("o", "x", "src"), [*steps, (kernel, ("o", "x", "src", "order"))], scratch)
 
 
-def ordered(
-    run: Runtime, x: Operand, given: Tensor, dim: int, key: str
-) -> tuple[Callable[[Memory, int], tuple[Memory, int]], Operand]:
-    """A function from a tensor, `given` as x, to the places in their line of its elements, in the order of WGSL's
-    `key_at(at)`, a whole number; and how these lie in memory."""
+def ordered(run: Runtime, x: Operand, given: Tensor, dim: int, key: str) -> tuple[list[Any], dict[str, int], Operand]:
+    """The steps of a sequence, and its scratch memory, from a tensor, `given` as x, to the places in their line of its
+    elements, in the order of WGSL's `key_at(at)`, a whole number; and how these lie in memory, as "order"."""
     layout, words = contiguous(x), [Tensor("o", KINDS["bytes4"], True), Tensor("old", KINDS["bytes4"])]
     walk, numbers = lines("xr", dim, x.shape, x, layout)
-    widths = [1 << k for k in range(max(1, (x.shape[dim] - 1).bit_length()))]
-    passes = [run.each([*words, given], walk, MERGE, {**numbers, "width": w}, key + NTH) for w in widths]
-    return lambda x, at: chained(passes, 4 * walk.count, x, at, x, at), layout
+    places, steps = ("order", "spare"), list[Any]()
+    for k in reversed(range(max(1, (x.shape[dim] - 1).bit_length()))):
+        merge = run.each([*words, given], walk, MERGE, {**numbers, "width": 1 << k}, key + NTH)
+        steps, places = [(merge, (*places, "x")), *steps], places[::-1]
+    return steps, dict.fromkeys(places, 4 * walk.count), layout
 
 
-def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
+def sort(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     values, indices, x = (with_dims(o) for o in operands)
     found, down = kind(x), "~" * attrs["descending"]
     of, value = ("i32", "key(get_x(at))") if found.is_floating else (found.computed, "get_x(at)")
     key = KEY * found.is_floating + f"fn key_at(at: u32) -> {of} {{ return {down}{value}; }}\n"
-    order, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
+    steps, scratch, layout = ordered(run, x, Tensor("x", found), attrs["dim"], key)
     walk, numbers = lines("spxr", attrs["dim"], x.shape, values, indices, x, layout)
     arguments = [Tensor(m, raw(o), m != "x") for m, o in zip("spx", operands)]
     emit = run.each([*arguments, ORDER], walk, EMIT, numbers)
-    return lambda *args: emit(*args, *order(*args[4:]))
+    return sequence("spx", [*steps, (emit, (*"spx", "order"))], scratch)

@@ -8,10 +8,10 @@ from typing import Any
 
 from norch.backend import Operand
 
-from .devices import CHECKED, RECORD, Runtime
+from .devices import CHECKED, RECORD, Runtime, sequence
 from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
 from .indexing import REPORT
-from .reduction import fold, staged, state
+from .reduction import fold, state
 from .source import Tensor, Walk
 
 # The largest of some numbers, and the sum of exp(number - largest). That of none is finite, as -inf less it is -inf.
@@ -101,11 +101,8 @@ def norm_grad(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     item = f"S(get_g(at_g) * (get_x(at_x) - {mean}) * stats[P.stats_ + j].y, get_g(at_g))"
     store = " ".join(f"put_{m}(at_{m}, a0.{c});" for m, c in zip(names[:-2], "xy"))
     second = fold(run, [*arguments, STATS], state("vec2<f32>"), 8, [(item, "")], outer, inner, store=store)
-    both = (
-        lambda *args: first(*args[:2], *args[2 * outputs :]),
-        lambda *args: second(*args[2 : 2 * outputs + 4], *args[-2:]),
-    )
-    return staged(8 * inner.count, *both) if second else None
+    steps = [(first, ["o", *"gxv"[: len(given) - 1], "stats"]), (second, [*names, "stats"])]
+    return sequence("o" + names + "v" * (len(given) == 4), steps, {"stats": 8 * inner.count})
 
 
 def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -125,7 +122,7 @@ def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> An
         item = [("f32(!(get_t(at_t).x == P.low && get_t(at_t).y == P.high))", "")]
         store = f"total[P.total_] = {'a0' if mean else '1f'};"
         count = fold(run, [given[4], TOTAL], state("f32"), 4, item, none, every, store=store, **numbers)
-        return staged(4, lambda *args: count(*args[8:]), grad)
+        return sequence("ogxst", [(count, ("t", "total")), (grad, (*"ogxst", "total"))], {"total": 4})
     outer = Walk("sxt", target.shape, [sums.strides, x.strides[:dim] + x.strides[dim + 1 :], target.strides])
     inner = Walk("x", x.shape[dim : dim + 1], [x.strides[dim : dim + 1]], "j")
     given = [*[Tensor(m, kind(o), m != "x") for m, o in zip("lsx", operands)], Tensor("t", raw(target)), RECORD, STATS]
@@ -133,4 +130,4 @@ def cross_entropy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> An
     rows = fold(run, given, ONLINE + REPORT, 8, item, outer, inner, store=STORE, **numbers)
     store = f"put_l(0u, {'select(a0.x / a0.y, nan(), a0.y == 0)' if mean else 'a0.x'});"
     total = fold(run, [given[0], STATS], state("vec2<f32>"), 8, pair, none, every, store=store)
-    return staged(8 * every.count, rows, lambda *args: total(*args[:2], *args[-2:]))
+    return sequence("lsxt", [(rows, (*"lsxt", "stats")), (total, ("l", "stats"))], {"stats": 8 * every.count})

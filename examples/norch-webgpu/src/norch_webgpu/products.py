@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from norch.backend import Kernel, Operand
 
-from .devices import Runtime
+from .devices import Runtime, sequence
 from .dtypes import KINDS, Attrs, Kind, Operands, kind
 from .source import Tensor, Walk, main
 
@@ -74,7 +74,7 @@ def places(name: str, base: str, place: str) -> str:
     return f"{text}fn place_{name}(at: u32, i: u32, k: u32) -> u32 {{ return {place}; }}\n"
 
 
-def multiply(run: Runtime, p: Product) -> Kernel | None:
+def multiply(run: Runtime, p: Product) -> Any:
     """The kernel of a product, whose arguments are out, a, b and what is read besides."""
     terms, given = p.m * p.n * p.k, [Tensor(name, k) for name, k in zip("ab", p.kinds[1:])]
     is_small = terms * p.batch <= FEW or terms <= FEW // 32 or (p.m <= 2 and p.k <= 64)
@@ -84,26 +84,24 @@ def multiply(run: Runtime, p: Product) -> Kernel | None:
     tile, splits = choose(p.m, p.n, p.k, p.batch)
     sums, parts = KINDS["float32"], 4 * p.batch * p.m * p.n
     splits = min(splits, run.devices[0].pool.most // parts) or 1
-    whole, finish = p, None
+    whole = p
     if splits > 1:
         whole = p._replace(kinds=(sums, *p.kinds[1:]), quads=(p.n % 4 == 0, *p.quads[1:]), result="v", more=())
-        finish = _elements(run, p, [Tensor("s", sums), *p.more], "", "get_s(k * P.e_count + e)", splits)
     can = [q and k.size in (2, 4) for q, k in zip(whole.quads, whole.kinds)]
     can[0] &= "get_o" not in whole.result
     programs: dict[tuple[bool, ...], Any] = {}
 
     def call(*args: Any) -> None:
-        if finish:
-            scratch = args[0].device.pool.take(splits * parts)
-            rest, args = (*args[:2], scratch, 0, *args[6:]), (scratch, 0, *args[2:6])
         key = tuple([q and at % 4 == 0 for q, at in zip(can, args[1::2])])
         if key not in programs:
             programs[key] = _tiles(run, whole._replace(quads=key), tile, splits)
         programs[key](*args)
-        if finish:
-            finish(*rest)
 
-    return call
+    if splits == 1:
+        return call
+    finish = _elements(run, p, [Tensor("s", sums), *p.more], "", "get_s(k * P.e_count + e)", splits)
+    more = [tensor.name for tensor in p.more]
+    return sequence([*"oab", *more], [(call, "sab"), (finish, [*"os", *more])], {"s": splits * parts})
 
 
 def choose(m: int, n: int, k: int, batch: int) -> tuple[Tile, int]:
@@ -123,10 +121,10 @@ def turned(o: Operand) -> Operand:
     return o._replace(shape=shape, strides=strides)
 
 
-def product(out: Operand, a: Operand, b: Operand) -> Product:
-    """out = a @ b.mT, where the batch dims of all are those of `out`."""
+def product(out: Operand, a: Operand, b: Operand, *mask: Operand) -> Product:
+    """out = a @ b.mT, where the batch dims of all are those of `out`; a mask has elements m for a result to read."""
     text, numbers = "", dict[str, int]()
-    for name, x in (("o", out), ("a", a), ("b", b)):
+    for name, x in zip("oabm", (out, a, b, *mask)):
         walk = Walk(name, out.shape[:-2], [x.strides[:-2]], bake=False, index=f"{name}i")
         numbers |= {f"{name}_line": x.strides[-2], f"{name}_other": x.strides[-1], **walk.numbers}
         base = f"let {name}i = i; {walk.code()} return at_{name};"
@@ -134,7 +132,8 @@ def product(out: Operand, a: Operand, b: Operand) -> Product:
     along = [x.strides[-1] == 1 or x.strides[-2] != 1 for x in (a, b)]
     quads = [_has_quads(x if is_along else turned(x)) for x, is_along in ((out, True), (a, along[0]), (b, along[1]))]
     sizes = prod(out.shape[:-2]), *out.shape[-2:], a.shape[-1]
-    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers)
+    more = tuple([Tensor("m", kind(m)) for m in mask])
+    return Product((kind(out), kind(a), kind(b)), *sizes, along, quads, text, numbers, "v", more)
 
 
 def _has_quads(o: Operand) -> bool:

@@ -25,21 +25,19 @@ PAIR = """let u = f32(w[e & 2u] >> 8u) * 0x1p-24f; let v = w[(e & 2u) + 1u] >> 8
         let turn = v + 0x200000u; let r = f32(i32(turn & 0x3fffffu) - 0x200000) * (0x1p-22f * 1.57079633f);
         let wide = sqrt(-2 * log_f32(1 - u)) * wave(r, (turn >> 22u) + 1u - (e & 1u));"""
 DIGITS = {"float32": 24, "float16": 11, "bfloat16": 8}
+VALUES = {
+    "bits": "i64(u64(w[e]))",  # i64 of a u32 would extend its sign
+    "bits64": "i64(u64(w[2u * e] >> 1u) << 32u | u64(w[2u * e] << 31u | w[2u * e + 1u] >> 1u))",
+    "uniform": "f32(w[e] >> {rest}u) * 0x1p-{digits}f",
+    "normal": "wide",
+}
 
 
 def random(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
     out, to, sort = operands[0], kind(operands[0]), attrs["kind"]
-    walk, each = Walk("o", out.shape, [out.strides]), 4
-    if sort == "bits":
-        value = "i64(u64(w[e]))"  # i64 of a u32 would extend its sign
-    elif sort == "bits64":
-        each, value = 2, "i64(u64(w[2u * e] >> 1u) << 32u | u64(w[2u * e] << 31u | w[2u * e + 1u] >> 1u))"
-    elif sort == "uniform":
-        value = f"f32(w[e] >> {32 - DIGITS[to.name]}u) * 0x1p-{DIGITS[to.name]}f"
-    else:
-        value = "wide"
-    code = walk.code() + (PAIR if sort == "normal" else "")
-    body = BODY.format(each=each, code=code, value=value)
+    walk, each, digits = Walk("o", out.shape, [out.strides]), 2 if sort == "bits64" else 4, DIGITS.get(to.name, 0)
+    value = VALUES[sort].format(rest=32 - digits, digits=digits)
+    body = BODY.format(each=each, code=walk.code() + PAIR * (sort == "normal"), value=value)
     arguments = [Tensor("o", to, True), *(Scalar(n, KINDS["bytes8"], int) for n in ("seed", "offset"))]
     blocks = -(-walk.count // each)
     return run.kernel(arguments, main(body), -(-blocks // WIDTH), walk.numbers)

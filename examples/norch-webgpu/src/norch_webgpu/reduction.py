@@ -6,9 +6,8 @@ from typing import Any
 
 from norch.backend import Operand
 
-from .devices import Runtime
+from .devices import RECORD, Runtime, sequence
 from .dtypes import KINDS, Attrs, Kind, Operands, kind, raw
-from .memory import Memory
 from .source import Tensor, Walk, main
 
 GROUP = 256
@@ -63,11 +62,6 @@ SCAN = """var a = get_x(at_x + at_k * P.x_step);
     put_o(at_o + at_k * P.o_step, a);"""
 
 
-def power_of_two(n: int, most: int) -> int:
-    """The largest that is neither above `n` nor above `most`; 1 at least."""
-    return 1 << max(1, min(n, most)).bit_length() - 1
-
-
 def types(computed: str) -> str:
     """WGSL of T, the type computed in, and of is_nan for whole numbers, which floats have already."""
     nan = "fn is_nan(v: T) -> bool { return false; }\n" * (computed != "f32")
@@ -95,7 +89,8 @@ def fold(
     )
     is_columns = min(steps_out, default=1) < min(steps_in, default=1) and rows >= 32  # neighbours are of different rows
     # Few enough share a row that barriers are few, so many that the rows of a workgroup stay in the cache.
-    team = power_of_two(-(-n // 4), 8 if is_columns else max(32, min(n // 16, GROUP if n <= 1 << 14 else 128)))
+    most = 8 if is_columns else max(32, min(n // 16, GROUP if n <= 1 << 14 else 128))
+    team = 1 << max(1, min(-(-n // 4), most)).bit_length() - 1  # a power of two
     count = GROUP // team
     groups = -(-rows // count)
     parts = 1 if each or stages == 1 else max(1, min(1024 // max(groups, 1), n // (team * 16)))
@@ -124,24 +119,11 @@ def fold(
         return stage(arguments, store)
     arguments = [*arguments, Tensor("partial", Kind("state", "S"), element="S")]
     place = f"partial[P.partial_ / {nbytes // 4}u + i * P.row + "
-    first, again, last = (
-        stage(arguments, f"{place}part] = a0;"),
-        [(f"{place}j]", passes[0][1])],
-        Walk("", (parts,), [], "j"),
-    )
+    again, last = [(f"{place}j]", passes[0][1])], Walk("", (parts,), [], "j")
     second = fold(run, arguments, text, nbytes, again, outer, last, store=store, stages=1, row=parts, **numbers)
-    return staged(nbytes * rows * parts, first, second) if first and second else None
-
-
-def staged(nbytes: int, first: Any, second: Any) -> Any:
-    """Two kernels one after the other, both of which get scratch memory as their last argument."""
-
-    def call(*args: Any) -> None:
-        scratch = args[0].device.pool.take(nbytes)
-        first(*args, scratch, 0)
-        second(*args, scratch, 0)
-
-    return call
+    takes = [a.name for a in arguments if a is not RECORD]
+    both = [(stage(arguments, f"{place}part] = a0;"), takes), (second, takes)]
+    return sequence(takes[:-1], both, {"partial": nbytes * rows * parts})
 
 
 def reduce(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
@@ -168,23 +150,14 @@ def cumsum(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Any:
     """To each element is added that 1 before, then the one 2 before, and so on."""
     (out, x), dim = (with_dims(o) for o in operands), attrs["dim"]
     sums, between = contiguous(x), KINDS[{"f32": "float32"}.get(kind(x).computed, x.dtype.name)]
-    passes, last = [], max(1, (x.shape[dim] - 1).bit_length()) - 1
-    for k in range(last + 1):
-        to, given = (out, kind(out)) if k == last else (sums, between), (sums, between) if k else (x, kind(x))
-        walk, numbers = lines("ox", dim, x.shape, to[0], given[0])
-        arguments = [Tensor("o", to[1], True), Tensor("x", given[1])]
-        passes.append(run.each(arguments, walk, SCAN, {**numbers, "width": 1 << k}))
-
-    return lambda *args: passes[-1](*args[:2], *chained(passes[:-1], between.size * walk.count, *args[2:]))
-
-
-def chained(passes: Sequence[Any], nbytes: int, memory: Memory, offset: int, *rest: Any) -> tuple[Memory, int]:
-    """What the last of some kernels makes, each from what the one before has made, and the first from `memory`."""
-    for kernel in passes:
-        fresh = memory.device.pool.take(nbytes)
-        kernel(fresh, 0, memory, offset, *rest)
-        memory, offset = fresh, 0
-    return memory, offset
+    steps, scratch, given = [], {}, ("x", x, kind(x))
+    for k in range(passes := max(1, (x.shape[dim] - 1).bit_length())):
+        to = ("o", out, kind(out)) if k == passes - 1 else ("even" if k % 2 == 0 else "odd", sums, between)
+        walk, numbers = lines("ox", dim, x.shape, to[1], given[1])
+        arguments = [Tensor("o", to[2], True), Tensor("x", given[2])]
+        steps.append((run.each(arguments, walk, SCAN, {**numbers, "width": 1 << k}), (to[0], given[0])))
+        scratch[to[0]], given = between.size * walk.count, to
+    return sequence("ox", steps, {name: nbytes for name, nbytes in scratch.items() if name != "o"})
 
 
 def with_dims(operand: Operand) -> Operand:

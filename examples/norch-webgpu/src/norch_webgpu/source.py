@@ -1,6 +1,6 @@
 """What kernels are made of: bindings with their numbers, and walks over the elements of operands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -54,7 +54,11 @@ class Scalar(NamedTuple):
     convert: Number
 
 
-def header(arguments: Sequence[Tensor | Scalar], numbers: Sequence[str]) -> str:
+Arguments = Sequence[Tensor | Scalar]
+Numbers = Mapping[str, int]
+
+
+def header(arguments: Arguments, numbers: Sequence[str]) -> str:
     """What stands before a kernel: its arguments with their functions, and `P`, its numbers."""
     tensors, fields = [a for a in arguments if isinstance(a, Tensor)], []
     for a in arguments:
