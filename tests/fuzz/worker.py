@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 HERE = Path(__file__).parent
 
-MEMORY = 16 << 30
+MEMORY = 8 << 30
 """How much address space a child may take, in bytes: who asks for more must be refused."""
 
 

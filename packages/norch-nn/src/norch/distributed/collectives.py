@@ -45,7 +45,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     comm = found.comm(tensor.device.type)
     found.begin(call)
     data, native, made = reducible(comm, tensor, how, found.size())
-    if data.data_ptr() != tensor.data_ptr():
+    if data.buffer is not tensor.buffer:
         return found.end(call, comm.all_reduce(data, native), lambda: copy_into(tensor, made(data)), tensor, async_op)
 
     def finish() -> None:
@@ -110,7 +110,7 @@ def reduce(
     found.begin(call)
     data, native, made = reducible(comm, tensor, how, found.size())
     mine = found.member == root
-    if not mine and data.data_ptr() == tensor.data_ptr():
+    if not mine and data.buffer is tensor.buffer:
         data = data.clone()
     finish = (lambda: copy_into(tensor, made(data))) if mine else None
     return found.end(call, comm.reduce(data, native, root), finish, tensor, async_op)

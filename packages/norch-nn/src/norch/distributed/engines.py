@@ -89,6 +89,13 @@ def usable() -> dict[str, Engine]:
     return found
 
 
+def is_known(kind: str) -> bool:
+    """Whether an installed engine, usable or not, is for that device type."""
+    for provider in installed():
+        discovery.load_once(provider, "norch_engine", adopt)
+    return any(p.engine is not None and kind in p.engine.device_types for p in installed())
+
+
 def register(engine: Engine, distribution: str = "in process", version: str = "?") -> None:
     """Adds an engine at run time. Raises DistributedError where the contract refuses it."""
     provider = Provider(engine.name, distribution, version, type(engine).__module__, loaded=True)

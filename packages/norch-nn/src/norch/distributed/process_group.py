@@ -10,7 +10,9 @@ from typing import Any
 import norch
 from norch.source_lines import here
 
+from .by_host import ByHost
 from .engine import Communicator, Engine, Request
+from .engines import is_known
 from .errors import DistributedError
 from .futures import Future
 from .members import Members
@@ -181,10 +183,14 @@ class ProcessGroup:
     def connect(self, kind: str) -> Communicator:
         """Connects the members for tensors on a device type (`kind`), and shows them to each other.
 
-        Raises DistributedError where they do not come in time.
+        A device that no installed engine is for goes by way of the CPU's. Raises DistributedError where they do not
+        come in time.
         """
         self.alive()
         engine = self.engines.get(kind)
+        if engine is None and "cpu" in self.engines and not is_known(kind):
+            self.comms[kind] = by_host = ByHost(self.comm("cpu"))
+            return by_host
         if engine is None:
             have = ", ".join(f"{e.name} for {k!r}" for k, e in sorted(self.engines.items()))
             raise DistributedError(

@@ -10,9 +10,13 @@ import numpy as np
 
 import norch
 import norch.distributed as dist
+from norch.testing.strict import strict_device
 
 if os.environ.get("SEVERAL_HOSTS"):
     os.environ["NORCH_DISTRIBUTED_HOST"] = f"host{os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))}"
+if os.environ.get("DEVICE") == "strict":
+    strict_device()
+    norch.set_default_device("strict")
 dist.init_process_group("mpi", timeout=30)
 rank, size = dist.get_rank(), dist.get_world_size()
 Op = dist.ReduceOp
@@ -34,7 +38,7 @@ def tensor(values: np.ndarray, dtype: norch.DType) -> norch.Tensor:
 
 
 def same(got: norch.Tensor, wanted: np.ndarray, what: str) -> None:
-    have = got.to(norch.float64).numpy() if got.dtype is not norch.bool else got.numpy()
+    have = got.cpu().to(norch.float64).numpy() if got.dtype is not norch.bool else got.cpu().numpy()
     assert got.shape == wanted.shape, (what, got.shape, wanted.shape)
     np.testing.assert_array_equal(have, wanted.astype(have.dtype), what)
 
