@@ -31,8 +31,10 @@ class Kind(NamedTuple):
         return 8 if self.code in "qQ" else 4 // self.per_word
 
     def rounded(self, value: str) -> str:
-        """A value as it would be read again after it was stored."""
-        return f"decode_{self.name}(encode_{self.name}({value}))" if self.per_word > 1 else value
+        """A value as it would be read again after it was stored, hidden by P.zero from compilers that know better."""
+        if self.per_word > 1:
+            return f"decode_{self.name}(encode_{self.name}({value}) ^ P.zero)"
+        return f"bitcast<f32>(bitcast<u32>({value}) ^ P.zero)" if self.is_floating else value
 
 
 KINDS = {kind.name: kind for kind in (

@@ -98,8 +98,8 @@ def elementwise(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kern
         reads = [f"v_{read}" for read in step.reads]
         if step.op in COMPARISON:
             reads = [k.rounded(read) for k, read in zip(sources, reads)]
-        if len(steps) > 1:  # rounded as if it were stored, and hidden, lest it be contracted with the next
-            value = to.rounded(f"bitcast<f32>(bitcast<u32>({value}) ^ P.zero)" if to.is_floating else value)
+        if len(steps) > 1:  # else it may be contracted with the next
+            value = to.rounded(value)
         given = " ".join(f"let {n} = {read};" for n, read in zip("abc", reads))
         text, values[f"s{j}"] = f"{text}var v_s{j}: {to.computed}; {{ {given} v_s{j} = {value}; }}\n", to
 
