@@ -21,6 +21,9 @@ ALLOWED = 128.0
 CANCELLED = 8.0
 """In units of EPSILON, what gradients may have lost that add up to 0, such as that of a single number, normalised."""
 
+UPCAST = re.compile(r"\.(double|float|to|type|type_as)\(")
+"""What may bring the rounding of a dtype into a finer one."""
+
 LOST = 16.0
 """How many times further than PyTorch norch may be from the exact result: far ones tell of an ill-posed problem."""
 
@@ -51,8 +54,10 @@ def difference(
     if theirs.errors:
         return None  # what a failed line has done by then is not defined
     exact = None if exact is None else cache(exact)
+    coarse = max((EPSILON.get(v.dtype, 0.0) for v in theirs.values.values()), default=0.0)
+    coarse *= any(UPCAST.search(line) for line in lines)
     for name in sorted(ours.values.keys() | theirs.values.keys()):
-        problem = of_variable(name, ours.values.get(name), theirs.values.get(name), exact, floor)
+        problem = of_variable(name, ours.values.get(name), theirs.values.get(name), exact, floor, coarse)
         if problem is None or (problem.startswith("values") and exact is not None and jumps(name, lines, exact)):
             continue
         return f"{name}: {problem}"
@@ -60,8 +65,14 @@ def difference(
 
 
 def of_variable(
-    name: str, found: Value | None, wanted: Value | None, exact: Callable[..., Outcome] | None, floor: float
+    name: str,
+    found: Value | None,
+    wanted: Value | None,
+    exact: Callable[..., Outcome] | None,
+    floor: float,
+    coarse: float,
 ) -> str | None:
+    """What two runs disagree about in a variable. coarse: EPSILON of what may have been cast to its dtype."""
     if found is None or wanted is None:
         return given("variable", found, wanted)
     if name.startswith("d["):  # what autograd.grad returned
@@ -71,7 +82,8 @@ def of_variable(
     if problem is None or not problem.startswith("values") or exact is None or found.dtype not in EPSILON:
         return problem
     best = exact().values.get(name)
-    moved = [v for by in (1, -2) if (v := exact(by * EPSILON[found.dtype]).values.get(name)) is not None]
+    shaken = max(EPSILON[found.dtype], coarse)
+    moved = [v for by in (1, -2) if (v := exact(by * shaken).values.get(name)) is not None]
     return None if best is not None and nearer(found, wanted, best, moved, floor) else problem
 
 
