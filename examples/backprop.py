@@ -96,7 +96,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         scope = forward(START, args.device)
-    except norch.DeviceError as error:
+    except (norch.DeviceError, norch.DTypeError) as error:  # some GPUs have no float64
         print(error, file=sys.stderr)
         return 2
 
