@@ -14,6 +14,7 @@ import norch
 from norch.__main__ import main
 from norch.backend import CONTRACT, Backend, Buffer, registry
 from norch.device_module import DeviceModule
+from norch.testing.null import NullBackend, ensure_registered
 
 PLUGIN = """
 from norch.backend import Backend, Buffer, hookimpl
@@ -424,3 +425,16 @@ def test_what_a_backend_adds_to_its_module_goes_with_it():
     with pytest.raises(AttributeError, match="minimal"):
         norch.minimal
     assert norch.cpu is norch.cpu
+
+
+def test_a_subclass_of_a_registered_backend_is_a_device_of_its_own(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", [*registry._registered])
+
+    class Parent(NullBackend):
+        device_type = "parent"
+
+    class Child(Parent):
+        device_type = "child"
+
+    for backend in (Child, Parent):
+        assert type(ensure_registered(backend).backend) is backend

@@ -64,6 +64,6 @@ def null_device() -> Device:
 
 def ensure_registered(backend: type[Backend]) -> Device:
     """The device of a backend class, of which an instance is registered unless there is one already."""
-    if not any(isinstance(provider.backend, backend) for provider in installed()):
+    if not any(type(provider.backend) is backend for provider in installed()):  # a subclass is another device
         register(backend(), "norch-core")
     return Device(backend.device_type)
