@@ -139,7 +139,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Learn to write as a text is written, on several processes.")
     add = parser.add_argument
     add("--text", required=True, metavar="FILE", help="what to learn from: any UTF-8 text")
-    add("--device", default="cpu", help="where to train (default: %(default)s)")
+    add("--device", default="cpu", help="cpu, or cuda: a GPU for each process (default: %(default)s)")
     add("--steps", type=positive, default=2000, help="updates of the weights (default: %(default)s)")
     add("--seed", type=int, default=0, help="of weights, batches and samples (default: %(default)s)")
     add("--checkpoint", default="fsdp_gpt", metavar="FOLDER", help="the state (default: %(default)s)")
@@ -161,10 +161,7 @@ def main() -> int:
     args = parse()
     dist.init_process_group()
     size = dist.get_world_size()
-    device = norch.device(args.device)
-    if device.type != "cpu":  # a GPU each, or one for all
-        count = getattr(norch, device.type).device_count()
-        device = norch.device(device.type, dist.get_local_rank() % count)
+    device = norch.device(f"cuda:{dist.get_local_rank()}" if args.device == "cuda" else args.device)
     text = Path(args.text).read_text(encoding="utf-8")
     if args.resume:
         training = Training.load(args.checkpoint, device)
