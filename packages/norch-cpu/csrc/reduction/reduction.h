@@ -12,6 +12,13 @@
 
 namespace norch::reduction {
 
+KernelPtr amax(const Request& request);  // extremes.cpp
+KernelPtr amin(const Request& request);
+KernelPtr argmax(const Request& request);  // argreduction.cpp
+KernelPtr argmin(const Request& request);
+
+inline namespace NORCH_SIMD {
+
 // The operations. `identity` leaves every number as it is, `empty` is what no elements give, partial results are
 // combined in `upcast`, and bools, which are bytes, have an operation of their own.
 #define NORCH_REDUCTION(Name, formula, unit, none, Upcast, BoolOp)     \
@@ -48,11 +55,6 @@ NORCH_INLINE T unless_nan(T b, T chosen) {
 }
 NORCH_REDUCTION(Largest, unless_nan(b, T(b > a ? b : a)), lowest<T>, lowest<T>, T, Largest)
 NORCH_REDUCTION(Smallest, unless_nan(b, T(b < a ? b : a)), highest<T>, highest<T>, T, Smallest)
-
-KernelPtr amax(const Request& request);  // extremes.cpp
-KernelPtr amin(const Request& request);
-KernelPtr argmax(const Request& request);  // argreduction.cpp
-KernelPtr argmin(const Request& request);
 
 /// Numbers that are folded by a plain loop: the order does not matter, and the compiler knows how to vectorise it.
 template <class A>
@@ -146,5 +148,7 @@ inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
     for (; i < n; ++i) acc[i & 7] = Op::apply(acc[i & 7], at(i));
     return fold_lanes<8, Op>(acc);
 }
+
+}  // inline namespace NORCH_SIMD
 
 }  // namespace norch::reduction

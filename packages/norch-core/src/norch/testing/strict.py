@@ -8,6 +8,7 @@ not in the contract.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,7 +31,7 @@ from ..device import Device
 from ..dtype import BOOL, FLOATING, INTEGER, DType, bool_, iinfo, int64
 from ..errors import BackendError
 from ..numpy_backend.backend import HostBuffer, NumpyBackend
-from ..spec import may_overlap, span
+from ..spec import contiguous_strides, may_overlap, span
 from .null import ensure_registered
 
 POISON = 0x55
@@ -280,8 +281,10 @@ def _check_scalar(op: str, dtype: DType, value: Any) -> None:
         raise BackendError(f"strict: {op} was given {value!r} of type {kind.__name__} for a scalar of {dtype}")
 
 
-def _places(operand: Operand, offset: int) -> np.ndarray[Any, Any]:
+def _places(operand: Operand, offset: int) -> slice | np.ndarray[Any, Any]:
     """The elements of a buffer that an operand covers, as flat places."""
+    if operand.strides == contiguous_strides(operand.shape):
+        return slice(offset, offset + math.prod(operand.shape))
     at = np.full(operand.shape, offset, np.int64)
     for d, (n, s) in enumerate(zip(operand.shape, operand.strides, strict=True)):
         at += (np.arange(n) * s).reshape((n,) + (1,) * (len(operand.shape) - 1 - d))
@@ -291,7 +294,7 @@ def _places(operand: Operand, offset: int) -> np.ndarray[Any, Any]:
 def _byte_mask(buffer: StrictBuffer, operand: Operand, offset: int) -> np.ndarray[Any, Any]:
     mask = np.zeros(buffer.nbytes, bool)
     size = operand.dtype.itemsize
-    mask[(_places(operand, offset)[:, None] * size + np.arange(size)).reshape(-1)] = True
+    mask[: buffer.nbytes // size * size].reshape(-1, size)[_places(operand, offset)] = True
     return mask
 
 
