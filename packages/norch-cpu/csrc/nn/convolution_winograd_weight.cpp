@@ -16,6 +16,7 @@ using Lanes = vector_t<float, LANES>;
 
 constexpr int64_t POINT_BYTES = 4 << 20;  // of both images' points at a time: they stay in the caches
 constexpr int64_t LEAST_AT_ONCE = 128;    // tiles
+constexpr int64_t TILES_AT_ONCE = 32;     // whose pixels are moved
 constexpr int64_t CHANNELS_AT_ONCE = 4 * matmul::TILE_ROWS;
 constexpr int64_t WEIGHTS_AT_ONCE = 16;
 
@@ -49,7 +50,9 @@ public:
         for (int64_t first = 0; first < tiles_.rows(); first += rows_) {
             const int64_t rows = std::min(rows_, tiles_.rows() - first), count = rows * tiles_.across();
             parallel_for(rows, row_ns, [&](int64_t begin, int64_t end) {
-                take_points(grad, image, first + begin, first + end, begin, windows.data(), grads.data());
+                const int64_t few = std::max<int64_t>(1, TILES_AT_ONCE / tiles_.across());
+                for (int64_t i = begin; i < end; i += few)
+                    take_points(grad, image, first + i, first + std::min(end, i + few), i, windows.data(), grads.data());
             });
             const double item_ns = double(count * CHANNELS_AT_ONCE * panels_ * PANEL) / PER_NS<float>;
             parallel_for(POINTS * parts, item_ns, [&](int64_t begin, int64_t end) {
