@@ -19,6 +19,13 @@ def test_every_registered_name_is_there():
     assert not FUNCTIONS.keys() - set(dir(norch))
 
 
+@pytest.mark.parametrize("name", ops.LATE)
+def test_what_is_imported_late_is_one_object(name):
+    assert getattr(norch, name) is getattr(ops, name)
+    assert name in dir(norch)
+    assert name in dir(ops)
+
+
 def test_aliases_are_one_object():
     assert norch.clip is norch.clamp is Tensor.clip
     assert Tensor.subtract_ is Tensor.sub_ is not Tensor.__isub__

@@ -87,11 +87,8 @@ METHODS_WITHOUT_RECORD = frozenset(
 
 
 def public_functions():
-    return {
-        name: value
-        for name, value in vars(ops).items()
-        if not name.startswith("_") and callable(value) and not inspect.ismodule(value)
-    }
+    found = {name: getattr(ops, name) for name in dir(ops) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if callable(value) and not inspect.ismodule(value)}
 
 
 def public_methods():

@@ -99,6 +99,7 @@ from .errors import (
     ShapeError,
 )
 from .ops import *  # noqa: F403
+from .ops import LATE as _LATE_OPS
 from .ops import random
 from .ops.registry import LOOKUPS
 from .settings import (
@@ -174,14 +175,6 @@ _LATER = {
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
     "memory.fitting": ("fits",),
-    "ops.matrix.einsum": ("einsum",),
-    "ops.matrix.multi_dot": ("chain_matmul",),
-    "ops.nn.pixels": ("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"),
-    "ops.nn.quantized": ("dequantize_weight", "quantize_weight", "quantized_linear"),
-    "ops.nn.recurrence": ("recurrence",),
-    "ops.nn.volumes": (
-        "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
-    ),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "sparse": ("smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
@@ -192,23 +185,6 @@ _LATER = {
     ),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
-
-
-def _late(name: str, package: str = "") -> Any:
-    """What is imported for this name from a module below `package`; None for others."""
-    from importlib import import_module
-
-    for module, titles in _LATER.items():
-        if module.startswith(package):
-            for title in titles:
-                known, _, original = title.partition("=")
-                if known == name:
-                    return getattr(import_module(f"norch.{module}"), original or known)
-    return None
-
-
-def _late_op(name: str) -> Any:
-    return _late(name, "ops.")
 
 
 def _op_of_plugin(name: str) -> Any:
@@ -226,7 +202,7 @@ def _who_holds(place: Device) -> str:
 
 
 _failure.who_holds = _who_holds
-LOOKUPS.extend([_late_op, _op_of_plugin])
+LOOKUPS.append(_op_of_plugin)
 _sys.meta_path.append(_LateFinder())
 _join_einops()
 
@@ -234,7 +210,7 @@ _join_einops()
 def __dir__() -> list[str]:
     late = {title.partition("=")[0] for titles in _LATER.values() for title in titles}
     in_place = {name for name in dir(Tensor) if name.endswith("_") and not name.startswith("_")}
-    return sorted({*globals(), *late, *in_place})
+    return sorted({*globals(), *_LATE_OPS, *late, *in_place})
 
 
 plugins.reserved_names = __dir__
@@ -246,10 +222,15 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
     from importlib.util import find_spec
 
-    found = _late(name)
-    if found is not None:
-        globals()[name] = found
+    if name in _LATE_OPS:
+        found = globals()[name] = getattr(import_module("norch.ops"), name)
         return found
+    for module, titles in _LATER.items():
+        for title in titles:
+            known, _, original = title.partition("=")
+            if known == name:
+                found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
+                return found
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)

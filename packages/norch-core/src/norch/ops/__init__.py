@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from .generator import default_generator
@@ -88,8 +89,25 @@ else:
     __all__ = [*FUNCTIONS, "default_generator"]
 
 
+LATE = {
+    **dict.fromkeys(("adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d"), "nn.volumes"),
+    **dict.fromkeys(("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), "nn.pixels"),
+    **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
+    "chain_matmul": "matrix.multi_dot", "einsum": "matrix.einsum", "recurrence": "nn.recurrence",
+}  # fmt: skip
+"""By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LATE})
+
+
 def __getattr__(name: str) -> object:
-    """Ops of plug-ins."""
+    """What is imported late, and ops of plug-ins."""
+    if name in LATE:
+        late: object = getattr(_import_module(f"{__name__}.{LATE[name]}"), name)
+        globals()[name] = late
+        return late
     if not name.startswith("_"):
         for lookup in LOOKUPS:
             found: object = lookup(name)
