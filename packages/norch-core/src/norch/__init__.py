@@ -31,6 +31,8 @@ import numpy as _numpy
 
 __path__ = extend_path(__path__, __name__)  # norch-nn adds nn, optim and utils here
 
+from . import importing as _importing  # isort: skip  (before all that it imports)
+
 # `norch.tensor` is a package and a function; imported first, the package leaves the name to the function below.
 from .tensor import Tensor  # isort: skip
 
@@ -172,6 +174,10 @@ _LATER = {
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
     "memory.fitting": ("fits",),
+    "ops.matrix.einsum": ("einsum",),
+    "ops.matrix.multi_dot": ("chain_matmul",),
+    "ops.nn.pixels": ("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"),
+    "ops.nn.quantized": ("dequantize_weight", "quantize_weight", "quantized_linear"),
     "ops.nn.recurrence": ("recurrence",),
     "ops.nn.volumes": (
         "adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d",
@@ -186,6 +192,23 @@ _LATER = {
     ),
 }  # fmt: skip
 """By module: the names that norch gets from it when they are first used, so that they cost no time at import."""
+
+
+def _late(name: str, package: str = "") -> Any:
+    """What is imported for this name from a module below `package`; None for others."""
+    from importlib import import_module
+
+    for module, titles in _LATER.items():
+        if module.startswith(package):
+            for title in titles:
+                known, _, original = title.partition("=")
+                if known == name:
+                    return getattr(import_module(f"norch.{module}"), original or known)
+    return None
+
+
+def _late_op(name: str) -> Any:
+    return _late(name, "ops.")
 
 
 def _op_of_plugin(name: str) -> Any:
@@ -203,7 +226,7 @@ def _who_holds(place: Device) -> str:
 
 
 _failure.who_holds = _who_holds
-LOOKUPS.append(_op_of_plugin)
+LOOKUPS.extend([_late_op, _op_of_plugin])
 _sys.meta_path.append(_LateFinder())
 _join_einops()
 
@@ -223,12 +246,10 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
     from importlib.util import find_spec
 
-    for module, titles in _LATER.items():
-        for title in titles:
-            known, _, original = title.partition("=")
-            if known == name:
-                found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
-                return found
+    found = _late(name)
+    if found is not None:
+        globals()[name] = found
+        return found
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)

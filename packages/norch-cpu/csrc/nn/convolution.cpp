@@ -273,7 +273,8 @@ KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
     if (KernelPtr found = conv2d_special(r)) return found;
-    return is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
+    KernelPtr direct = is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
+    return direct ? conv2d_winograd(r, std::move(direct)) : nullptr;
 }
 
 }  // namespace

@@ -99,6 +99,11 @@ KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cp
 /// conv2d of one image with few windows.
 KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
+/// conv2d of 3 x 3 with stride 1, and its gradients, in fewer multiplications where that is worth it; `direct`, which does the
+/// same, is taken where results are not finite.
+KernelPtr conv2d_winograd(const Request& request, KernelPtr direct);         // convolution_winograd.cpp
+KernelPtr conv2d_winograd_weight(const Request& request, KernelPtr direct);  // convolution_winograd_weight.cpp
+
 /// The first of these that there is.
 inline KernelPtr conv2d_special(const Request& request) {
     for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_planes})

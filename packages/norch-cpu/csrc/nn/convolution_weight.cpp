@@ -170,7 +170,7 @@ KernelPtr conv2d_weight_grad(const Request& r) {
     const auto& dilation = r.attrs.integers("dilation");
     WindowGrid grid(grad.shape[2], grad.shape[3], stride[0], stride[1],
                     taps_of(out.shape[2], out.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
-    return visit_floating(out.dtype, [&]<class S>(Tag<S>) {
+    KernelPtr direct = visit_floating(out.dtype, [&]<class S>(Tag<S>) {
         WeightGrad<S> all(r, grid);
         const double work = all.work;
         note_scratch(all.partial_size() * int64_t(sizeof(compute_t<S>)));
@@ -179,6 +179,7 @@ KernelPtr conv2d_weight_grad(const Request& r) {
             all.run(at(1), at(2), at(0));
         });
     });
+    return conv2d_winograd_weight(r, std::move(direct));
 }
 
 }  // namespace norch::nn

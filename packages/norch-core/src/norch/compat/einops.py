@@ -10,7 +10,7 @@ from einops._backends import AbstractBackend
 from ..ops import cat, stack
 from ..ops.creation import arange
 from ..ops.from_data import from_numpy
-from ..ops.matrix.matmul import einsum
+from ..ops.matrix.einsum import einsum
 from ..tensor import Tensor
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .from_data import *
     from .generator import *
     from .indexing import *
+    from .matrix.einsum import *
     from .matrix.matmul import *
+    from .matrix.multi_dot import *
     from .matrix.products import *
     from .nn.activation import *
     from .nn.attention import *
@@ -77,9 +79,7 @@ else:
         linear,
         loss,
         normalization,
-        pixels,
         pooling,
-        quantized,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, joining, strided, views

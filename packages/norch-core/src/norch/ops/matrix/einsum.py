@@ -1,10 +1,10 @@
-"""Einstein summation, as matrix products."""
+"""Einstein summation, as matrix products. Loaded when it is first used."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dispatch.arguments import describe, foreign
 from ...errors import DTypeError, ShapeError
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 
-def contract(equation: str, operands: list[Tensor]) -> Tensor:
-    """See `norch.einsum`. Raises ShapeError for an equation that does not fit its operands."""
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
+
+    Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
+    that does not fit its operands.
+    """
+    if len(operands) == 1 and isinstance(operands[0], tuple | list):
+        operands = tuple(operands[0])
     try:
         terms, output = _parse(equation, tuple([tuple(x.spec.shape) for x in operands]))
     except (AttributeError, TypeError):
-        found = foreign(tuple(operands))
+        found = foreign(operands)
         if found is not None:
             return found("einsum", (equation, *operands), {})  # type: ignore[no-any-return]
         came = ", ".join(map(describe, (equation, *operands)))

@@ -17,7 +17,6 @@ from ..families import BinaryFunction, binary_signature, of_method, primitive, t
 from ..registry import method, public
 from ..shape.views import diagonal
 from ..upcast import in_float32
-from .einsum import contract
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -232,15 +231,3 @@ def trace(input: Tensor) -> Tensor:
     """The sum of the main diagonal of a matrix, 0-d; int64 for integers. Raises ShapeError for other dims."""
     require_dims("trace", (input, 2))
     return diagonal(input).sum()
-
-
-@public(method=False, check=False)
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
-
-    Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
-    that does not fit its operands.
-    """
-    if len(operands) == 1 and isinstance(operands[0], tuple | list):
-        operands = tuple(operands[0])
-    return contract(equation, list(operands))

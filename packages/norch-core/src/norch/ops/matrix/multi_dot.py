@@ -1,4 +1,4 @@
-"""The product of several matrices, in the order that needs the fewest multiplications."""
+"""The product of several matrices, in the order that needs the fewest multiplications. Loaded when it is first used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ...dispatch.arguments import check_functions
 from ...errors import ShapeError
 
 if TYPE_CHECKING:
@@ -53,3 +54,11 @@ def _product(matrices: list[Tensor], splits: dict[tuple[int, int], int], i: int,
         return matrices[i]
     k = splits[i, j]
     return _product(matrices, splits, i, k) @ _product(matrices, splits, k + 1, j)
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
+    return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
+
+
+check_functions(globals())

@@ -20,7 +20,6 @@ from ..shape.joining import cat, common_spec
 from ..shape.views import broadcast_to, permute, reshape, unsqueeze
 from ..upcast import upcast
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
-from .multi_dot import multi_dot
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -83,12 +82,6 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     a = reshape(input, [m for n in first for m in (n, 1)])
     b = reshape(other, [m for n in second for m in (1, n)])
     return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
-
-
-@public(method=False)
-def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
-    return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
 
 
 @public()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...dispatch.arguments import check_functions
 from ...errors import ShapeError
 from ...spec import as_int
 from ..copying import like_images, row_major_copy
-from ..registry import public
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -20,7 +20,6 @@ def _check(op: str, input: Tensor, min_ndim: int, factor: int, what: str) -> tup
     return shape, n
 
 
-@public(method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r), r being
     `upscale_factor`.
@@ -38,7 +37,6 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return like_images(out, input)
 
 
-@public(method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Undoes pixel_shuffle, r being `downscale_factor`: (*, c, h * r, w * r) -> (*, c * r * r, h, w). ShapeError where
     r is no divisor.
@@ -55,7 +53,6 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     )
 
 
-@public(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels, dim 1, interleaved: the first of each of `groups` groups, then the second (Zhang et al., 2018).
 
@@ -66,3 +63,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise ShapeError(f"channel_shuffle(): {shape[1]} channels of {shape} are not {groups} groups")
     groups_of = input.reshape((shape[0], g, shape[1] // g, *shape[2:]))
     return like_images(row_major_copy(groups_of.transpose(1, 2)).reshape(shape), input)
+
+
+check_functions(globals())

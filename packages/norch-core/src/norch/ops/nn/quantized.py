@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...dispatch.arguments import check_functions
 from ...dtype import float16, float32, int8, uint8
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..elementwise.arithmetic import where
 from ..families import composite, floating
-from ..registry import public
 from ..shape.bitcast import bitcast
 from ..shape.joining import cat
 from .linear import _linear, linear_input_grad
@@ -67,7 +67,6 @@ def _format_of(op: str, weight: Spec, scale: Spec | None, features: int) -> str:
 # --- Quantising -----------------------------------------------------------------------------------------------------
 
 
-@public(method=False)
 def quantize_weight(weight: Tensor, format: str = "int8") -> QuantizedWeight:
     """A weight (..., in) in 8 or 4 bits a number, as `quantized_linear` takes it, and the scales of its rows.
 
@@ -114,7 +113,6 @@ def _inverse(scale: Tensor) -> Tensor:
     return where(scale == 0, 0.0, 1 / scale)
 
 
-@public(method=False)
 def dequantize_weight(weight: Tensor, scale: Tensor | None = None, *, features: int) -> Tensor:
     """The numbers that a quantised weight stands for: float32 (..., features) from what `quantize_weight` gives.
 
@@ -164,7 +162,6 @@ def _quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None, bias:
     return _linear(input, numbers.to(input.dtype), bias)
 
 
-@public(method=False)
 def quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """input @ w.T + bias for the w that a weight stands for: (..., in), (out, ...), (out), (out) -> (..., out).
 
@@ -176,3 +173,6 @@ def quantized_linear(input: Tensor, weight: Tensor, scale: Tensor | None = None,
     do not fit.
     """
     return _quantized_linear(input, weight, scale, bias)
+
+
+check_functions(globals())
