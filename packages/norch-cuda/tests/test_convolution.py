@@ -49,6 +49,10 @@ CASES = [
     ((3, 3, 60, 71), (70, 3, 3, 3), 1, (2, 1), 1, 1),
     ((40, 4, 9, 12), (24, 4, 3, 3), 1, (0, 1), 1, 1),
     ((9, 2, 5, 200), (3, 2, 3, 3), 1, 1, 1, 1),
+    ((40, 40, 19, 14), (70, 40, 3, 3), 1, 2, 2, 1),
+    ((30, 70, 12, 30), (40, 70, 3, 3), 1, (0, 4), 1, 1),
+    ((20, 3, 17, 30), (40, 3, 3, 3), 1, (0, 2), 1, 1),
+    ((8, 1, 20, 20), (70, 1, 5, 5), 1, 2, (1, 2), 1),
 ]  # fmt: skip
 
 
@@ -75,6 +79,54 @@ def test_convolution(cuda, case, dtype):
     close(got, conv2d_weight_grad(g.to(norch.float64), wide[0], weight_shape, *plain), dtype)
     again = conv2d_weight_grad(g.to(cuda), x.to(cuda), weight_shape, *plain)
     assert np.array_equal(*(t.to("cpu").double().numpy() for t in (got, again)))
+
+
+SHAPES = [((80, 32, 14, 14), (64, 32, 3, 3)), ((40, 1, 28, 28), (32, 1, 3, 3))]
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_float32_is_float32(cuda, case):
+    """Tensor cores or not: errors, of the sum of the products' sizes, are below a few roundings of float32."""
+    shape, weight_shape = case
+    x, w = random(shape, norch.float32, 16), random(weight_shape, norch.float32, 17)
+    y = conv2d(x.double(), w.double(), None, 1, 1)
+    g, plain = random(y.shape, norch.float32, 18), ((1, 1), (1, 1, 1, 1), (1, 1), 1)
+
+    def results(x, w, g):
+        return (
+            conv2d(x, w, None, 1, 1),
+            conv2d_input_grad(g, w, shape, *plain),
+            conv2d_weight_grad(g, x, weight_shape, *plain),
+        )
+
+    wide = [t.double() for t in (x, w, g)]
+    for got, wanted, sizes in zip(
+        results(*(t.to(cuda) for t in (x, w, g))), results(*wide), results(*(t.abs() for t in wide)), strict=True
+    ):
+        errors = np.abs(got.to("cpu").double().numpy() - wanted.numpy())
+        assert (errors <= 2e-6 * sizes.numpy()).all()
+        assert np.sqrt(np.mean(errors**2)) <= 1e-7 * np.sqrt(np.mean(sizes.numpy() ** 2))
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_range_of_float32(cuda, case):
+    """Numbers of all sizes from 2**-110 on, the largest and infinite ones too."""
+    shape, weight_shape = case
+    x, w = random(shape, norch.float32, 19), random(weight_shape, norch.float32, 20) * 0.01
+    for number, factor in enumerate((1e-33, 1e-20, 1e20, 3e38)):
+        x[number] = x[number].sign() * factor
+    x[4, 0, 5, 5] = float("inf")
+    x[5, 0, 5, 5] = np.finfo(np.float32).max
+    x[6, 0, 5, 5] = float("nan")
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = conv2d(x.double(), w.double(), None, 1, 1).float().numpy()
+        sizes = conv2d(x.double().abs(), w.double().abs(), None, 1, 1).numpy()
+    got = conv2d(x.to(cuda), w.to(cuda), None, 1, 1).to("cpu").numpy()
+    is_plain = np.isfinite(wanted) & (np.abs(sizes) < np.finfo(np.float32).max)
+    assert is_plain.sum() > 0.9 * is_plain.size
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert (np.abs(got - wanted.astype(float)) <= 2e-6 * sizes)[is_plain].all()
+    assert np.array_equal(got[4:7][~is_plain[4:7]], wanted[4:7][~is_plain[4:7]], equal_nan=True)
 
 
 @pytest.mark.parametrize(("images", "channels", "out"), [(3, 2, 7), (3, 24, 7), (200, 24, 20)])

@@ -1,6 +1,6 @@
-// conv2d and its gradients: few channels directly, float32 by tiles (convolution_implicit.cu), others as products with
-// the matrix of windows of some images at a time (K. Chellapilla, S. Puri and P. Simard, "High performance
-// convolutional neural networks for document processing", 2006).
+// conv2d and its gradients: few channels directly, float32 by tensor cores (convolution_hopper.cu) or tiles
+// (convolution_implicit.cu), others as products with the matrix of windows of some images at a time (K. Chellapilla,
+// S. Puri and P. Simard, "High performance convolutional neural networks for document processing", 2006).
 #include "nn/convolution.h"
 
 #include <algorithm>
@@ -347,6 +347,7 @@ KernelPtr of_one_dtype(const Request& r) {
     if constexpr (kind == ConvolutionKind::weight_grad) {
         if (KernelPtr kernel = weight_grad_of_windows(r)) return kernel;
     }
+    if (KernelPtr kernel = tensor_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype || operand.numel() == 0) return nullptr;

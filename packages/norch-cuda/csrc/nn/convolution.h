@@ -5,6 +5,8 @@
 
 namespace norch::nn {
 
+enum class ConvolutionKind { forward, input_grad, weight_grad };
+
 /// Sizes and steps of a convolution: (n, c, h, w) with weight (o, c / groups, kh, kw) gives (n, o, rows, columns).
 struct Convolution {
     int64_t n, c, h, w, o, kh, kw, rows, columns, groups;
@@ -44,5 +46,8 @@ KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
 /// The gradient of the weight of windows of 3 x 3 over few channels in float32; null for others and for rows that are long.
 KernelPtr direct_weight_grad(const Convolution& conv, const Request& request);
+
+/// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.
+KernelPtr tensor_convolution(ConvolutionKind kind, const Request& request);
 
 }  // namespace norch::nn

@@ -17,6 +17,8 @@ constexpr int ATTEMPTS = 3;
 constexpr size_t LANES = 3;  // more bring nothing to an MLP's or a small GPT's step
 /// Bytes of a call's operands from which it fills the device: two such at once are slower than one after the other.
 constexpr int64_t LARGE = int64_t(8) << 20;
+/// Up to so many a call that waits for nothing, such as the fill of a gradient of 1, takes less than joining its lane would.
+constexpr int64_t SMALL = int64_t(4) << 10;
 constexpr size_t MAX_ORDERED = 4096;  // calls: the work of ordering more grows with their square
 
 /// Bytes that a call reads or writes.
@@ -142,6 +144,7 @@ GraphProgram::Order GraphProgram::order() {
         };
         for (size_t j = i; j-- > 0;)
             if (!before[i][j] && conflict(ranges[i], ranges[j])) wait_for(j);
+        if (i > 0 && out.after[i].empty() && bytes <= SMALL) wait_for(i - 1);
         if (bytes >= LARGE) {
             if (large < i && !before[i][large]) wait_for(large);
             large = i;
