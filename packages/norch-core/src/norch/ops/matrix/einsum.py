@@ -20,7 +20,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 
     Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
-    that does not fit its operands.
+    that does not fit its operands, DTypeError for what is neither an equation nor a tensor.
     """
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
