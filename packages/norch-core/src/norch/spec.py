@@ -314,11 +314,11 @@ def as_int(value: Any, op: str, what: str) -> int:
 
 def wrap_dim(dim: Any, ndim: int, op: str) -> int:
     """`dim` counted from the front. Raises IndexError outside [-ndim, ndim); a 0-d tensor has dims 0 and -1."""
-    at = as_int(dim, op, "dim")
-    rank = max(ndim, 1)
-    if not -rank <= at < rank:
-        raise IndexError(f"{op}(): dim {at} is out of range for {ndim} dims (expected {-rank} to {rank - 1})")
-    return at % rank
+    at = dim if type(dim) is int else as_int(dim, op, "dim")
+    rank = ndim or 1
+    if -rank <= at < rank:
+        return at % rank
+    raise IndexError(f"{op}(): dim {at} is out of range for {ndim} dims (expected {-rank} to {rank - 1})")
 
 
 def wrap_dims(dims: Any, ndim: int, op: str) -> Shape:

@@ -56,7 +56,7 @@ def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
         **more: Any,
     ) -> Tensor:
         spec = spec_for(shape if size is None else size, dtype, device, name)
-        if spec.dtype.category != FLOATING:
+        if dtype is not None and spec.dtype.category != FLOATING:
             floating(name, spec)  # raises
         try:
             out = (generator or chosen_generator.get() or default_generator).draw(spec, kind)

@@ -133,9 +133,10 @@ def _with_alpha(
     fused: Any = call_path(AXPY, method=title, otherwise=lambda x, y, alpha: plain(x, scaled(y, alpha * sign, x)))
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        is_number = kwargs.keys() == {"alpha"} and type(kwargs["alpha"]) in SCALARS
-        if is_number and len(args) == 1 and isinstance(args[0], TensorBase):
-            return fused(self, args[0], kwargs["alpha"] * sign)  # type: ignore[no-any-return]
+        if len(args) == len(kwargs) == 1 and "alpha" in kwargs:
+            (other,), alpha = args, kwargs["alpha"]
+            if type(alpha) in SCALARS and isinstance(other, TensorBase):
+                return fused(self, other, alpha * sign)  # type: ignore[no-any-return]
         return general(self, *args, **kwargs)
 
     return call

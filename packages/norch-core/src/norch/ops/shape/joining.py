@@ -184,8 +184,14 @@ def split(
         step = as_int(split_size_or_sections, "split", "split_size")
         if step < 0 or (step == 0 and size):
             raise ShapeError(f"split(): parts of size {step}")
-        sizes = [min(step, size - i) for i in range(0, size, step)] if size else [0]
+        sizes = _parts(size, step) if size else [0]
     return _cut(input, at, sizes)
+
+
+def _parts(size: int, step: int) -> list[int]:
+    """The sizes of parts of `step` that `size` is cut into: the last may be smaller."""
+    whole, rest = divmod(size, step)
+    return [step] * whole + [rest] if rest else [step] * whole
 
 
 def _cut(input: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
@@ -209,8 +215,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         if chunks > MAX_EMPTY:
             raise ShapeError(f"chunk(): {chunks} chunks of a dim of size 0")
         return split(input, 0, at) * chunks if input.spec.ndim else split(input, 0, at)
-    step = -(-size // chunks)
-    return _cut(input, at, [min(step, size - i) for i in range(0, size, step)])
+    return _cut(input, at, _parts(size, -(-size // chunks)))
 
 
 @public()
