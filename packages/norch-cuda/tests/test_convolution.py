@@ -81,6 +81,24 @@ def test_convolution(cuda, case, dtype):
     assert np.array_equal(*(t.to("cpu").double().numpy() for t in (got, again)))
 
 
+FEW = [((3, 1, 5, 7), 9), ((2, 3, 40, 70), 20), ((5, 4, 9, 3), 8), ((300, 2, 4, 4), 33), ((1, 1, 33, 31), 100)]
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_weight_gradient_of_few_channels(cuda, case, padding):
+    """What is infinite is so in the sums that it belongs to, and in no other."""
+    (n, c, h, w), o = case
+    x = random((n, c, h, w), norch.float32, 5)
+    g = random((n, o, h + 2 * padding - 2, w + 2 * padding - 2), norch.float32, 6)
+    x[n - 1, 0, 0, 0] = norch.inf
+    how = ((o, c, 3, 3), (1, 1), (padding,) * 4, (1, 1), 1)
+    got = conv2d_weight_grad(g.to(cuda), x.to(cuda), *how).to("cpu").numpy()
+    wanted = conv2d_weight_grad(g.double(), x.double(), *how).numpy()
+    assert np.isinf(wanted).any()
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * (n * h * w) ** 0.5)
+
+
 SHAPES = [((80, 32, 14, 14), (64, 32, 3, 3)), ((40, 1, 28, 28), (32, 1, 3, 3))]
 
 

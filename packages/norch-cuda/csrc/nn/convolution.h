@@ -44,7 +44,7 @@ KernelPtr direct_convolution(const Convolution& conv, const Request& request);
 /// images are too few for it, or for a gradient's steps.
 KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
-/// The gradient of the weight of windows of 3 x 3 over few channels in float32; null for others and for rows that are long.
+/// The gradient of the weight of windows of 3 x 3 over few channels in float32; null for others.
 KernelPtr direct_weight_grad(const Convolution& conv, const Request& request);
 
 /// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.
