@@ -99,6 +99,17 @@ def test_weight_gradient_of_few_channels(cuda, case, padding):
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * (n * h * w) ** 0.5)
 
 
+@pytest.mark.parametrize("how", [(1, 1, 1), (2, 1, 1), ((1, 3), (2, 0), (2, 1))], ids=str)
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_few_channels(cuda, case, how):
+    shape, o = case
+    x, w, b = (random(s, norch.float32, i) for i, s in enumerate((shape, (o, shape[1], 3, 3), (2 * o,))))
+    b, x[0, 0, -1, -1] = b[::2], norch.inf
+    got = conv2d(x.to(cuda), w.to(cuda), b.to(cuda), *how).to("cpu").numpy()
+    wanted = conv2d(x.double(), w.double(), b.double(), *how).numpy()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
 SHAPES = [((80, 32, 14, 14), (64, 32, 3, 3)), ((40, 1, 28, 28), (32, 1, 3, 3))]
 
 

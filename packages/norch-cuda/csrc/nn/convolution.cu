@@ -332,20 +332,10 @@ KernelPtr weight_grad(const Request& r) {
     return std::make_unique<WeightGrad>(r, conv);
 }
 
-/// The gradient of the weight by our own kernel, where that is faster than cuDNN's.
-KernelPtr weight_grad_of_windows(const Request& r) {
-    const auto& operands = r.operands;
-    if (allows_tf32 || cudnn::settings.benchmarks || operands.size() != 3) return nullptr;
-    for (const Operand& operand : operands)
-        if (operand.dtype != DType::f32 || operand.numel() == 0 || operand.is_scalar) return nullptr;
-    const Convolution conv(operands[2], operands[1], operands[0].shape, r.attrs);
-    return conv.is_usual() ? direct_weight_grad(conv, r) : nullptr;
-}
-
 template <ConvolutionKind kind, Factory make>
 KernelPtr of_one_dtype(const Request& r) {
-    if constexpr (kind == ConvolutionKind::weight_grad) {
-        if (KernelPtr kernel = weight_grad_of_windows(r)) return kernel;
+    if (!allows_tf32 && !cudnn::settings.benchmarks) {
+        if (KernelPtr kernel = few_channels_convolution(kind, r)) return kernel;
     }
     if (KernelPtr kernel = tensor_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;

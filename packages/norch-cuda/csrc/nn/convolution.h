@@ -44,8 +44,9 @@ KernelPtr direct_convolution(const Convolution& conv, const Request& request);
 /// images are too few for it, or for a gradient's steps.
 KernelPtr implicit_convolution(const Convolution& conv, const Request& request);
 KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
-/// The gradient of the weight of windows of 3 x 3 over few channels in float32; null for others.
-KernelPtr direct_weight_grad(const Convolution& conv, const Request& request);
+/// The convolution of few channels with windows of 3 x 3 in float32, or, with step 1, the gradient of its weight; null for
+/// others.
+KernelPtr few_channels_convolution(ConvolutionKind kind, const Request& request);
 
 /// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.
 KernelPtr tensor_convolution(ConvolutionKind kind, const Request& request);
