@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +57,22 @@ class Replayed:
 
     A step that changes its attributes, or what dicts and lists among them hold, by other Python is not captured.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__new__(cls)
+        _replayed[id(made)] = made
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return super().__reduce_ex__(max(protocol, 2))  # older ones make objects without __new__
+
+
+_replayed: WeakValueDictionary[int, Replayed] = WeakValueDictionary()
+
+
+def living_replayed() -> list[Replayed]:
+    """All that there are in the process."""
+    return [thing for weak in _replayed.valuerefs() if (thing := weak()) is not None]
 
 
 def replayed(method: F) -> F:

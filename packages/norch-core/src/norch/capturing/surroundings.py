@@ -12,7 +12,7 @@ import numpy as np
 
 from ..living import Newborn, kinds_of, living_now
 from ..ops.generator import Generator, generators
-from ..switches import Replayed
+from ..switches import Replayed, living_replayed
 from ..tensor_base import TensorBase
 
 
@@ -27,11 +27,10 @@ class Seen(NamedTuple):
 
 
 def find_objects() -> tuple[list[Any], list[Generator], list[Replayed]]:
-    """All tensors, generators, optimisers and the like. They are found by type, which runs none of their code."""
-    things = living_now(kinds_of(TensorBase, Replayed))
-    tensors = _tensors(things)
+    """All tensors, generators, optimisers and the like. Tensors are found by type, which runs none of their code."""
+    tensors = _tensors(living_now(kinds_of(TensorBase)))
     drawing = [g for known in tuple(generators) if (g := known()) is not None and hasattr(g, "_draws")]
-    counting = [r for r in things if isinstance(r, Replayed) and hasattr(r, "__dict__")]
+    counting = living_replayed()
     return tensors, sorted(drawing, key=id), counting  # a set has no fixed order
 
 
