@@ -5,7 +5,6 @@ As of images the three are each other's derivatives (see `convolution`).
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
@@ -80,13 +79,27 @@ def _conv3d(
     kernel, flat = weight.spec.shape[2:], weight.flatten(1, 2)
     n, c, d, h, w = input.spec.shape
     count, *size = _size("conv3d", input.spec.shape, kernel, stride, pads, dilation)
-    if stride == (1, 1, 1) and prod(kernel) == 1 and not any(pads):
-        out = _conv2d(input.reshape(n, c, d * h, w), flat, bias, (1, 1), (0, 0, 0, 0), (1, 1), groups)
-        return out.reshape(n, weight.spec.shape[0], d, h, w)
+    if _is_along_depth(kernel, stride, pads):
+        out = _conv2d(_flat(input), _flat(weight), bias, *_moves(stride, pads, dilation), groups)
+        return out.reshape(n, weight.spec.shape[0], count, h, w)
     seen = _windows(input, pads[:2], (kernel[0], stride[0], dilation[0]), count)
     out = _conv2d(seen, flat, bias, stride[1:], pads[2:], dilation[1:], groups)
     out = out.reshape(n, count, out.spec.shape[1], *size).transpose(1, 2)
     return like_images(contiguous(out), input)
+
+
+def _is_along_depth(kernel: tuple[int, ...], stride: Triple, pads: Sextuple) -> bool:
+    """Whether each window sees one element of a plane: then planes may lie flat, (n, c, d, h * w), and are an image."""
+    return kernel[1:] == stride[1:] == (1, 1) and not any(pads[2:])
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.flatten(3, 4)
+
+
+def _moves(stride: Triple, pads: Sextuple, dilation: Triple) -> tuple[Any, Any, Any]:
+    """Stride, pads and dilation of a convolution along depth, for flat planes."""
+    return (stride[0], 1), (*pads[:2], 0, 0), (dilation[0], 1)
 
 
 def _windows(x: Tensor, pads: tuple[int, int], moves: Triple, count: int) -> Tensor:
@@ -117,6 +130,9 @@ def conv3d_input_grad(
     """
     n, channels, d, h, w = shape
     count, kernel = grad.spec.shape[2], weight.spec.shape[2]
+    if _is_along_depth(weight.spec.shape[2:], stride, pads):
+        moves = _moves(stride, pads, dilation)
+        return conv2d_input_grad(_flat(grad), _flat(weight), (n, channels, d, h * w), *moves, groups).reshape(shape)
     planes = conv2d_input_grad(
         grad.transpose(1, 2).reshape(n * count, *grad.spec.shape[1:2], *grad.spec.shape[3:]),
         weight.flatten(1, 2),
@@ -148,8 +164,11 @@ def conv3d_weight_grad(
 ) -> Tensor:
     """The gradient of conv3d's weight, of `shape`, from its result's (n, out, z, y, x). DTypeError as for conv3d."""
     n, o, count, *size = grad.spec.shape
+    if _is_along_depth(shape[2:], stride, pads):
+        moves = _moves(stride, pads, dilation)
+        return conv2d_weight_grad(_flat(grad), _flat(input), (*shape[:3], 1), *moves, groups).reshape(shape)
+    flat = (shape[0], shape[1] * shape[2], *shape[3:])
     seen = _windows(input, pads[:2], (shape[2], stride[0], dilation[0]), count)
     planes = grad.transpose(1, 2).reshape(n * count, o, *size)
-    flat = (shape[0], shape[1] * shape[2], *shape[3:])
     out = conv2d_weight_grad(planes, seen, flat, stride[1:], pads[2:], dilation[1:], groups)
     return out.reshape(shape)
