@@ -8,6 +8,7 @@ Its oracle is NumPy in float64 and whole numbers, independent of the reference b
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import warnings
@@ -42,10 +43,15 @@ _SOURCES: dict[int, Callable[[], Iterator[Case]]] = {
 }
 
 
+@functools.cache
+def _cases_of(level: int) -> tuple[Case, ...]:
+    return tuple(_SOURCES[level]())
+
+
 def cases(levels: Sequence[int] = tuple(LEVELS), ops: Sequence[str] | None = None) -> Iterator[Case]:
     """The cases of some levels, of some ops only if given."""
     for level in levels:
-        for case in _SOURCES[level]():
+        for case in _cases_of(level):
             if ops is None or case.op in ops:
                 yield case
 
