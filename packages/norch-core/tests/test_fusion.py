@@ -20,6 +20,8 @@ NUMPY = {
     "floor_divide": np.floor_divide,
 }  # fmt: skip
 
+REDUCTIONS = {"sum": np.sum, "amax": np.max}
+
 
 def view(memory, operand, place, offset):
     """The elements of an operand, as an array on the place's memory."""
@@ -55,16 +57,25 @@ def execute(call, memory, numbers):
     elif call.op == "opaque":  # changes what it is given
         for operand, given in parts:
             view(memory, operand, *given)[...] += 1
-    elif call.op == "fused":
+    elif call.op in ("fused", "fused_rows"):
         count = len(call.attrs["results"])
         values = [read(memory, *part) if i >= count else None for i, part in enumerate(parts)]
         steps = []
+        shape = max(operand.shape for operand, _ in parts if not operand.is_scalar)
         for step in parse_steps(call.attrs["steps"]):
             given = [(values if r[0] == "o" else steps)[int(r[1:])] for r in step.reads]
-            steps.append(compute(step.op, step.dtype, given, step.attrs, call.operands[0].shape))
+            if step.op in REDUCTIONS:
+                steps.append(REDUCTIONS[step.op](given[0], axis=-1, keepdims=True))
+                continue
+            tensors = [v for v in given if v.ndim]
+            made = max(v.shape for v in tensors) if call.op == "fused_rows" and tensors else shape
+            steps.append(compute(step.op, step.dtype, given, step.attrs, made))
         for (operand, given), result in zip(parts, call.attrs["results"], strict=False):
             assert operand.dtype.name == steps[result].dtype.name
             view(memory, operand, *given)[...] = steps[result]
+    elif call.op in REDUCTIONS:
+        (out, at), x = parts[0], read(memory, *parts[1])
+        view(memory, out, *at)[...] = REDUCTIONS[call.op](x, axis=call.attrs["dims"], keepdims=True)
     else:
         given = [read(memory, *part) for part in parts[1:]]
         view(memory, parts[0][0], *parts[0][1])[...] = compute(
@@ -102,7 +113,7 @@ def fused(calls, temporaries, memory, numbers=(), monkeypatch=None):
     for call in calls:
         execute(call, apart, numbers)
     for call in found:
-        if call.op == "fused":
+        if call.op in ("fused", "fused_rows"):
             check_aliases(call)
         execute(call, together, numbers)
     for place in memory:
@@ -185,6 +196,80 @@ def test_what_is_needed_outside_is_an_output_too():
     state = [call("mul", 7, 8, 8), call("neg", 2, 7), call("add", 9, 2, 8)]
     (one,) = fused(state, {2: BYTES}, memory(10))
     assert one.attrs["results"] == (0, 2)
+
+
+ROW = tensor((4, 1))
+REPEATED = tensor(strides=(1, 0))  # a number of each row, as the calls that use it see it
+
+
+def rms_norm():
+    return [
+        call("mul", 1, 8, 8),
+        call("sum", (ROW, 2, 0), 1, attrs={"dims": (1,)}),
+        call("add", (ROW, 3, 0), (ROW, 2, 0), 1.5),
+        call("mul", 4, 8, (REPEATED, 3, 0)),
+        call("mul", 9, 4, 8, line="step.py:4"),
+    ]
+
+
+def test_a_chain_around_a_reduction_of_rows_becomes_one_call():
+    (one,) = fused(rms_norm(), dict.fromkeys((1, 2, 3, 4), BYTES), memory(10))
+    assert (one.op, one.line) == ("fused_rows", "step.py:4")
+    assert one.attrs == {
+        "steps": "mul float32 o1 o1;sum float32 s0;add float32 s1 o2;mul float32 o1 s2;mul float32 s3 o1",
+        "results": (4,),
+    }
+    assert one.operands == (T, T, S)
+
+
+def test_numbers_of_rows_may_be_outputs():
+    (one,) = fused(rms_norm(), dict.fromkeys((1, 2, 4), BYTES), memory(10))
+    assert one.attrs["results"] == (2, 4)
+    assert one.operands == (ROW, T, T, S)
+
+
+def test_where_reductions_are_declined_the_rest_is_fused(compiled):
+    compiled.declines = "sum"
+    found = fused(rms_norm(), dict.fromkeys((1, 2, 3, 4), BYTES), memory(10))
+    assert ops(found) == ["mul", "sum", "add", "fused"]
+
+
+def test_reductions_of_other_dims_and_layouts_are_not_fused():
+    columns = [
+        call("mul", 1, 8, 8),
+        call("sum", (tensor((1, 6)), 2, 0), 1, attrs={"dims": (0,)}),
+        call("mul", 9, 8, (tensor(strides=(0, 1)), 2, 0)),
+    ]
+    assert fused(columns, {1: BYTES, 2: BYTES}, memory(10)) == columns
+    across = tensor(strides=(1, 4))
+    turned = [
+        call("mul", (across, 1, 0), 8, 8),
+        call("sum", (ROW, 2, 0), (across, 1, 0), attrs={"dims": (1,)}),
+        call("mul", 9, 8, (REPEATED, 2, 0)),
+    ]
+    assert "sum" in ops(fused(turned, {1: BYTES, 2: BYTES}, memory(10)))
+
+
+def test_rows_of_different_lengths_stay_apart():
+    wide = tensor((4, 9))
+    chain = [
+        call("amax", (ROW, 1, 0), 8, attrs={"dims": (1,)}),
+        call("amax", (ROW, 2, 0), (wide, 7, 0), attrs={"dims": (1,)}),
+        call("add", (ROW, 3, 0), (ROW, 1, 0), (ROW, 2, 0)),
+        call("mul", 9, 8, (REPEATED, 3, 0)),
+    ]
+    found = fused(chain, {1: BYTES, 2: BYTES, 3: BYTES}, memory(10))
+    assert all(len({o.shape[-1] for o in c.operands if not o.is_scalar} - {1}) == 1 for c in found if c.op != "add")
+
+
+def test_a_step_that_repeats_numbers_of_rows_only_is_not_fused_with_them():
+    chain = [
+        call("amax", (ROW, 1, 0), 8, attrs={"dims": (1,)}),
+        call("neg", (ROW, 2, 0), (ROW, 1, 0)),
+        call("add", 3, (REPEATED, 2, 0), (REPEATED, 2, 0)),
+        call("mul", 9, 3, 8),
+    ]
+    fused(chain, {1: BYTES, 2: BYTES, 3: BYTES}, memory(10))
 
 
 def test_a_group_must_save_a_result(compiled):

@@ -98,7 +98,7 @@ int written_by(const Request& request) {
         const auto& given = request.attrs.integers("given");
         return int(request.operands.size()) - int(std::count(given.begin(), given.end(), 1));
     }
-    if (request.op == "fused") return int(request.attrs.integers("results").size());
+    if (request.op == "fused" || request.op == "fused_rows") return int(request.attrs.integers("results").size());
     const auto found = counts.find(request.op);
     return found == counts.end() ? 0 : found->second;
 }

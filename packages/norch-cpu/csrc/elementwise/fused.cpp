@@ -39,10 +39,7 @@ public:
 
     void run(char* const* data, const Scalar* scalars) const override {
         uint64_t slots[SLOTS];
-        for (size_t i = 0; i < program_.slots.size(); ++i) {
-            const SlotPlan& s = program_.slots[i];
-            write_scalar(&slots[i], s.operand == NOWHERE ? s.value : scalars[s.operand], s.dtype, s.as_bits, s.rounds);
-        }
+        write_slots(program_, scalars, slots);
         parallel_for(items_, program_.ns * double(pieces_ * tile_rows_ * tile_columns_), [&](int64_t begin, int64_t end) {
             Scratch<> scratch(register_bytes_ * program_.registers);
             char* table[TABLE];

@@ -24,6 +24,16 @@ const Registry& loops_by_op() {
     return all;
 }
 
+const Registry& folds_by_op() {
+    static const Registry all = [] {
+        Registry found, chosen;
+        reduction::add_reductions(found);
+        for (const char* op : {"sum", "prod", "amax", "amin"}) chosen[op] = found.at(op);
+        return chosen;
+    }();
+    return all;
+}
+
 bool is_comparison(const std::string& op) {
     static const std::set<std::string> ops = {"eq", "ne", "lt", "le", "gt", "ge"};
     return ops.count(op) != 0;
@@ -47,15 +57,16 @@ Operand vector_of(DType dtype, bool is_scalar) {
 /// An operand, or a step's result: where it is as it lies in memory, and, of 16-bit floats, as float32.
 struct Value {
     DType dtype;
-    bool is_scalar = false, is_broadcast = false;
+    bool is_scalar = false, is_broadcast = false, is_of_row = false;
     int raw = NOWHERE, wide = NOWHERE;
 };
 
 class Planner {
 public:
-    Planner(const Request& request, FusedProgram& program)
+    Planner(const Request& request, FusedProgram& program, int64_t row)
         : request_(request),
           program_(program),
+          row_(row),
           steps_(fused_steps(request)),
           results_(request.attrs.integers("results")) {}
 
@@ -65,17 +76,23 @@ public:
         for (size_t i = 0; i < values_.size(); ++i) {
             if (values_[i].is_scalar) continue;
             values_[i].is_broadcast = program_.operands[i].is_broadcast;
+            values_[i].is_of_row = program_.operands[i].is_of_row;
             values_[i].raw = program_.operands[i].is_direct ? int(i) : new_value(values_[i].dtype, -1);
         }
         for (const FusedStep& step : steps_) {
-            inner_.push_back(inner_of(step));
-            if (!inner_.back().loop) return false;
+            inner_.push_back(is_fold(step) ? Inner{} : inner_of(step));
+            if (is_fold(step) ? !may_fold(step) : !inner_.back().loop) return false;
+            values_.push_back({step.dtype});
+            values_.back().is_of_row = is_fold(step) || reads_rows_only(step);
         }
+        for (int i = 0; i < program_.outputs; ++i)
+            if (program_.operands[size_t(i)].is_of_row != value_of_step(results_[size_t(i)]).is_of_row)
+                throw std::invalid_argument("result " + std::to_string(i) + " of a fused program is of another shape");
         find_pairs();
         for (size_t k = 0; k < steps_.size(); ++k) {
-            values_.push_back({steps_[k].dtype});
             if (absorbed_[k]) continue;
-            if (first_of_pair_[k] >= 0) emit_pair(int(k), first_of_pair_[k]);
+            if (is_fold(steps_[k])) emit_fold(int(k));
+            else if (first_of_pair_[k] >= 0) emit_pair(int(k), first_of_pair_[k]);
             else emit(int(k));
         }
         if (int(program_.slots.size()) > SLOTS) return false;
@@ -99,6 +116,24 @@ private:
             for (auto read : step.reads)
                 if (!read.is_step && read.index < program_.outputs)
                     throw std::invalid_argument("a step of a fused program reads an output");
+    }
+
+    Value& value_of_step(int64_t k) { return values_[request_.operands.size() + size_t(k)]; }
+
+    bool is_fold(const FusedStep& step) const { return row_ > 0 && folds_by_op().count(step.op); }
+    bool may_fold(const FusedStep& step) const {
+        if (step.reads.size() != 1 || !is_floating(step.dtype) || dtype_of(step.reads[0]) != step.dtype) return false;
+        const Value& x = values_[size_t(number_of(step.reads[0]))];
+        return !x.is_scalar && !x.is_broadcast && !x.is_of_row;
+    }
+    bool reads_rows_only(const FusedStep& step) const {
+        bool found = false;
+        for (auto read : step.reads) {
+            const Value& value = values_[size_t(number_of(read))];
+            if (!value.is_scalar && !value.is_of_row) return false;
+            found |= value.is_of_row;
+        }
+        return found;
     }
 
     int number_of(FusedStep::Read read) const {
@@ -172,6 +207,7 @@ private:
         const FusedStep &a = steps_[size_t(first)], &b = steps_[size_t(second)];
         if (a.dtype != DType::f32 || b.dtype != DType::f32 || !a.attrs.values.empty() || !b.attrs.values.empty())
             return nullptr;
+        if (makes_row(first) || makes_row(second)) return nullptr;
         std::vector<FusedStep::Read> inputs = a.reads;
         int place = 0;
         for (size_t i = 0; i < b.reads.size(); ++i) {
@@ -180,7 +216,8 @@ private:
         }
         unsigned broadcast = 0;
         for (size_t i = 0; i < inputs.size(); ++i)
-            if (is_scalar(inputs[i]) || (!inputs[i].is_step && program_.operands[size_t(inputs[i].index)].is_broadcast))
+            if (const Value& value = values_[size_t(number_of(inputs[i]))];
+                value.is_scalar || value.is_broadcast || value.is_of_row)
                 broadcast |= 2u << i;
         if (reads) *reads = inputs;
         static const Pairs pairs = [] {
@@ -192,15 +229,17 @@ private:
         return found == pairs.end() ? nullptr : found->second[broadcast];
     }
 
-    int new_value(DType dtype, int defined) {
-        made_.push_back({size_of(dtype), defined, defined, NOWHERE});
+    bool makes_row(int k) const { return values_[request_.operands.size() + size_t(k)].is_of_row; }
+
+    int new_value(DType dtype, int defined, bool is_of_row = false) {
+        made_.push_back({size_of(dtype), defined, defined, NOWHERE, is_of_row});
         return FIRST_VALUE + int(made_.size()) - 1;
     }
 
     /// Adds an instruction and returns the value it makes.
-    int add(Loop loop, DType out, const std::vector<int>& inputs, unsigned broadcast) {
-        Instruction made{loop, 1 + int(inputs.size()), {}, broadcast};
-        made.at[0] = new_value(out, int(program_.instructions.size()));
+    int add(Loop loop, DType out, const std::vector<int>& inputs, unsigned broadcast, bool is_of_row = false) {
+        Instruction made{loop, 1 + int(inputs.size()), {}, broadcast, is_of_row, nullptr};
+        made.at[0] = new_value(out, int(program_.instructions.size()), is_of_row);
         std::copy(inputs.begin(), inputs.end(), made.at + 1);
         program_.instructions.push_back(made);
         return made.at[0];
@@ -216,23 +255,38 @@ private:
         return FIRST_SLOT + int(program_.slots.size()) - 1;
     }
 
-    /// Where a loop finds an input, in memory's form (`as_bits`) or the one that is computed in.
-    int input(FusedStep::Read read, bool as_bits, bool rounds, bool* is_broadcast) {
+    /// Where a loop finds an input, in memory's form (`as_bits`) or the one that is computed in. of_rows: the loop makes
+    /// one element of a row.
+    int input(FusedStep::Read read, bool as_bits, bool rounds, bool* is_broadcast, bool of_rows = false) {
         Value& value = values_[size_t(number_of(read))];
         *is_broadcast = true;
         if (value.is_scalar) return slot({read.index, value.dtype, as_bits || !is_half(value.dtype), rounds, {}});
         if (as_bits || !is_half(value.dtype)) {
-            *is_broadcast = value.is_broadcast;
+            *is_broadcast = value.is_of_row ? !of_rows : value.is_broadcast;
             return value.raw;
         }
-        *is_broadcast = false;
+        *is_broadcast = value.is_of_row && !of_rows;
         if (value.wide == NOWHERE)
-            value.wide = add(copy_loop(DType::f32, value.dtype), DType::f32, {value.raw}, value.is_broadcast ? 2 : 0);
+            value.wide = add(copy_loop(DType::f32, value.dtype), DType::f32, {value.raw}, value.is_broadcast ? 2 : 0,
+                             value.is_of_row);
         return value.wide;
+    }
+
+    void emit_fold(int k) {
+        const FusedStep& step = steps_[size_t(k)];
+        Request own{step.op, {vector_of(step.dtype, false), vector_of(step.dtype, false)}, {}};
+        own.operands[0].shape = {1}, own.operands[1].shape = {row_};
+        own.attrs.values["dims"].kind = Attrs::Value::integers;
+        own.attrs.values["dims"].list = {0};
+        const int x = values_[size_t(number_of(step.reads[0]))].raw;
+        value_of_step(k).raw = add(nullptr, step.dtype, {x}, 0, true);
+        program_.instructions.back().fold = folds_by_op().at(step.op)(own);
+        program_.ns += 0.02 * double(size_of(step.dtype));
     }
 
     void emit(int k) {
         const FusedStep& step = steps_[size_t(k)];
+        const bool of_rows = makes_row(k);
         const Inner& inner = inner_[size_t(k)];
         const bool as_bits = inner.flags & BITS, narrows = !as_bits && is_half(step.dtype);
         const DType computed = narrows ? DType::f32 : step.dtype;
@@ -240,22 +294,22 @@ private:
         unsigned broadcast = 0;
         for (auto read : step.reads) {
             bool is_broadcast;
-            inputs.push_back(input(read, as_bits, step.dtype == DType::boolean, &is_broadcast));
+            inputs.push_back(input(read, as_bits, step.dtype == DType::boolean, &is_broadcast, of_rows));
             if (is_broadcast) broadcast |= 1u << inputs.size();
         }
         const DType given = dtype_of(step.reads[0]), first = !as_bits && is_half(given) ? DType::f32 : given;
         if (broadcast == (2u << inputs.size()) - 2 && !(inner.flags & TAKES_BROADCAST)) {
-            inputs[0] = add(copy_loop(first, first), first, {inputs[0]}, 2);
+            inputs[0] = add(copy_loop(first, first), first, {inputs[0]}, 2, of_rows);
             broadcast &= ~2u;
         }
         for (double constant : inner.constants) {
             inputs.push_back(slot({NOWHERE, step.dtype, !is_half(step.dtype), false, {.f = constant}}));
             broadcast |= 1u << inputs.size();
         }
-        Value& made = values_.back();
-        made.raw = add(inner.loop, computed, inputs, broadcast);
-        if (narrows) made.raw = add(copy_loop(step.dtype, DType::f32), step.dtype, {made.raw}, 0);
-        program_.ns += inner.ns;
+        Value& made = value_of_step(k);
+        made.raw = add(inner.loop, computed, inputs, broadcast, of_rows);
+        if (narrows) made.raw = add(copy_loop(step.dtype, DType::f32), step.dtype, {made.raw}, 0, of_rows);
+        if (!of_rows) program_.ns += inner.ns;
     }
 
     void emit_pair(int second, int first) {
@@ -268,7 +322,7 @@ private:
             inputs.push_back(input(read, false, false, &is_broadcast));
             if (is_broadcast) broadcast |= 1u << inputs.size();
         }
-        values_.back().raw = add(loop, DType::f32, inputs, broadcast);
+        value_of_step(second).raw = add(loop, DType::f32, inputs, broadcast);
         program_.ns += inner_[size_t(first)].ns + inner_[size_t(second)].ns;
     }
 
@@ -323,11 +377,11 @@ private:
         for (int i = 0; i < int(program_.instructions.size()); ++i) {
             Instruction& one = program_.instructions[size_t(i)];
             Made& out = made_[size_t(one.at[0] - FIRST_VALUE)];
-            for (const bool same_size : {true, false}) {
+            for (const bool same_size : {true, false}) {  // first those whose memory the output may get
                 for (int k = 1; k < one.count; ++k) {
                     if (one.at[k] < FIRST_VALUE) continue;
                     const Made& read = made_[size_t(one.at[k] - FIRST_VALUE)];
-                    if (read.last == i && (read.size == out.size) == same_size) release(read);
+                    if (read.last == i && (read.size == out.size && read.is_of_row == out.is_of_row) == same_size) release(read);
                 }
                 if (same_size && !take(out)) return false;
             }
@@ -346,10 +400,12 @@ private:
         int64_t size;       // bytes of an element
         int defined, last;  // the instructions that make it and read it last; -1 before the first
         int at;             // its place in the table
+        bool is_of_row;
     };
 
     const Request& request_;
     FusedProgram& program_;
+    const int64_t row_;
     std::vector<FusedStep> steps_;
     std::vector<int64_t> results_;
     std::vector<Value> values_;  // operands, then steps
@@ -361,9 +417,16 @@ private:
 
 }  // namespace
 
-bool plan_fused(const Request& request, std::vector<OperandPlan> operands, FusedProgram* program) {
+bool plan_fused(const Request& request, std::vector<OperandPlan> operands, FusedProgram* program, int64_t row) {
     program->operands = std::move(operands);
-    return Planner(request, *program).plan();
+    return Planner(request, *program, row).plan();
+}
+
+void write_slots(const FusedProgram& program, const Scalar* scalars, uint64_t* slots) {
+    for (size_t i = 0; i < program.slots.size(); ++i) {
+        const SlotPlan& s = program.slots[i];
+        write_scalar(&slots[i], s.operand == NOWHERE ? s.value : scalars[s.operand], s.dtype, s.as_bits, s.rounds);
+    }
 }
 
 }  // namespace norch::elementwise

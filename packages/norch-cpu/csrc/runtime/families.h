@@ -11,6 +11,7 @@ void add_copying(Registry&);  // copy, fill, where
 void add_transcendental(Registry&);
 void add_activations(Registry&);
 void add_fused(Registry&);  // programs of all these
+void add_fused_rows(Registry&);
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 }
 namespace reduction {

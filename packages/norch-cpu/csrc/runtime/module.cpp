@@ -41,7 +41,7 @@ NB_MODULE(NORCH_MODULE, m) {
         nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout, nn::add_recurrence,
 #endif
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
-        elementwise::add_activations, elementwise::add_fused, reduction::add_reductions, indexing::add_indexing,
+        elementwise::add_activations, elementwise::add_fused, elementwise::add_fused_rows, reduction::add_reductions, indexing::add_indexing,
         matmul::add_matmul, nn::add_softmax, nn::add_losses, nn::add_optimizers, random::add_random});
     if (PyModule_AddFunctions(m.ptr(), methods) != 0) throw nb::python_error();
     m.def("memory_stats", stats);

@@ -24,7 +24,7 @@ fields are only ever added, each with a default.
 others: norch.linalg.routines), "recurrence", "cross_entropy_rows", "residual_norm" and "batch_norm_relu"
 with their gradients, "casts".
 1.5: Backend.missing_dtypes, IndexOutOfBounds.op, DeviceError from `compile`, and decisions on what was left open: the
-order of work and what may be put off, lifetimes, threads, limits, scalars.
+order of work and what may be put off, lifetimes, threads, limits, scalars. The composite "fused_rows".
 """
 
 UNARY: list[str] = []
@@ -194,6 +194,12 @@ class Backend(ABC):
     each output the step that it is the result of. A step rounds as the op's own kernel does, so that results are the
     same bits (a NaN's are any). An output may be exactly one of the inputs, which steps read as it was.
     `norch.backend.parse_steps` reads the text.
+
+    "fused_rows" is the same with reductions of rows (since 1.5). Of the shape that operands have the last dim may be 1
+    instead: such an operand has one number for each row. Steps may be sum, prod, amax and amin too ("sum float32 s0"),
+    which make such a number, as their own kernel does of rows without gaps; so do elementwise steps that read nothing
+    else but scalars. Other steps read it as repeated along the row. Where there is no kernel core asks for "fused" of
+    the steps between reductions.
 
     A 0-d operand of argmax or argmin has dims () and of cumsum, sort, gather or scatter dim 0. An operand without
     elements may start past the end of its buffer. An elementwise output (since 1.3 also that of an elementwise

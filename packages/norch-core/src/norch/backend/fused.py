@@ -1,16 +1,19 @@
-"""The text of the composite "fused": an elementwise program, step by step."""
+"""The text of the composites "fused" and "fused_rows": an elementwise program, step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+ROW_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin"})
+"""May be steps of "fused_rows"."""
+
 
 class Step(NamedTuple):
     """A step of a program.
 
-    op: an elementwise op. dtype: the name of its result's. reads: "o2" is operand 2 of "fused", "s0" the result of step
-    0. attrs: the op's attributes.
+    op: an elementwise op, in "fused_rows" also a reduction. dtype: the name of its result's. reads: "o2" is operand 2,
+    "s0" the result of step 0. attrs: the op's attributes.
     """
 
     op: str

@@ -337,7 +337,7 @@ def count_outputs(call: Call | Compiled) -> int | None:
     """How many outputs a call has that it only writes; None where that is not known."""
     if call.op in IN_PLACE or not call.operands:
         return None
-    if call.op == "fused":
+    if call.op in ("fused", "fused_rows"):
         return len(call.attrs["results"])
     if call.op in PRIMITIVES:
         return 2 if call.op in TWO_OUTPUTS else 1

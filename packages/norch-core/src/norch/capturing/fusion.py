@@ -1,4 +1,4 @@
-"""Chains of elementwise calls become one call of the composite "fused"."""
+"""Chains of elementwise calls become one call of the composite "fused", with reductions of rows one of "fused_rows"."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, Operand
-from ..backend.fused import Step
+from ..backend.fused import ROW_REDUCTIONS, Step
 from ..dispatch.plan import compile_kernel
-from ..dtype import INTEGER
+from ..dtype import FLOATING, INTEGER
 from .calls import Call
 from .epilogues import Region
 from .epilogues import access as access_of
@@ -62,6 +62,10 @@ class Group:
         self.reads: dict[int, set[Elements]] = {}  # by place
         self.writes: dict[int, set[Elements]] = {}
 
+    def takes(self, shape: tuple[int, ...], of_rows: bool) -> bool:
+        """Whether calls of a shape may be members; with `of_rows` also those of one number for each row."""
+        return shape == self.shape or (of_rows and shape == _row_shape(self.shape))
+
     def minds(self, access: Access) -> bool:
         """Whether a call that is no member may not run before the group."""
         if any(_overlaps(e, self.writes) for e in access.reads):
@@ -103,6 +107,13 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
     temporaries: the places of buffers whose contents nobody needs after the step. A group of calls is fused where at
     least one result need not be written, and the backend compiles it.
     """
+    if any(map(_reduces_rows, calls)):
+        calls = _fused(calls, temporaries, True)
+    return _fused(calls, temporaries, False)
+
+
+def _fused(calls: Sequence[Call], temporaries: Mapping[int, int], of_rows: bool) -> list[Call]:
+    """of_rows: only groups with reductions of rows, else only those without."""
     accesses = [_access(call) for call in calls]
     touched: dict[int, list[tuple[int, Elements]]] = {}  # by place: which call, and what
     for i, access in enumerate(accesses):
@@ -116,9 +127,9 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
         return place not in temporaries or any(i > last and result.overlaps(e) for i, e in touched[place])
 
     def try_to_fuse(members: list[int]) -> None:
-        if len(members) < 2:
+        if len(members) < 2 or (of_rows and not any(_reduces_rows(calls[i]) for i in members)):
             return
-        program, last = Program(), members[-1]
+        program, last = Program(of_rows), members[-1]
         for i in members:
             program.add(calls[i], accesses[i])
         results = [w for w in program.written if is_needed(w, last)]
@@ -133,7 +144,7 @@ def fuse(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call]:
         fused.update(dict.fromkeys(members))
         fused[last] = call
 
-    for group in _groups(calls, accesses):
+    for group in _groups(calls, accesses, of_rows):
         for members in _parts(group.members, calls, accesses, temporaries):
             try_to_fuse(members)
     found = [fused.get(i, call) for i, call in enumerate(calls)]
@@ -160,16 +171,19 @@ def may_raise(call: Call) -> bool:
     return any(o.dtype.category == INTEGER and not o.is_scalar for o in call.operands)
 
 
-def _groups(calls: Sequence[Call], accesses: Sequence[Access]) -> list[Group]:
+def _groups(calls: Sequence[Call], accesses: Sequence[Access], of_rows: bool) -> list[Group]:
     groups: list[Group] = []
     opened: dict[int, dict[Group, None]] = {}  # by place that they touch; in the order of their making
     for i, (call, access) in enumerate(zip(calls, accesses, strict=True)):
         places = dict.fromkeys([e.place for e in (*access.reads, *access.writes)])
         near = list(dict.fromkeys([group for place in places for group in opened.get(place, ())]))
         joined: Group | None = None
-        if _is_candidate(call):
-            shape = call.operands[0].shape
-            for group in [g for g in near if g.shape == shape and g.device is call.device and g.feeds(access)]:
+        reduces = of_rows and _reduces_rows(call)
+        if reduces or _is_candidate(call):
+            shape = call.operands[1 if reduces else 0].shape
+            for group in [g for g in near if g.device is call.device and g.feeds(access)]:
+                if not (group if joined is None else joined).takes(shape if joined is None else group.shape, of_rows):
+                    continue
                 if joined is None and _size(calls, [*group.members, i]):
                     joined = group
                 elif joined is not None and _size(calls, [*joined.members, *group.members, i]):
@@ -217,6 +231,27 @@ def _is_candidate(call: Call) -> bool:
     return all(isinstance(v, int | float) or (isinstance(v, str) and v.isidentifier()) for v in _attrs(call).values())
 
 
+def _row_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-1], 1)
+
+
+def _reduces_rows(call: Call) -> bool:
+    """Whether it reduces the last dim, of rows without gaps, so that the order is that of a row alone."""
+    if call.op not in ROW_REDUCTIONS:
+        return False
+    out, x = call.operands
+    if x.dtype.category != FLOATING or x.dtype.is_stored or out.dtype is not x.dtype or not x.shape or 0 in x.shape:
+        return False
+    if call.attrs["dims"] != (len(x.shape) - 1,) or x.shape[-1] == 1 or out.shape != _row_shape(x.shape):
+        return False
+    expected = 1
+    for n, stride in zip(reversed(x.shape), reversed(x.strides), strict=True):
+        if n != 1 and stride != expected:
+            return False
+        expected *= n
+    return True
+
+
 def _attrs(call: Call) -> dict[str, Any]:
     return {name: value for name, value in call.attrs.items() if name != "given"}
 
@@ -240,19 +275,23 @@ def _elements(region: Region) -> Elements:
 def _compiled(program: Program, results: Sequence[Elements], last: Call) -> Call | None:
     """The program as a call; None where the backend has no kernel."""
     operands, arguments, attrs = program.bound(results)
-    if len(operands) > MAX_OPERANDS:
+    if len(operands) > MAX_OPERANDS or not program.is_plain:
         return None
-    kernel = compile_kernel("fused", last.device, operands, attrs, False)
-    return None if kernel is None else Call("fused", operands, attrs, kernel, arguments, last.device, last.line)
+    op = "fused_rows" if program.of_rows else "fused"
+    kernel = compile_kernel(op, last.device, operands, attrs, False)
+    return None if kernel is None else Call(op, operands, attrs, kernel, arguments, last.device, last.line)
 
 
 class Program:
     """Steps, whose operands are numbered when the outputs are known."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_rows: bool = False) -> None:
+        self.of_rows = of_rows
+        self.is_plain = True  # whether each step shows by what it reads whether it makes rows or one number of each
+        self.numbers_of_rows: set[int] = set()  # the steps that do the latter
         self.steps: list[tuple[Call, tuple[tuple[str, int], ...]]] = []
         self.inputs: list[tuple[Operand, tuple[Any, ...]]] = []  # an operand, its arguments
-        self.numbers: dict[Elements, int] = {}  # of the inputs that are tensors
+        self.numbers: dict[tuple[Elements, bool], int] = {}  # of the inputs that are tensors; whether one for each row
         self.written: dict[Elements, tuple[int, Operand, tuple[Any, ...]]] = {}  # the step, the operand, its arguments
 
     def add(self, call: Call, access: Access) -> None:
@@ -268,12 +307,22 @@ class Program:
             if read in self.written:
                 reads.append(("s", self.written[read][0]))
             else:
-                if read not in self.numbers:
-                    self.numbers[read] = self._input(operand, call.arguments[at : at + 2])
-                reads.append(("o", self.numbers[read]))
+                key = read, self.of_rows and operand.shape[-1] == 1
+                if key not in self.numbers:
+                    self.numbers[key] = self._input(operand, call.arguments[at : at + 2])
+                reads.append(("o", self.numbers[key]))
             at += 2
+        if self.of_rows:
+            self._note_row(call, reads)
         self.written[access.writes[0]] = (len(self.steps), call.operands[0], call.arguments[:2])
         self.steps.append((call, tuple(reads)))
+
+    def _note_row(self, call: Call, reads: list[tuple[str, int]]) -> None:
+        if call.operands[0].shape[-1] == 1:
+            self.numbers_of_rows.add(len(self.steps))
+            return
+        found = [read for read, operand in zip(reads, call.operands[1:], strict=True) if not operand.is_scalar]
+        self.is_plain &= any(kind == "o" or number not in self.numbers_of_rows for kind, number in found)
 
     def _input(self, operand: Operand, arguments: tuple[Any, ...]) -> int:
         self.inputs.append((operand, arguments))
@@ -287,6 +336,7 @@ class Program:
         steps = []
         for call, reads in self.steps:
             names = [f"{kind}{number + len(outputs) if kind == 'o' else number}" for kind, number in reads]
-            steps.append(str(Step(call.op, call.operands[0].dtype.name, tuple(names), _attrs(call))))
+            attributes = {} if call.op in ROW_REDUCTIONS else _attrs(call)
+            steps.append(str(Step(call.op, call.operands[0].dtype.name, tuple(names), attributes)))
         attrs = {"steps": ";".join(steps), "results": tuple([step for step, _, _ in outputs])}
         return operands, tuple(arguments), attrs

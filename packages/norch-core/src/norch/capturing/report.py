@@ -157,7 +157,7 @@ def _of_program(signature: str, program: Program, timed: bool) -> ProgramReport:
         len(program.parts),
         [call.name for call in program.made_of[0].python],
         program.scratch,
-        [str(call.attrs["steps"]) for call in program.calls if call.op == "fused"],
+        [str(call.attrs["steps"]) for call in program.calls if call.op in ("fused", "fused_rows")],
         program.native,
     )
 

@@ -1,13 +1,14 @@
-"""Level 8: programs of the composite "fused", for backends that compile them, against their kernels of the steps."""
+"""Level 8: programs of the composites "fused" and "fused_rows", for backends that compile them, against their kernels
+of the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backend.fused import parse_steps
+from ...backend.fused import ROW_REDUCTIONS, Step, parse_steps
 from ...device import Device
 from .calls import Call, draw
 from .case import Case, rerunning
@@ -16,8 +17,8 @@ from .place import Array, Number, Place, get, put
 
 
 class Program(NamedTuple):
-    """inputs: dtypes, and numbers for scalars, which have the dtype of the first input. steps, results: the attributes
-    of "fused"."""
+    """inputs: dtypes ("row float32": one number for each row), and numbers for scalars, which have the dtype of the
+    first input. steps, results: the attributes."""
 
     name: str
     inputs: tuple[str | float, ...]
@@ -41,6 +42,26 @@ PROGRAMS = (
     Program("a value read often", ("float32",), "mul float32 o1 o1;mul float32 s0 s0;add float32 s1 s0", (2,)),
     Program("activations", ("float32", 0.5), "add float32 o1 o2;gelu float32 s0 approximate=tanh;neg float32 s1", (2,)),
 )
+ROW_PROGRAMS = (
+    Program(
+        "RMS norm", ("float32", "float32", 600.0, 1e-6, 1.0),
+        "mul float32 o1 o1;sum float32 s0;div float32 s1 o3;add float32 s2 o4;sqrt float32 s3;div float32 o5 s4;"
+        "mul float32 o1 s5;mul float32 s6 o2", (7,),
+    ),
+    Program(
+        "softmax", ("float32",),
+        "amax float32 o1;sub float32 o1 s0;exp float32 s1;sum float32 s2;div float32 s2 s3", (4,),
+    ),
+    Program("rows of float16", ("float16", "float16"), "add float16 o1 o2;sum float16 s0;sub float16 o1 s1", (2,)),
+    Program("a cast", ("bfloat16",), "copy float32 o1;amin float32 s0;sub float32 s0 s1;copy bfloat16 s2", (3,)),
+    Program("of each row", ("float32", "row float32"), "mul float32 o1 o2;prod float32 s0;neg float32 s1", (2,)),
+    Program("both", ("float32", "row float32"), "sub float32 o2 o3;sum float32 s0;mul float32 s0 s1", (1, 2)),
+)  # fmt: skip
+ROW_LAYOUTS = (
+    ((5, 600), "dense", "dense"), ((2, 3, 1030), "dense", "offset"), ((1, 513), "offset", "pitched"),
+    ((33, 700), "broadcast", "dense"), ((6, 40), "dense", "dense"), ((4, 520), "transposed", "dense"),
+    ((2, 20000), "dense", "dense"),
+)  # fmt: skip
 LAYOUTS = (
     ((33, 65), "dense", "dense"), ((1030,), "dense", "offset"), ((3, 5), "transposed", "dense"),
     ((33, 7), "broadcast", "dense"), ((2, 3, 4, 5), "stepped", "pitched"), ((), "dense", "dense"),
@@ -51,30 +72,61 @@ def cases() -> Iterator[Case]:
     for program in PROGRAMS:
         for shape, inputs, outputs in LAYOUTS:
             name = f"fused gives the bits of its steps: {program.name}, {shape} {outputs} <- {inputs}"
-            yield _case(name, program, shape, inputs, outputs)
+            yield _case("fused", name, program, shape, inputs, outputs)
+    for program in ROW_PROGRAMS:
+        for rows, inputs, outputs in ROW_LAYOUTS:
+            name = f"fused_rows gives the bits of its steps: {program.name}, {rows} {outputs} <- {inputs}"
+            yield _case("fused_rows", name, program, rows, inputs, outputs)
     yield Case(8, "fused", "-", IN_PLACE, 10, _in_place, rerunning(f"8: {IN_PLACE}"))
 
 
-def _case(name: str, program: Program, shape: tuple[int, ...], inputs: str, outputs: str) -> Case:
+def _case(op: str, name: str, program: Program, shape: tuple[int, ...], inputs: str, outputs: str) -> Case:
     def check(device: Device) -> None:
-        check_program(device, call_of(program, shape, inputs, outputs))
+        check_program(device, call_of(program, shape, inputs, outputs, op))
 
-    return Case(8, "fused", str(program.inputs[0]), name, 10, check, rerunning(f"8: {name}"))
+    return Case(8, op, str(program.inputs[0]), name, 10, check, rerunning(f"8: {name}"))
 
 
-def call_of(program: Program, shape: tuple[int, ...], inputs: str, outputs: str) -> Call:
+def call_of(program: Program, shape: tuple[int, ...], inputs: str, outputs: str, op: str = "fused") -> Call:
     first = str(program.inputs[0])
-    places = [Place(i, shape, inputs) if isinstance(i, str) else Number(first, i) for i in program.inputs]
+    places: list[Place | Number] = []
+    for given in program.inputs:
+        if not isinstance(given, str):
+            places.append(Number(first, given))
+        elif given.startswith("row "):
+            places.append(Place(given.removeprefix("row "), _row_shape(shape), "dense"))
+        else:
+            places.append(Place(given, shape, inputs))
     steps = parse_steps(program.steps)
-    out = tuple([Place(steps[k].dtype, shape, outputs) for k in program.results])
-    values = tuple([draw("sub", p.dtype, shape, 0) if isinstance(p, Place) else p.value for p in places])
-    return Call("fused", out, tuple(places), {"steps": program.steps, "results": program.results}, values)
+    of_rows = _steps_of_rows(steps, places, len(program.results)) if op == "fused_rows" else set[int]()
+    out = tuple([Place(steps[k].dtype, _row_shape(shape) if k in of_rows else shape, outputs) for k in program.results])
+    values = tuple([draw("sub", p.dtype, p.shape, 0) if isinstance(p, Place) else p.value for p in places])
+    return Call(op, out, tuple(places), {"steps": program.steps, "results": program.results}, values)
+
+
+def _row_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-1], 1)
+
+
+def _steps_of_rows(steps: Sequence[Step], inputs: Sequence[Place | Number], outputs: int) -> set[int]:
+    """The steps that make one number of each row: reductions, and what reads only such numbers."""
+    found: set[int] = set()
+    for k, step in enumerate(steps):
+        kinds = set[bool]()
+        for read in step.reads:
+            if read[0] == "s":
+                kinds.add(int(read[1:]) in found)
+            elif isinstance(place := inputs[int(read[1:]) - outputs], Place):
+                kinds.add(place.shape[-1] == 1)
+        if step.op in ROW_REDUCTIONS or kinds == {True}:
+            found.add(k)
+    return found
 
 
 def check_program(device: Device, call: Call) -> None:
     """The outputs have the bits that the steps' own kernels give. A backend need not compile it."""
     operands = tuple(p.operand for p in (*call.outputs, *call.inputs))
-    if device.backend.compile("fused", operands, call.attrs) is None:
+    if device.backend.compile(call.op, operands, call.attrs) is None:
         return
     steps = _apart(device, call)
     if steps is None:
@@ -100,11 +152,24 @@ def _apart(device: Device, call: Call) -> list[Array] | None:
     operands: list[tuple[Place | Number | None, Any]] = [(None, None)] * len(call.outputs)
     operands += [(p, p.shown(v) if isinstance(p, Place) else v) for p, v in zip(call.inputs, call.values)]
     results: list[tuple[Place, Array]] = []
-    for step in parse_steps(call.attrs["steps"]):
+    steps = parse_steps(call.attrs["steps"])
+    shape = max(p.shape for p in (*call.outputs, *call.inputs) if isinstance(p, Place))
+    rows = _steps_of_rows(steps, call.inputs, len(call.outputs)) if call.op == "fused_rows" else set[int]()
+    for k, step in enumerate(steps):
         given: list[Any] = [(results if r[0] == "s" else operands)[int(r[1:])] for r in step.reads]
-        out = Place(step.dtype, call.outputs[0].shape)
+        out = Place(step.dtype, _row_shape(shape) if k in rows else shape)
+        attrs: dict[str, Any] = dict(step.attrs)
+        if k in rows and step.op in ROW_REDUCTIONS:
+            attrs = {"dims": (len(shape) - 1,)}
+        elif k not in rows:  # numbers of rows are repeated
+            given = [
+                (Place(p.dtype, shape), np.ascontiguousarray(np.broadcast_to(v, shape)))
+                if isinstance(p, Place) and p.shape != shape
+                else (p, v)
+                for p, v in given
+            ]
         inputs, values = tuple(p for p, _ in given), tuple(v for _, v in given)
-        own = Call(step.op, (out,), inputs, dict(step.attrs), values)
+        own = Call(step.op, (out,), inputs, attrs, values)
         kernel = device.backend.compile(step.op, tuple(p.operand for p in (out, *inputs)), own.attrs)
         if kernel is None:
             return None
