@@ -181,7 +181,8 @@ def cases() -> dict[str, dict[str, Callable[[], object]]]:
 
 def _names(library: Any) -> dict[str, Any]:
     """What the statements of ROWS mean for norch and PyTorch: their functions, and some tensors."""
-    names = {**vars(library), "einsum": library.einsum, "pad": (library.nn.functional if library is torch else library).pad}
+    pad = (library.nn.functional if library is torch else library).pad
+    names = {**vars(library), "einsum": library.einsum, "pad": pad}
     a, b, c = (library.ones(4, 4) for _ in "abc")
     return {
         **names, "a": a, "b": b, "c": c, "w": library.ones(4, 4, requires_grad=True), "row": b[0],
