@@ -20,7 +20,7 @@ constexpr double LEAST_USED = 0.5;  // of the places that are computed
 constexpr int LEAST_CHANNELS = 16;  // of fewer our other kernels are faster
 constexpr int64_t LEAST_BLOCKS = 64;
 // Beyond these cuDNN's gradient of a weight takes a fourth to four fifths of ours, within them 1.1 to 5 times as long.
-constexpr int64_t MOST_WEIGHTS = 64 * 64, LEAST_PLACES = 16 << 10;  // channels times channels; of all images
+constexpr int64_t MOST_WEIGHTS = 64 * 64, LEAST_PLACES = 10 << 10;  // channels times channels; of all images
 
 /// How images are cut into strips; of a gradient of the weight, `grad` too. None where they do not fit shared memory.
 std::optional<Windows> windows_of(const Convolution& c, bool is_weight) {
