@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -135,6 +138,17 @@ def test_float32_is_float32(cuda, case):
         errors = np.abs(got.to("cpu").double().numpy() - wanted.numpy())
         assert (errors <= 2e-6 * sizes.numpy()).all()
         assert np.sqrt(np.mean(errors**2)) <= 1e-7 * np.sqrt(np.mean(sizes.numpy() ** 2))
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=str)
+def test_the_first_kernel_of_a_process(cuda, case):
+    code = f"""
+import norch
+x, w = (norch.ones(shape).to("cuda") for shape in {case})
+print(norch.nn.functional.conv2d(x, w, padding=1)[1, 2, 3, 4].item())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.split()) == (0, [f"{9.0 * case[0][1]}"]), ran.stderr
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=str)

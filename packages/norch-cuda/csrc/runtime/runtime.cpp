@@ -232,7 +232,7 @@ void set_launch_stream(Stream& stream) {
     bind(stream.device);
 }
 
-int multiprocessors() { return device_state(launching->device).properties.multiprocessors; }
+int multiprocessors() { return properties(launching ? launching->device : current_device()).multiprocessors; }
 
 ErrorSink error_sink() {
     Device& device = device_state(launching->device);
