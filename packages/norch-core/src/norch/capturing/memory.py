@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from copy import copy
 from typing import Any
 
 from ..backend.contract import Operand, Place
 from ..device import Device
-from ..dispatch.plan import compile_kernel
+from ..dispatch.plan import SCALARS, compile_kernel
 from ..dtype import uint8
 from .calls import Call
+from .epilogues import access
 from .places import CONSTANT, TEMPORARY
 
 ALIGNMENT = 256
@@ -91,3 +93,27 @@ def copies_of_constants(places: list[Any], changed: set[int]) -> list[Call]:
         arguments = (Place(at), 0, Place(len(places) - 1), 0)
         calls.append(Call("copy", operands, {}, kernel, arguments, device, "?"))  # type: ignore[arg-type]
     return calls
+
+
+def filled_once(groups: Sequence[list[Call]], places: list[Any], others: Container[int]) -> list[list[Call]]:
+    """The groups without the calls that only fill a few bytes with one number, such as the gradient that backward
+    starts with, where no other call writes there: they are run now, and their places become constants.
+
+    others: places that something besides the calls uses.
+    """
+    writers = Counter(place for group in groups for call in group for place in {r.place for r in access(call).writes})
+
+    def runs_once(call: Call) -> bool:
+        if call.op != "fill" or not call.own or type(call.arguments[-1]) not in SCALARS:
+            return False
+        place = call.arguments[0]
+        info = places[place]
+        if info.kind != TEMPORARY or info.nbytes > ALIGNMENT or writers[place] > 1 or place in others:
+            return False
+        info = places[place] = copy(info)
+        info.kind, info.buffer = CONSTANT, info.backend.allocate(info.nbytes, info.index)
+        call.kernel(info.buffer, *call.arguments[1:])
+        info.backend.synchronize(info.index)
+        return True
+
+    return [[call for call in group if not runs_once(call)] for group in groups]

@@ -18,7 +18,7 @@ from .calls import Call
 from .checks import FIRST_CHECK, next_check
 from .comparing import Differs, Sources, compare
 from .failure import raise_failure_of
-from .memory import copies_of_constants, in_scratch, lifetimes, plan_scratch
+from .memory import copies_of_constants, filled_once, in_scratch, lifetimes, plan_scratch
 from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY
 from .python import Misfit, PythonCall
 from .recorder import Recorder
@@ -72,12 +72,14 @@ class Program:
         left = [r for r in self.outputs if isinstance(r, Result)]
         left += [r for _, r in self.moved] + [g.left for g in self.grads if isinstance(g.left, Result)]
         left += [r.grad for r in self.outputs if isinstance(r, NewLeaf) and r.grad is not None]
-        copies = copies_of_constants(places, {r.place for r in left} | set(recorder.modified))
+        changed = {r.place for r in left} | set(recorder.modified)
+        copies = copies_of_constants(places, changed)
+        used_apart = {place for call in as_it_is for place in call.places()}
+        groups = filled_once(_between(calls, as_it_is), places, {*changed, *saved, *used_apart})
         results = {int(place) for place in (*[r.place for r in left], *saved) if places[place].kind == TEMPORARY}
-        groups = _between(calls, as_it_is)
         groups[0] = [*copies, *groups[0]]
-        calls = [*copies, *calls]
-        results.update(_crossing(groups), *[call.places() for call in as_it_is])
+        calls = [call for group in groups for call in group]
+        results.update(_crossing(groups), used_apart)
         results.intersection_update([at for at, info in enumerate(places) if info.kind == TEMPORARY])
         main = Counter(call.device for call in calls).most_common(1)[0][0] if calls else Device("cpu")
         temporaries = {
@@ -135,8 +137,8 @@ class Program:
         noted = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
         self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(noted)}.values()
         aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
-        changed = {id(self.buffers[at]) for at in self.modified}
-        self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - changed))
+        written = {id(self.buffers[at]) for at in self.modified}
+        self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - written))
         self.is_still = not self.gradients and not self.movers
         runs: list[tuple[Any, bool]] = [
             make_run(in_scratch(group, offsets), size, self.buffers, main.backend, main.index)
