@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_harness import (
+    BACKEND,
     FLOATS,
     INF,
     INTS,
@@ -24,7 +25,7 @@ from kernel_harness import (
     wrap,
 )
 
-from norch.backend.contract import COMPARISON
+from norch.backend.contract import COMPARISON, Operand
 from norch.dtype import (
     BOOL,
     DTYPES,
@@ -41,6 +42,7 @@ from norch.dtype import (
     int64,
     uint8,
 )
+from norch.numpy_backend.elementwise import UNARY
 
 
 def guarded(f: Callable[..., float]) -> Callable[..., float]:
@@ -338,6 +340,25 @@ def test_copy_of_what_does_not_fit() -> None:
     assert result("copy", float16, (4,), [x]).tolist()[1:] == [INF, -INF, INF]
     wide = Placed([300, -1, 2**40 + 5], int64)
     assert result("copy", int8, (3,), [wide]).tolist() == [44, -1, 5]
+
+
+@pytest.mark.parametrize("op", sorted(UNARY))
+def test_unary_in_place_at_every_stride(op: str) -> None:
+    """NumPy chooses a loop by the strides in bytes: np.negative chose a wrong one."""
+    for dtype, rule in [(d, UNARY[op][d.category]) for d in DTYPES]:
+        if rule is None:
+            continue
+        dense = Placed(np.linspace(-0.9, 0.9, 19) if dtype.category == FLOATING else np.arange(19), dtype)
+        want = result(op, dtype, dense.shape, [dense]).astype(float)
+        for stride in range(1, 10):
+            block = Placed(np.zeros((19, stride)), dtype)
+            column = block.view()[:, -1]
+            column[:] = dense.view()
+            operand = Operand(dtype, dense.shape, (stride,))
+            kernel = BACKEND.compile(op, (operand, operand), {})
+            assert kernel is not None
+            kernel(block.buffer, stride - 1, block.buffer, stride - 1)
+            np.testing.assert_allclose(column.astype(float), want, 1e-2, err_msg=f"{dtype}, stride {stride}")
 
 
 @pytest.mark.parametrize("op", "exp log tanh sigmoid erf sin cos".split())

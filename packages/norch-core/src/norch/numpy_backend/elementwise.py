@@ -46,7 +46,7 @@ def same(x: Array) -> Array:
 
 # op: (bool, integers, floating)
 UNARY: dict[str, tuple[Rule, Rule, Rule]] = {
-    "neg": (same, np.negative, exact(np.negative)),
+    "neg": (same, special.negative, exact(special.negative)),
     "abs": (same, np.absolute, exact(np.absolute)),
     "sign": (same, np.sign, exact(np.sign)),
     "exp": (None, None, upcast(np.exp)),

@@ -9,6 +9,13 @@ import numpy as np
 from .views import Array
 
 
+def negative(x: Array) -> Array:
+    """-x, never written in place: with AVX2, np.negative of NumPy 2.4.6 takes an input whose stride is 4 elements of 4
+    bytes (or 8 of 8) for a dense one where its output has gaps."""
+    result: Array = np.negative(x)
+    return result
+
+
 def sigmoid(x: Array) -> Array:
     z = np.exp(-np.abs(x))  # never overflows, and keeps the tiny values of a very negative x
     result: Array = np.where(x < 0, z, x.dtype.type(1)) / (1 + z)
