@@ -14,6 +14,8 @@ DType dtype_named(const std::string& name) {
     return found->second;
 }
 
+Factory& Registry::operator[](const char* op) { return unordered_map::operator[](op); }
+
 int64_t Operand::numel() const {
     int64_t n = 1;
     for (int64_t size : shape) n *= size;

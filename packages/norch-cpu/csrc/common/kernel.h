@@ -84,7 +84,9 @@ int written_by(const Request& request);
 
 /// Makes the kernel for a request, or returns null where there is none (core then decomposes a composite).
 using Factory = KernelPtr (*)(const Request&);
-using Registry = std::unordered_map<std::string, Factory>;
+struct Registry : std::unordered_map<std::string, Factory> {
+    Factory& operator[](const char* op);  // compiled once: every family has many calls
+};
 
 /// What a kernel may throw, besides std::bad_alloc.
 struct IndexOutOfBounds : std::exception {

@@ -16,21 +16,11 @@ struct StagedOperand {
     int64_t nbytes = 0;  // of the copy
 
     /// Has `given`, of which `view` shows the elements, copied without gaps in a dtype; or, of an output, copied to.
-    void stage(const Operand& given, DType dtype, bool is_output = false) {
-        view = contiguous(given, dtype);
-        copy = is_output ? copy_kernel(given, view) : copy_kernel(view, given);
-        nbytes = view.numel() * size_of(dtype);
-        note_scratch(nbytes);
-    }
+    void stage(const Operand& given, DType dtype, bool is_output = false);
     void stage(bool is_output = false) { stage(Operand(view), view.dtype, is_output); }
 
     /// A copy only where the operand is not as wanted already.
-    static StagedOperand contiguous_in(const Operand& given, DType dtype, bool is_output = false) {
-        StagedOperand out;
-        out.view = given;
-        if (!given.is_scalar && (given.dtype != dtype || !given.is_contiguous())) out.stage(given, dtype, is_output);
-        return out;
-    }
+    static StagedOperand contiguous_in(const Operand& given, DType dtype, bool is_output = false);
 };
 
 /// Calls body(seen) with where `count` operands, of which the first `outputs` are outputs, are to be seen.
@@ -72,27 +62,9 @@ public:
     static constexpr int MAX_OPERANDS = 8;
 
     /// wanted[i]: the dtype that `body` takes operand i in. The body alone where nothing is copied.
-    static KernelPtr make(const Request& request, int outputs, const std::vector<DType>& wanted, KernelPtr body) {
-        auto staged = std::make_unique<Staged>();
-        staged->count_ = int(request.operands.size());
-        staged->outputs_ = outputs;
-        staged->work = body->work;
-        bool is_needed = false;
-        for (int i = 0; i < staged->count_; ++i) {
-            StagedOperand& operand = staged->operands_[i];
-            operand = StagedOperand::contiguous_in(request.operands[i], wanted[i], i < outputs);
-            if (!operand.copy) continue;
-            staged->work += operand.copy->work;
-            is_needed = true;
-        }
-        if (!is_needed) return body;
-        staged->body_ = std::move(body);
-        return staged;
-    }
+    static KernelPtr make(const Request& request, int outputs, const std::vector<DType>& wanted, KernelPtr body);
 
-    void run(char* const* data, const Scalar* scalars) const override {
-        with_staged(operands_, count_, outputs_, data, [&](char* const* seen) { body_->run(seen, scalars); });
-    }
+    void run(char* const* data, const Scalar* scalars) const override;
 
 private:
     int count_, outputs_;

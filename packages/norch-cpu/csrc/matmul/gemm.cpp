@@ -12,6 +12,12 @@
 #include "runtime/parallel.h"
 
 namespace norch::matmul {
+
+template <>
+TileKernel<float> tile_kernel<float, SIMD_WIDTH<float>, TILE_VECTORS>(int64_t rows) {
+    return tile_among<float, SIMD_WIDTH<float>, TILE_VECTORS, Tile::plain>(rows, std::make_integer_sequence<int, TILE_ROWS>());
+}
+
 namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies

@@ -104,6 +104,10 @@ TileKernel<T> tile_kernel(int64_t rows) {
     return tile_among<T, L, V, KIND>(rows, std::make_integer_sequence<int, TILE_ROWS>());
 }
 
+/// The tiles that most products are made of: compiled once, in gemm.cpp.
+template <>
+TileKernel<float> tile_kernel<float, SIMD_WIDTH<float>, TILE_VECTORS>(int64_t rows);
+
 /// Calls f(first row, tile kernel, rows) for tiles of about one size: of 14 rows two of 7, not one of 12 and one of 2.
 template <class T, class F>
 void for_tiles(int64_t rows, TileKernel<T> (*kernel_for)(int64_t rows), const F& f) {

@@ -32,6 +32,18 @@ Operand with_rows(Operand mask) {
 
 }  // namespace
 
+Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
+    const int64_t width = whole_vectors(n);
+    if (x.dtype == DType::f32 && width == n) return {reinterpret_cast<float*>(x.data), x.row / 4};
+    const Matrix copy{room, width};
+    visit_floating(x.dtype, [&]<class S>(Tag<S>) {
+        if constexpr (sizeof(S) < 8)
+            for (int64_t i = 0; i < rows; ++i) matmul::widen_row(reinterpret_cast<const S*>(x.data + i * x.row), n, room + i * width);
+    });
+    for (int64_t i = 0; i < rows && n < width; ++i) std::fill(room + i * width + n, room + (i + 1) * width, 0.0f);
+    return copy;
+}
+
 std::optional<Attention> Attention::of(const Request& request, int query) {
     const size_t count = request.operands.size(), at = size_t(query);
     if (count != at + 3 && count != at + 4) return std::nullopt;

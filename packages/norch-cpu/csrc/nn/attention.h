@@ -45,17 +45,7 @@ struct Room {
 };
 
 /// x as rows of whole vectors in float32: itself, or a copy at `room`, with zeros after the n elements.
-inline Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
-    const int64_t width = whole_vectors(n);
-    if (x.dtype == DType::f32 && width == n) return {reinterpret_cast<float*>(x.data), x.row / 4};
-    const Matrix copy{room, width};
-    visit_floating(x.dtype, [&]<class S>(Tag<S>) {
-        if constexpr (sizeof(S) < 8)
-            for (int64_t i = 0; i < rows; ++i) matmul::widen_row(reinterpret_cast<const S*>(x.data + i * x.row), n, room + i * width);
-    });
-    for (int64_t i = 0; i < rows && n < width; ++i) std::fill(room + i * width + n, room + (i + 1) * width, 0.0f);
-    return copy;
-}
+Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room);
 
 /// The n first elements of rows of float32, in the dtype of `out`.
 inline void bring(const Rows& out, Matrix from, int64_t rows, int64_t n) {

@@ -107,10 +107,10 @@ void normalize_long(C* out, const C* x, const C* weight, const C* bias, int64_t 
 int64_t halves_together(int64_t n) { return std::clamp<int64_t>(8192 / std::max<int64_t>(n, 1), 1, MAX_ROWS); }
 
 void load_rows(const char* from, DType dtype, int64_t first, int64_t count, int64_t n, float* to) {
-    convert(from + first * n * size_of(dtype), dtype, count * n, reinterpret_cast<char*>(to), DType::f32);
+    convert_line(from + first * n * size_of(dtype), dtype, count * n, reinterpret_cast<char*>(to), DType::f32);
 }
 void store_rows(const float* from, char* to, DType dtype, int64_t first, int64_t count, int64_t n) {
-    convert(reinterpret_cast<const char*>(from), DType::f32, count * n, to + first * n * size_of(dtype), dtype);
+    convert_line(reinterpret_cast<const char*>(from), DType::f32, count * n, to + first * n * size_of(dtype), dtype);
 }
 
 /// Whether rows are of 16-bit floats, `images` operands after the outputs alike, and all lies as it is wanted.

@@ -126,19 +126,6 @@ inline bool are_plain(const Request& request, const Operand& like) {
     return true;
 }
 
-/// Numbers of any floating dtype, in another.
-inline void convert(const char* from, DType given, int64_t n, char* to, DType wanted) {
-    char* data = const_cast<char*>(from);
-    if (given == wanted) return std::memcpy(to, from, size_t(n * size_of(given))), void();
-    if (is_half(given) && wanted == DType::f32) return load_tile({to, 0, 4}, {data, 0, 2}, 1, n, 2, conversion_of(given));
-    if (is_half(wanted) && given == DType::f32) return store_tile({to, 0, 2}, {data, 0, 4}, 1, n, 2, conversion_of(wanted));
-    visit_floating(given, [&]<class S>(Tag<S>) {
-        visit_floating(wanted, [&]<class C>(Tag<C>) {
-            for (int64_t i = 0; i < n; ++i) reinterpret_cast<C*>(to)[i] = store<C>(compute_t<C>(load(reinterpret_cast<const S*>(from)[i])));
-        });
-    });
-}
-
 /// A vector of parameters as C: itself, a copy, or null where there is none.
 template <class C>
 class Parameter {
@@ -148,7 +135,7 @@ public:
         data_ = reinterpret_cast<const C*>(data);
         if (!data || dtype == wanted) return;
         copy_.emplace(n);
-        convert(data, dtype, n, reinterpret_cast<char*>(copy_->data()), wanted);
+        convert_line(data, dtype, n, reinterpret_cast<char*>(copy_->data()), wanted);
         data_ = copy_->data();
     }
     const C* data() const { return data_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/simd.h"
+
 namespace norch {
 namespace {
 
@@ -14,21 +16,27 @@ typedef uint32_t Row8 __attribute__((vector_size(32)));
 /// 8 x 8 elements of 4 bytes, columns to rows, in three rounds of interleaving.
 inline void transpose_8x8(char* to, int64_t to_row, const char* from, int64_t from_column) {
     Row8 a[8], b[8];
+    NORCH_UNROLL
     for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + i * from_column, 32);
+    NORCH_UNROLL
     for (int i = 0; i < 8; i += 2) {
         b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
         b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
+    NORCH_UNROLL
     for (int i = 0; i < 8; i += 4) {
+        NORCH_UNROLL
         for (int j = 0; j < 2; ++j) {
             a[i + j] = __builtin_shufflevector(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
             a[i + j + 2] = __builtin_shufflevector(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     }
+    NORCH_UNROLL
     for (int j = 0; j < 4; ++j) {
         b[j] = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         b[j + 4] = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
+    NORCH_UNROLL
     for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &b[i], 32);
 }
 #endif
@@ -103,6 +111,19 @@ void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t siz
         case Convert::half: return move_tile<half, float>(to, from, rows, columns, to_half);
         case Convert::bfloat16: return move_tile<bfloat16, float>(to, from, rows, columns, to_bfloat16);
     }
+}
+
+void convert_line(const char* from, DType given, int64_t n, char* to, DType wanted) {
+    char* data = const_cast<char*>(from);
+    if (given == wanted) return std::memcpy(to, from, size_t(n * size_of(given))), void();
+    if (is_half(given) && wanted == DType::f32) return load_tile({to, 0, 4}, {data, 0, 2}, 1, n, 2, conversion_of(given));
+    if (is_half(wanted) && given == DType::f32) return store_tile({to, 0, 2}, {data, 0, 4}, 1, n, 2, conversion_of(wanted));
+    visit_floating(given, [&]<class S>(Tag<S>) {
+        visit_floating(wanted, [&]<class C>(Tag<C>) {
+            for (int64_t i = 0; i < n; ++i)
+                reinterpret_cast<C*>(to)[i] = store<C>(compute_t<C>(load(reinterpret_cast<const S*>(from)[i])));
+        });
+    });
 }
 
 }  // namespace norch

@@ -27,4 +27,7 @@ void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size
 void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert);
 void store_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert);
 
+/// n numbers of a floating dtype, in another.
+void convert_line(const char* from, DType given, int64_t n, char* to, DType wanted);
+
 }  // namespace norch
