@@ -57,10 +57,10 @@ public:
         parallel_for(items, work / double(items), [&](int64_t begin, int64_t end) {
             Scratch<T> copy(source_.scratch()), panel(tiling_.rows * tiling_.columns * MAX_VECTORS * SIMD_WIDTH<T>);
             Scratch<int64_t> places(tiling_.rows * tiling_.columns);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t chunk = i / count / groups_, group = i / count % groups_;
-                sum_chunk(grad, image, chunk, group, blocks_[size_t(i % count)], copy.data(), panel.data(), places.data(),
-                          partial.data() + (chunk * groups_ + group) * depth_ * width_);
+            for (int64_t i = begin, next; i < end; i = next) {  // blocks of one chunk and group: they see the same images
+                next = std::min(end, (i / count + 1) * count);
+                sum_chunk(grad, image, i / count / groups_, i / count % groups_, i % count, i % count + next - i, copy.data(),
+                          panel.data(), places.data(), partial.data() + i / count * depth_ * width_);
             }
         });
         const int64_t parts = (depth_ + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
@@ -78,20 +78,25 @@ public:
     double work;
 
 private:
-    void sum_chunk(const S* grad, const S* image, int64_t chunk, int64_t group, const Block& block, T* copy, T* panel,
-                   int64_t* places, T* sums) const {
-        const int64_t width = block.width<T>();
-        sums += block.first * depth_;  // every block but the last is of whole vectors
+    /// The sums of blocks [first, last).
+    void sum_chunk(const S* grad, const S* image, int64_t chunk, int64_t group, int64_t first, int64_t last, T* copy,
+                   T* panel, int64_t* places, T* sums) const {
         const int64_t begin = units_ * chunk / chunks_, end = units_ * (chunk + 1) / chunks_;
-        std::fill_n(sums, depth_ * width, T(0));
-        if (block.channels < width) std::fill_n(panel, tiling_.rows * tiling_.columns * width, T(0));
+        for (int64_t i = first; i < last; ++i)  // every block but the last is of whole vectors
+            std::fill_n(sums + blocks_[size_t(i)].first * depth_, depth_ * blocks_[size_t(i)].width<T>(), T(0));
         for (int64_t unit = begin; unit < end; ++unit) {
             const int64_t n = unit / tiling_.count();
             const Tile tile = tiling_.tile(grid_, unit % tiling_.count());
             const T* x = source_.at(image, n, group * from_, tile, copy);
             source_.window_offsets(tile, places);
-            take(grad + n * grad_.stride[0] + (group * channels_ + block.first) * grad_.stride[1], block, tile, panel);
-            multiply_gathered(x, taps_.data(), depth_, places, tile.count(), panel, block.vectors, sums, width, sums);
+            for (int64_t i = first; i < last; ++i) {
+                const Block& block = blocks_[size_t(i)];
+                const int64_t width = block.width<T>();
+                T* own = sums + block.first * depth_;
+                if (block.channels < width) std::fill_n(panel, tile.count() * width, T(0));
+                take(grad + n * grad_.stride[0] + (group * channels_ + block.first) * grad_.stride[1], block, tile, panel);
+                multiply_gathered(x, taps_.data(), depth_, places, tile.count(), panel, block.vectors, own, width, own);
+            }
         }
     }
 
