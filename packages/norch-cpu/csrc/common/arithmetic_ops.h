@@ -57,7 +57,10 @@ NORCH_BINARY(T, Minimum, a < b || a != a ? a : b)
 struct Clamp {
     template <class T>
     NORCH_FN static T apply(T x, T low, T high) {
-        return Minimum::apply(Maximum::apply(x, low), high);
+        // In two steps each, which vectorises: of Maximum's and Minimum's tests two together do not.
+        const T least = x > low ? x : low, least_or_nan = x != x ? x : least;
+        const T most = least_or_nan < high ? least_or_nan : high;
+        return least_or_nan != least_or_nan ? least_or_nan : most;
     }
 };
 struct AddScaled {
