@@ -93,6 +93,8 @@ SAMPLES = {
     ],
     "sum_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
+    "flip": [draw(3, 4), (0, 1)],
+    "topk": [draw(3, 4), 2, 1, True],
     "erfc": [draw(3, 4)],
     "lgamma": [draw(3, 4, low=0.6, high=30)],
     "digamma": [draw(3, 4, low=0.6, high=12)],

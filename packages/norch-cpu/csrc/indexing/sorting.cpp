@@ -1,5 +1,6 @@
 // sort: each row becomes keys, unsigned integers in the wanted order, each with its index; so equal elements keep their
-// order in any algorithm. Short rows are sorted by comparisons, long ones by the keys' digits.
+// order in any algorithm. Short rows are sorted by comparisons, long ones by the keys' digits. topk: of a row's keys only
+// those are looked at that come before the k-th of all so far.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -81,54 +82,124 @@ struct Line {
     char *values, *indices;
     const char* x;
     int64_t values_stride, indices_stride, x_stride, n;  // strides in bytes
+    int64_t kept;                                        // how many are written: n, or k
+
+    template <class T>
+    T at(int64_t i) const {
+        return *reinterpret_cast<const T*>(x + i * x_stride);
+    }
 };
 
+/// What a row's keys are exclusive-ored with.
+template <class T>
+unsigned_t<T> flip_of(bool descending) {
+    return descending ? unsigned_t<T>(~unsigned_t<T>(0)) : unsigned_t<T>(0);
+}
+
 template <class T, class Entry>
-void sort_line(const Line& line, bool descending, Entry* scratch) {
-    using U = unsigned_t<T>;
-    auto at = [&](int64_t i) { return *reinterpret_cast<const T*>(line.x + i * line.x_stride); };
-    U flip = descending ? U(~U(0)) : U(0);
-    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Entry(U(key_of(at(i)) ^ flip), uint64_t(i));
-    Entry* sorted = scratch;
-    if (line.n <= SHORT) std::sort(scratch, scratch + line.n);
-    else sorted = radix_sort<int(sizeof(T))>(scratch, scratch + line.n, line.n);
-    for (int64_t i = 0; i < line.n; ++i) {
-        int64_t index = sorted[i].index();
-        *reinterpret_cast<T*>(line.values + i * line.values_stride) = at(index);
+void write_line(const Line& line, const Entry* sorted) {
+    for (int64_t i = 0; i < line.kept; ++i) {
+        const int64_t index = sorted[i].index();
+        *reinterpret_cast<T*>(line.values + i * line.values_stride) = line.at<T>(index);
         *reinterpret_cast<int64_t*>(line.indices + i * line.indices_stride) = index;
     }
 }
 
 template <class T, class Entry>
+void sort_line(const Line& line, bool descending, Entry* scratch) {
+    using U = unsigned_t<T>;
+    const U flip = flip_of<T>(descending);
+    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Entry(U(key_of(line.at<T>(i)) ^ flip), uint64_t(i));
+    Entry* sorted = scratch;
+    if (line.n <= SHORT) std::sort(scratch, scratch + line.n);
+    else sorted = radix_sort<int(sizeof(T))>(scratch, scratch + line.n, line.n);
+    write_line<T>(line, sorted);
+}
+
+constexpr int64_t AT_ONCE = 64;  // elements
+
+/// Entries that `top_line` has room for: those that it looks at when they are twice as many as it keeps.
+int64_t top_room(int64_t k) { return 2 * k + AT_ONCE; }
+
+template <class T, class Entry>
+void top_line(const Line& line, bool descending, Entry* found) {
+    using U = unsigned_t<T>;
+    const U flip = flip_of<T>(descending);
+    const int64_t k = line.kept;
+    U keys[AT_ONCE], limit = U(~U(0));  // a later one as large as the k-th comes after it
+    bool is_full = false;
+    int64_t count = 0;
+    for (int64_t first = 0; first < line.n; first += AT_ONCE) {
+        const int64_t n = std::min(AT_ONCE, line.n - first);
+        if (line.x_stride == int64_t(sizeof(T))) {
+            const T* x = reinterpret_cast<const T*>(line.x) + first;
+            for (int64_t i = 0; i < n; ++i) keys[i] = U(key_of(x[i]) ^ flip);
+        } else {
+            for (int64_t i = 0; i < n; ++i) keys[i] = U(key_of(line.at<T>(first + i)) ^ flip);
+        }
+        U least = keys[0];
+        for (int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);
+        if (is_full && least >= limit) continue;
+        for (int64_t i = 0; i < n; ++i)
+            if (!is_full || keys[i] < limit) found[count++] = Entry(keys[i], uint64_t(first + i));
+        if (count < 2 * k) continue;
+        std::nth_element(found, found + k - 1, found + count);
+        count = k, limit = U(found[k - 1].key()), is_full = true;
+    }
+    if (count > k) std::nth_element(found, found + k, found + count);
+    std::sort(found, found + k);
+    write_line<T>(line, found);
+}
+
+/// Calls body(line, scratch) for each line, with room for so many entries.
+template <class Entry, class Body>
+void for_lines(const Loops& lines, const Line& strides, double ns, char* const* data, int64_t room, const Body& body) {
+    parallel_for(lines.numel, ns, [&](int64_t begin, int64_t end) {
+        Scratch<Entry> scratch(room);
+        Walker at(lines, lines.ndim(), data, begin);
+        for (int64_t i = begin; i < end; ++i, at.next()) {
+            Line line = strides;
+            line.values = at[0];
+            line.indices = at[1];
+            line.x = at[2];
+            body(line, scratch.data());
+        }
+    });
+}
+
+template <class T, class Entry>
 KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
-    double n = double(strides.n), ns = n * (strides.n <= SHORT ? 1.5 * std::log2(n + 1) : 3.0 * sizeof(T) + 4) + 20;
+    const double n = double(strides.n);
+    if (strides.kept < strides.n / 8) {
+        const double ns = n + 20 * double(strides.kept);
+        return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
+            for_lines<Entry>(lines, strides, ns, data, top_room(strides.kept), [=](const Line& line, Entry* scratch) {
+                top_line<T>(line, descending, scratch);
+            });
+        });
+    }
+    const double ns = n * (strides.n <= SHORT ? 1.5 * std::log2(n + 1) : 3.0 * sizeof(T) + 4) + 20;
     return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
-        parallel_for(lines.numel, ns, [&](int64_t begin, int64_t end) {
-            Scratch<Entry> scratch(strides.n * (strides.n <= SHORT ? 1 : 2));
-            Walker at(lines, lines.ndim(), data, begin);
-            for (int64_t i = begin; i < end; ++i, at.next()) {
-                Line line = strides;
-                line.values = at[0];
-                line.indices = at[1];
-                line.x = at[2];
-                sort_line<T>(line, descending, scratch.data());
-            }
+        const int64_t room = strides.n * (strides.n <= SHORT ? 1 : 2);
+        for_lines<Entry>(lines, strides, ns, data, room, [=](const Line& line, Entry* scratch) {
+            sort_line<T>(line, descending, scratch);
         });
     });
 }
 
-KernelPtr sort(const Request& request) {
+/// `sort`, or `topk`, whose outputs have `k` elements along the dim.
+KernelPtr sorted_lines(const Request& request, bool descending) {
     std::vector<Operand> operands = request.operands;
     if (operands[0].shape.empty())  // a 0-d operand has dim 0
         for (Operand& operand : operands) operand.shape = operand.strides = {1};
-    int64_t dim = request.attrs.integer("dim");
-    if (dim < 0 || dim >= operands[0].ndim()) throw std::invalid_argument("sort along a dim that is not there");
-    if (operands[1].dtype != DType::i64) throw std::invalid_argument("sort gives int64 indices");
+    const int64_t dim = request.attrs.integer("dim");
+    if (dim < 0 || dim >= operands[0].ndim()) throw std::invalid_argument(request.op + " along a dim that is not there");
+    if (operands[1].dtype != DType::i64) throw std::invalid_argument(request.op + " gives int64 indices");
     Loops lines = collapse(operands, dims_but(operands[0].ndim(), dim));
     auto stride = [&](int i) { return operands[i].strides[size_t(dim)] * size_of(operands[i].dtype); };
-    Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[0].shape[size_t(dim)]};
-    if (line.n == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    bool descending = request.attrs.flag("descending");
+    Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[2].shape[size_t(dim)],
+              operands[0].shape[size_t(dim)]};
+    if (line.kept == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     return visit(operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (sizeof(T) < 8)
             if (line.n <= int64_t(UINT32_MAX)) return make_sort<T, Packed>(lines, line, descending);
@@ -138,6 +209,9 @@ KernelPtr sort(const Request& request) {
 
 }  // namespace
 
-void add_sorting(Registry& registry) { registry["sort"] = sort; }
+void add_sorting(Registry& registry) {
+    registry["sort"] = [](const Request& request) { return sorted_lines(request, request.attrs.flag("descending")); };
+    registry["topk"] = [](const Request& request) { return sorted_lines(request, request.attrs.flag("largest")); };
+}
 
 }  // namespace norch::indexing

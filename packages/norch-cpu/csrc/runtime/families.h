@@ -21,6 +21,7 @@ void add_scans(Registry&);  // cumsum
 namespace indexing {
 void add_indexing(Registry&);  // gather, scatter, scatter_add
 void add_embedding(Registry&);
+void add_flip(Registry&);
 void add_sorting(Registry&);
 }
 namespace matmul {

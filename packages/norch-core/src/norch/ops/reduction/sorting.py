@@ -10,7 +10,7 @@ from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, full
 from ..elementwise.arithmetic import where
-from ..families import accepts_axis, primitive
+from ..families import accepts_axis, composite, primitive
 from ..indexing import gather, index_select, nonzero, scatter, scatter_add
 from ..registry import public
 from ..shape.joining import cat
@@ -86,8 +86,18 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise ShapeError(f"topk(): k is {k}, dim {dim} of shape {tuple(input.spec.shape)} has {size} elements")
     if not input.spec.ndim:
         return sort(input)
-    values, indices = sort(input, at, largest)
-    return ValuesIndices(narrow(values, at, 0, k), narrow(indices, at, 0, k))
+    return ValuesIndices(*_topk(input, k, at, bool(largest)))
+
+
+def _infer_topk(input: Spec, k: int, dim: int, largest: bool) -> tuple[Spec, Spec]:
+    out = input.like((*input.shape[:dim], k, *input.shape[dim + 1 :]))
+    return out, out.like(dtype=int64)
+
+
+@composite(_infer_topk, {"input": lambda g, y1, input_spec, dim: _sort_vjp(g, y1, input_spec, dim)}, name="topk")
+def _topk(input: Tensor, k: int, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
+    values, indices = sort(input, dim, largest)
+    return narrow(values, dim, 0, k), narrow(indices, dim, 0, k)
 
 
 @public()

@@ -14,6 +14,7 @@ from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import fresh, like_images, owned, row_major_copy
 from ..creation import arange
+from ..families import composite
 from ..indexing import INDEX, gather, index_select
 from ..registry import FUNCTIONS, method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, slice_dim, unsqueeze
@@ -285,22 +286,21 @@ def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -
     return index_select(x, at, searchsorted(ends, arange(output_size, device=x.device), right=True))
 
 
-def _reorder(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    shape = [1] * input.spec.ndim
-    shape[dim] = index.spec.numel
-    return gather(input, dim, broadcast_to(reshape(index, shape), tuple(input.spec.shape)))
-
-
 @public()
 def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
     dims = given if dims is None else (dims,)
     axes = wrap_dims(dims[0] if len(dims) == 1 else dims, input.spec.ndim, "flip")
-    out = input
-    for d in axes:
-        n = input.spec.shape[d]
-        out = _reorder(out, d, n - 1 - arange(n, device=input.device))
-    return fresh(out, input)
+    return _flip(input, tuple(axes)) if axes else input.clone()
+
+
+@composite(lambda input, dims: input.like(), {"input": lambda g, dims: _flip(g, dims)}, name="flip")
+def _flip(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+    out, shape = input, tuple(input.spec.shape)
+    for d in dims:
+        index = shape[d] - 1 - arange(shape[d], device=input.device)
+        out = gather(out, d, broadcast_to(reshape(index, [-1 if i == d else 1 for i in range(len(shape))]), shape))
+    return out
 
 
 @public()
