@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
-constexpr int64_t AHEAD_BYTES = 12 << 10;
+constexpr int64_t AHEAD_BYTES = 40 << 10;
 constexpr int64_t PAGE_BYTES = 4096;
 constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
@@ -80,7 +80,10 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     if (n == 1) b_.column = 1, c_.column = 1;
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
     const bool along_k = a_.column == 1 && b_.row == 1;
-    if (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n))) {
+    // Of two factors that lie along k one is turned over when it is packed: the smaller.
+    const bool turns_smaller =
+        along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m && k >= 2 * SIMD_WIDTH<T>;
+    if (turns_smaller || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
         swapped_ = true;
         std::swap(m_, n_);
         std::swap(a_, b_);
@@ -108,6 +111,7 @@ void Product<T>::choose_path() {
     else
         path_ = Path::packed;
     starts_with_bias_ = !swapped_ && path_ != Path::dots;
+    turns_output_ = path_ == Path::packed && IS_TUNED<T> && c_.row == 1 && c_.column != 1 && k_ <= most_steps();
 }
 
 /// Pieces: enough for many threads, large enough to be worth starting.
@@ -260,7 +264,7 @@ void Product<T>::run_area(const Call& call, const Area& area) const {
         case Path::row_times_rows: row_times_rows(call, area); break;
         case Path::dots: dots(call, area); break;
     }
-    if (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_)) finish(call, area);
+    if (!turns_output_ && (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_))) finish(call, area);
 }
 
 template <class T>
@@ -306,16 +310,16 @@ void Product<T>::direct(const Call& call, const Area& area) const {
     if (left < area.right) packed(call, {area.top, area.bottom, left, area.right});
 }
 
+/// The steps of k that are multiplied at a time.
 template <class T>
-bool Product<T>::is_crowded() const {
-    return a_.column == 1 && a_.row * int64_t(sizeof(T)) % PAGE_BYTES == 0;
+int64_t Product<T>::most_steps() const {
+    return a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
 }
 
 template <class T>
 void Product<T>::packed(const Call& call, const Area& area) const {
     const bool is_upright = a_.row == 1 && a_.column != 1;
-    const int64_t most_steps = is_upright ? COLUMN_STEPS : PANEL_STEPS<T>;
-    const int64_t blocks = divide_up(k_, most_steps), block = divide_up(k_, blocks);
+    const int64_t blocks = divide_up(k_, most_steps()), block = divide_up(k_, blocks);
     // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
     const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
     if (left_over >= FEWEST_COLUMNS<T>) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
@@ -325,20 +329,15 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     if (block > 64) large.emplace(block * PANEL<T>);
     T* const panel = large ? large->data() : small;
     const int64_t height = area.bottom - area.top;
-    const bool moves = IS_TUNED<T> && (is_crowded() || is_upright) && right - area.left >= 4 * PANEL<T>;
-    // Rows that do not all begin at one place of the first cache's ways.
-    const int64_t moved_row = is_upright ? block : block + 16;
-    std::optional<Scratch<T>> moved;
-    if (moves) moved.emplace(height * moved_row);
+    const bool packs = IS_TUNED<T> && is_upright && right - area.left >= 4 * PANEL<T>;
+    std::optional<Scratch<T>> tiles;
+    if (packs) tiles.emplace(height * block);
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
         Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column, false};
-        if (moves && is_upright) {
-            pack_tiles(rows.data, a_.column, steps, height, moved->data());
-            rows = {moved->data(), 1, 0, true};
-        } else if (moves) {
-            for (int64_t i = 0; i < height; ++i) std::copy_n(rows.data + i * rows.row, steps, moved->data() + i * moved_row);
-            rows = {moved->data(), moved_row, 1, false};
+        if (packs) {
+            pack_tiles(rows.data, a_.column, steps, height, tiles->data());
+            rows = {tiles->data(), 1, 0, true};
         }
         for (int64_t column = area.left; column < right; column += PANEL<T>) {
             const int64_t width = std::min(PANEL<T>, right - column);
@@ -370,6 +369,9 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     alignas(64) T start_row[PANEL<T>], sums[TILE_ROWS * PANEL<T>];
     if (is_first)
         for (int64_t j = 0; j < padded; ++j) start_row[j] = bias && j < width ? bias[column + j] : T(0);
+    const int64_t height = area.bottom - area.top;
+    std::optional<Scratch<T>> turned;  // the sums of all tiles
+    if (turns_output_) turned.emplace(height * padded);
     TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
@@ -387,6 +389,7 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
             kernel(in, c, c_.row);
             return;
         }
+        if (turned) return kernel(in, turned->data() + i * padded, padded);
         if (!is_first) {
             for (int64_t r = 0; r < rows; ++r)
                 for (int64_t j = 0; j < padded; ++j)
@@ -397,7 +400,15 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
         for (int64_t r = 0; r < rows; ++r)
             for (int64_t j = 0; j < width; ++j) c[r * c_.row + j * c_.column] = sums[r * padded + j];
     };
-    for_tiles(area.bottom - area.top, padded == L ? tile_kernel<T, L, 1> : tile_kernel<T, L, 2>, tile);
+    for_tiles(height, padded == L ? tile_kernel<T, L, 1> : tile_kernel<T, L, 2>, tile);
+    if (!turned) return;
+    if constexpr (IS_TUNED<T>) {
+        const auto& [column_bias, activation] = call.epilogue;
+        for (int64_t i = 0; column_bias && !starts_with_bias_ && i < height; ++i)
+            for (int64_t j = 0; j < padded; ++j) (*turned)[i * padded + j] += column_bias[area.top + i];
+        if (activation) activation(turned->data(), height * padded);
+        transpose(turned->data(), padded, height, width, call.c + area.top + column * c_.column, c_.column);
+    }
 }
 
 template <class T>

@@ -55,7 +55,7 @@ private:
     template <int L>
     int64_t direct_columns(const Call& call, const Area& area, int64_t left, int64_t right) const;
     void packed(const Call& call, const Area& area) const;
-    bool is_crowded() const;
+    int64_t most_steps() const;
     bool shares_panels() const;
     int64_t shared_span() const;
     void panel_times_rows(const Call& call, const Area& area, const Rows& rows_of_a, int64_t first_step, int64_t steps,
@@ -69,6 +69,7 @@ private:
     bool swapped_ = false;  // the transposed product is computed: b.T @ a.T
     Path path_ = Path::packed;
     bool starts_with_bias_ = false;
+    bool turns_output_ = false;  // c's columns are contiguous: its rows are made first, and turned over
     int64_t row_pieces_ = 1, column_pieces_ = 1, piece_rows_ = 1, piece_columns_ = 1;
     double piece_ns_ = 0;
 };

@@ -79,11 +79,14 @@ void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
             for (int g = 0; g < GROUPS; ++g) a[g] += a_step;
             b += b_step;
         } while (--k);
+        T* to = c;
+        const T* from = start;
+        int64_t to_row = c_row, from_row = start_row;
+        asm("" : "+r"(to), "+r"(from), "+r"(to_row), "+r"(from_row));  // else GCC finds all rows' addresses before the loop
         NORCH_UNROLL
-        for (int r = 0; r < R; ++r) {
+        for (int r = 0; r < R; ++r, to += to_row, from += from_row) {
             NORCH_UNROLL
-            for (int v = 0; v < V; ++v)
-                store_vector(c + r * c_row + v * L, load_vector<L>(start + r * start_row + v * L) + sums[r][v]);
+            for (int v = 0; v < V; ++v) store_vector(to + v * L, load_vector<L>(from + v * L) + sums[r][v]);
         }
         start = c, start_row = c_row;
     } while (left);
