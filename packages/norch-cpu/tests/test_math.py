@@ -149,6 +149,17 @@ def test_large_arguments_among_small_ones(name):
     _assert_close(_apply(name, x), exact, 2, x)
 
 
+def test_exp_has_the_same_bits_beside_numbers_of_any_size():
+    """Blocks of moderate numbers are computed by a shorter formula."""
+    edges = [87.0, -87.0, 87.1, -87.1, 88.72, 88.73, -87.34, -100.0, -103.97, -104.0, math.inf, -math.inf, math.nan]
+    x = np.concatenate([np.linspace(-87, 87, 5000), edges]).astype(np.float32)
+    among_large = np.full((x.size, 2), 500.0, np.float32)
+    among_large[:, 0] = x
+    with np.errstate(all="ignore"):
+        _assert_close(_apply("exp", x), np.exp(x.astype(np.float64)), 2, x)
+    np.testing.assert_array_equal(_apply("exp", among_large)[:, 0].view(np.uint32), _apply("exp", x).view(np.uint32))
+
+
 def _libm_pow(a, b):
     """pow of C99 with Python's exceptions turned back into values."""
     if a == 0.0 and b < 0.0:

@@ -41,6 +41,14 @@ inline float exp_bounded(float x) {
 // At -176.1 both powers of 2 are 0: exp(-inf) is 0 without a product that underflows, which processors are slow at.
 inline float exp(float x) { return mend_nan(exp_bounded(at_least(at_most(x, 89.0f), -176.1f)), x); }
 
+/// Up to where exp of a float needs one power of 2 only.
+constexpr float exp_limit = 87.0f;
+
+inline float exp_within_limit(float x) {
+    const ExpReduction<127> e(x);
+    return e.power() * power_of_two(e.shifted);
+}
+
 /// 2^64 exp(x) for x <= 0: never subnormal, and 0 below -132.
 inline float exp_raised(float x) {
     const ExpReduction<127 + 64> e(x < -132.4f ? -132.4f : x);

@@ -16,28 +16,35 @@ NORCH_BINARY(T, atan2, math::atan2(a, b))
 NORCH_BINARY(T, pow, math::pow(a, b))
 
 /// `fast` holds up to a limit.
-#define NORCH_PERIODIC(name, ...)                                              \
-    struct name {                                                              \
-        static double apply(double x) { return math::name(x); }                \
-        static float apply(float x) { return math::name(x); }                  \
-        template <class T>                                                     \
-        static T fast(T x) { return math::name##_within_limit(x); }            \
+#define NORCH_LIMITED(name, float_limit, double_limit)                          \
+    struct name {                                                               \
+        template <class T>                                                      \
+        static constexpr T limit = sizeof(T) == 4 ? T(float_limit) : T(double_limit); \
+        static double apply(double x) { return math::name(x); }                 \
+        static float apply(float x) { return math::name(x); }                   \
+        template <class T>                                                      \
+        static T fast(T x) { return math::name##_within_limit(x); }             \
     };
+#define NORCH_PERIODIC(name, ...) NORCH_LIMITED(name, math::trigonometric_limit, math::double_trigonometric_limit)
 NORCH_PERIODIC_OPS(NORCH_PERIODIC)
+namespace limited {
+NORCH_LIMITED(exp, math::exp_limit, 0)
+}
 }  // namespace functions
 
-/// Block by block: without branches where all of a block is within the limit, one by one in the rare other blocks.
+/// Block by block: by the fast formula where all of a block is within the limit, which few blocks are not.
 template <class T, class F>
-void periodic_loop(char* const* p, unsigned, int64_t n) {
+void limited_loop(char* const* p, unsigned, int64_t n) {
     constexpr int64_t block = 512;
-    constexpr T limit = sizeof(T) == 4 ? T(math::trigonometric_limit) : T(math::double_trigonometric_limit);
     T* out = reinterpret_cast<T*>(p[0]);
     const T* x = reinterpret_cast<const T*>(p[1]);
     for (int64_t begin = 0; begin < n; begin += block, out += block, x += block) {
         const int64_t size = n - begin < block ? n - begin : block;
-        int32_t beyond = 0;
-        for (int64_t i = 0; i < size; ++i) beyond |= math::absolute(x[i]) > limit ? 1 : 0;
-        if (beyond) {
+        using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // ordered as magnitudes are, NaN above all
+        Bits most = 0;
+        for (int64_t i = 0; i < size; ++i) most = std::max(most, bit_cast<Bits>(math::absolute(x[i])));
+        if (most > bit_cast<Bits>(F::template limit<T>)) {
+            NORCH_INDEPENDENT
             for (int64_t i = 0; i < size; ++i) out[i] = F::apply(x[i]);
         } else {
             NORCH_INDEPENDENT
@@ -82,7 +89,7 @@ KernelPtr unary(const Request& request) {
 
 template <class F, int ps_float, int ps_double>
 KernelPtr periodic(const Request& request) {
-    return floating(request, periodic_loop<float, F>, ps_float * 1e-3, periodic_loop<double, F>, ps_double * 1e-3);
+    return floating(request, limited_loop<float, F>, ps_float * 1e-3, limited_loop<double, F>, ps_double * 1e-3);
 }
 
 KernelPtr atan2(const Request& request) {
@@ -102,6 +109,9 @@ void add_transcendental(Registry& registry) {
     NORCH_INVERSE_OPS(NORCH_ADD)
 #define NORCH_ADD_PERIODIC(name, ps_float, ps_double) registry[#name] = periodic<functions::name, ps_float, ps_double>;
     NORCH_PERIODIC_OPS(NORCH_ADD_PERIODIC)
+    registry["exp"] = [](const Request& request) {
+        return floating(request, limited_loop<float, functions::limited::exp>, 0.3, unary_loop<double, functions::exp>, 4.0);
+    };
     registry["atan2"] = atan2;
 }
 
