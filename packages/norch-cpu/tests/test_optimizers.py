@@ -61,7 +61,7 @@ def test_formulas(step, compiled):
     assert all(native for _, native in steps)
 
 
-def drawn_for(step, seed=7, sizes=(100_000, 3, 70_001)):
+def drawn_for(step, seed=7, sizes=(100_000, 3, 70_001, 900, 20)):
     """Parameters and gradients, and the states of a step by name."""
     rng = np.random.default_rng(seed)
     p, g, *states = ([norch.tensor(rng.uniform(0.5, 1, n)) for n in sizes] for _ in range(2 + len(step.states)))

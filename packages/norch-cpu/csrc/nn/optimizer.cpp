@@ -51,24 +51,43 @@ struct StepLoop {
     }
 };
 
-/// Where each parameter begins in the row of all of them.
-std::vector<int64_t> starts_of(const Request& request, int64_t count) {
-    std::vector<int64_t> starts(size_t(count) + 1);
-    for (int64_t i = 0; i < count; ++i) starts[i + 1] = starts[i] + request.operands[i].numel();
-    return starts;
-}
+/// How many elements each parameter has.
+struct Sizes {
+    static constexpr int64_t LARGE = 16 << 10;
+    std::vector<int64_t> parameters;
+    int64_t total = 0, small = 0;  // of all, and of those that are not large
 
-/// Calls body(i, begin, n) for pieces of all parameters: n elements of parameter i from element `begin` on.
+    Sizes(const Request& request, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t n = request.operands[i].numel();
+            parameters.push_back(n);
+            total += n;
+            if (n < LARGE) small += n;
+        }
+    }
+
+    /// Where that part of n elements ends which is `of_total` elements of all.
+    int64_t part(int64_t n, int64_t of_total) const {
+        return of_total == total ? n : int64_t(double(n) * double(of_total) / double(total)) / 64 * 64;
+    }
+};
+
+/// Calls body(i, begin, n) for pieces of all parameters: n elements of parameter i from element `begin` on. Each thread
+/// has the same part of every large parameter, as it has in products: its part of the gradient is in its own cache.
 template <class Body>
-void for_pieces(const std::vector<int64_t>& starts, double ns, const Body& body) {
+void for_pieces(const Sizes& sizes, double ns, const Body& body) {
     parallel_for(
-        starts.back(), ns,
+        sizes.total, ns,
         [&](int64_t begin, int64_t end) {
-            size_t i = size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
-            for (; begin < end; ++i) {
-                int64_t stop = std::min(end, starts[i + 1]);
-                if (stop > begin) body(i, begin - starts[i], stop - begin);
-                begin = std::max(begin, stop);
+            int64_t before = 0;  // in the row of those that are not large
+            for (size_t i = 0; i < sizes.parameters.size(); ++i) {
+                const int64_t n = sizes.parameters[i];
+                const bool is_large = n >= Sizes::LARGE;
+                const int64_t row = is_large ? n : sizes.small, shift = is_large ? 0 : before;
+                const int64_t first = std::max<int64_t>(0, sizes.part(row, begin) - shift);
+                const int64_t last = std::min(n, sizes.part(row, end) - shift);
+                if (last > first) body(i, first, last - first);
+                if (!is_large) before += n;
             }
         },
         64);
@@ -77,13 +96,13 @@ void for_pieces(const std::vector<int64_t>& starts, double ns, const Body& body)
 KernelPtr step_kernel(const Request& request, int lists, const Step& step) {
     const int64_t count = request.attrs.integer("count");
     const StepFlags flags(request.attrs);
-    auto starts = starts_of(request, count);
+    const Sizes sizes(request, count);
     // What an element costs: mostly the memory that is read, and written but for the gradient.
     const double ns = 0.06 * (2 * lists - 1) * double(step.size) / 4;
-    return make_kernel(ns * double(starts.back()), [=](char* const* data, const Scalar* scalars) {
+    return make_kernel(ns * double(sizes.total), [=](char* const* data, const Scalar* scalars) {
         alignas(16) char rule[RULE_BYTES];
         step.prepare(rule, flags, scalars + count * lists);
-        for_pieces(starts, ns, [&](size_t i, int64_t begin, int64_t n) {
+        for_pieces(sizes, ns, [&](size_t i, int64_t begin, int64_t n) {
             char* at[LISTS<7>];
             for (int k = 0; k < lists; ++k) at[k] = data[i + size_t(k * count)] + begin * step.size;
             step.run(rule, at, n);
