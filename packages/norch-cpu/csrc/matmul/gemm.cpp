@@ -81,8 +81,8 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
     const bool along_k = a_.column == 1 && b_.row == 1;
     // Of two factors that lie along k one is turned over when it is packed: the smaller.
-    const bool turns_smaller =
-        along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m && k >= 2 * SIMD_WIDTH<T>;
+    const bool turns_smaller = along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
+                               k >= 2 * SIMD_WIDTH<T> && k <= PANEL_STEPS<T>;
     if (turns_smaller || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
         swapped_ = true;
         std::swap(m_, n_);
