@@ -66,7 +66,9 @@ MixedProduct<S>::MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, 
     if (n == 1) b_.column = k * b_.row, c_.column = 1;
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
     const bool has_few = std::min(m, n) <= most_lines(parts_);
-    if (has_few ? n < m : c_.column != 1 && c_.row == 1) {
+    // Of two factors that lie along k one is turned over when it is packed for tiles: the smaller.
+    const bool along_k = a_.column == 1 && b_.row == 1 && has_tiles();
+    if (has_few ? n < m : along_k ? n > m : c_.column != 1 && c_.row == 1) {
         swapped_ = true;
         std::swap(m_, n_);
         std::swap(a_, b_);
@@ -311,20 +313,28 @@ void MixedProduct<S>::widened(const Call& call, const Area& area) const {
 template <class S>
 void MixedProduct<S>::finish(const Call& call, const Area& area, float* sums, int64_t row) const {
     const auto& [bias, activation] = call.epilogue;
-    for (int64_t i = 0; i < area.rows; ++i, sums += row) {
+    const bool turns = c_.row == 1 && c_.column != 1 && area.rows <= LINES && area.columns <= LINES;
+    for (int64_t i = 0; i < area.rows; ++i) {
+        float* from = sums + i * row;
         if (bias && swapped_) {
             const float one = bias[area.top + i];
-            for (int64_t j = 0; j < area.columns; ++j) sums[j] += one;
+            for (int64_t j = 0; j < area.columns; ++j) from[j] += one;
         } else if (bias) {
-            for (int64_t j = 0; j < area.columns; ++j) sums[j] += bias[area.left + j];
+            for (int64_t j = 0; j < area.columns; ++j) from[j] += bias[area.left + j];
         }
-        if (activation) activation(sums, area.columns);
+        if (activation) activation(from, area.columns);
+        if (turns) continue;
         S* to = call.c + (area.top + i) * c_.row + area.left * c_.column;
         if (c_.column == 1)
-            narrow_row(sums, area.columns, to);
+            narrow_row(from, area.columns, to);
         else
-            for (int64_t j = 0; j < area.columns; ++j) to[j * c_.column] = store<S>(sums[j]);
+            for (int64_t j = 0; j < area.columns; ++j) to[j * c_.column] = store<S>(from[j]);
     }
+    if (!turns) return;
+    alignas(64) float turned[LINES * LINES];
+    transpose(sums, row, area.rows, area.columns, turned, LINES);
+    for (int64_t j = 0; j < area.columns; ++j)
+        narrow_row(turned + j * LINES, area.rows, call.c + area.top + (area.left + j) * c_.column);
 }
 
 template class MixedProduct<half>;
