@@ -8,9 +8,9 @@ not in the contract.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -51,7 +51,9 @@ class StrictBuffer:
         self.nbytes = nbytes
         self.index = index
         self.modified: tuple[int, str] | None = None
-        self._host = HostBuffer(np.full(nbytes, POISON, np.uint8))
+        data = np.empty(nbytes, np.uint8)
+        data.fill(POISON)
+        self._host = HostBuffer(data)
 
 
 class StrictBackend(Backend):
@@ -137,13 +139,20 @@ def _outputs_do_not_overlap(op: str, operands: Any, attrs: Any, outputs: int) ->
         yield not may_overlap(o.shape, o.strides), "an output overlaps itself"
 
 
+@cache
+def _taken_by(rule: Callable[..., Requirements]) -> tuple[int, set[str]]:
+    """How many operands a rule has, and the names of the attributes."""
+    named = inspect.signature(rule).parameters.values()
+    return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in named), {p.name for p in named if p.kind is p.KEYWORD_ONLY}
+
+
 def _op_is_promised(op: str, operands: Any, attrs: Any, outputs: int) -> Requirements:
     rule = _elementwise if op in ELEMENTWISE else _reduction if op in REDUCTION else _OTHER[op]
-    named = inspect.signature(rule).parameters.values()
-    yield set(attrs) == {p.name for p in named if p.kind is p.KEYWORD_ONLY}, "the attributes are others"
+    count, named = _taken_by(rule)
+    yield set(attrs) == named, "the attributes are others"
     if rule in (_elementwise, _reduction):
         operands = op, *operands
-    elif len(operands) != sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in named):
+    elif len(operands) != count:
         yield False, "the operands are fewer or more"
     yield from rule(*operands, **attrs)
 
@@ -281,106 +290,132 @@ def _check_scalar(op: str, dtype: DType, value: Any) -> None:
         raise BackendError(f"strict: {op} was given {value!r} of type {kind.__name__} for a scalar of {dtype}")
 
 
-def _places(operand: Operand, offset: int) -> slice | np.ndarray[Any, Any]:
-    """The elements of a buffer that an operand covers, as flat places."""
-    if operand.strides == contiguous_strides(operand.shape):
-        return slice(offset, offset + math.prod(operand.shape))
-    at = np.full(operand.shape, offset, np.int64)
-    for d, (n, s) in enumerate(zip(operand.shape, operand.strides, strict=True)):
-        at += (np.arange(n) * s).reshape((n,) + (1,) * (len(operand.shape) - 1 - d))
-    return at.reshape(-1)
+class _Layout:
+    """An operand, and what each call asks about where its elements lie."""
+
+    def __init__(self, operand: Operand) -> None:
+        self.operand, self.dtype, self.itemsize = operand, operand.dtype, operand.dtype.itemsize
+        self.elements = span(operand.shape, operand.strides)
+        self.dense = operand.strides == contiguous_strides(operand.shape)
+
+    @cached_property
+    def _places(self) -> np.ndarray[Any, Any]:
+        shape = self.operand.shape
+        at = np.zeros(shape, np.int64)
+        for d, (n, s) in enumerate(zip(shape, self.operand.strides, strict=True)):
+            at += (np.arange(n) * s).reshape((n,) + (1,) * (len(shape) - 1 - d))
+        return at.reshape(-1)
+
+    def at(self, offset: int) -> slice | np.ndarray[Any, Any]:
+        """The elements of a buffer that it covers, as flat places."""
+        return slice(offset, offset + self.elements) if self.dense else self._places + offset
+
+    def is_all(self, buffer: StrictBuffer, offset: int) -> bool:
+        """Whether it covers every byte of the buffer."""
+        return self.dense and offset == 0 and 0 < self.elements * self.itemsize == buffer.nbytes
 
 
-def _byte_mask(buffer: StrictBuffer, operand: Operand, offset: int) -> np.ndarray[Any, Any]:
+def _byte_mask(buffer: StrictBuffer, layout: _Layout, offset: int) -> Any:
+    """Which bytes of a buffer an operand covers; True for all of them."""
+    if layout.is_all(buffer, offset):
+        return True
     mask = np.zeros(buffer.nbytes, bool)
-    size = operand.dtype.itemsize
-    mask[: buffer.nbytes // size * size].reshape(-1, size)[_places(operand, offset)] = True
+    size = layout.itemsize
+    mask[: buffer.nbytes // size * size].reshape(-1, size)[layout.at(offset)] = True
     return mask
+
+
+Tensors: TypeAlias = list[tuple[_Layout, StrictBuffer, int]]
 
 
 def _guarded(op: str, operands: tuple[Operand, ...], outputs: int, kernel: Kernel) -> Kernel:
     """The kernel, with its arguments checked before and its memory afterwards."""
+    layouts = [o.dtype if o.is_scalar else _Layout(o) for o in operands]
 
     def call(*args: Any) -> None:
-        parts = _parted(op, operands, args)
-        tensors = [(o, *p) for o, p in zip(operands, parts, strict=True) if not o.is_scalar]
+        tensors = _parted(op, layouts, args)
         if len({buffer.index for _, buffer, _ in tensors}) > 1:
             raise BackendError(f"strict: {op}: the buffers are on different devices")
-        writable: dict[int, tuple[StrictBuffer, np.ndarray[Any, Any]]] = {}
-        for operand, buffer, offset in tensors[:outputs]:
-            mask = _byte_mask(buffer, operand, offset)
-            if id(buffer) in writable:
-                if (writable[id(buffer)][1] & mask).any():
+        writable: dict[int, Any] = {}
+        for layout, buffer, offset in tensors[:outputs]:
+            mask, others = _byte_mask(buffer, layout, offset), writable.get(id(buffer))
+            if others is not None:
+                if np.any(others & mask):
                     raise BackendError(f"strict: {op}: two outputs overlap")
-                mask |= writable[id(buffer)][1]
-            writable[id(buffer)] = buffer, mask
+                mask = others | mask
+            writable[id(buffer)] = mask
         _check_aliases(op, tensors, outputs, writable)
-        before = {id(b): (b, b._host.data.copy()) for _, b, _ in tensors}
+        before = {id(b): (b, b._host.data.tobytes()) for _, b, _ in tensors if writable.get(id(b)) is not True}
         # What an input shares with an output is read from a copy, so that the poison does not reach it.
+        copied = op not in IN_PLACE
         inputs = {
-            id(b): HostBuffer(before[id(b)][1].copy()) if id(b) in writable and op not in IN_PLACE else b._host
+            id(b): HostBuffer(b._host.data.copy()) if copied and id(b) in writable else b._host
             for _, b, _ in tensors[outputs:]
         }
-        if op not in IN_PLACE:
-            for operand, buffer, offset in tensors[:outputs]:
-                _poison(operand, buffer, offset)
+        if copied:
+            for layout, buffer, offset in tensors[:outputs]:
+                _poison(layout, buffer, offset)
         flat: list[Any] = []
-        for i, part in enumerate(parts):
-            if operands[i].is_scalar:
-                flat.append(part[0])
-            else:
-                flat += (part[0]._host if i < outputs else inputs[id(part[0])], part[1])
+        found = iter(tensors)
+        i = 0
+        for layout in layouts:
+            if type(layout) is not _Layout:
+                flat.append(args[i])
+                i += 1
+                continue
+            _, buffer, offset = next(found)
+            flat += (buffer._host if i < 2 * outputs else inputs[id(buffer)], offset)
+            i += 2
         kernel(*flat)
         for key, (buffer, old) in before.items():
-            changed = buffer._host.data != old
+            now = buffer._host.data.tobytes()
+            if now == old:
+                continue
+            changed = np.frombuffer(now, np.uint8) != np.frombuffer(old, np.uint8)
             if key in writable:
-                changed &= ~writable[key][1]
+                changed &= ~writable[key]
             if changed.any():
                 raise BackendError(f"strict: kernel {op} wrote outside its output")
 
     return call
 
 
-def _parted(op: str, operands: tuple[Operand, ...], args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Each operand's arguments: (buffer, offset) or (number,), checked."""
-    given = list(args)
-    parts: list[tuple[Any, ...]] = []
-    for operand in operands:
-        if operand.is_scalar:
-            if not given:
-                raise BackendError(f"strict: kernel {op} was called with too few arguments")
-            value = given.pop(0)
-            _check_scalar(op, operand.dtype, value)
-            parts.append((value,))
+def _parted(op: str, layouts: list[Any], args: tuple[Any, ...]) -> Tensors:
+    """The tensors among a call's arguments, all checked."""
+    expected = sum(1 + (type(layout) is _Layout) for layout in layouts)
+    if len(args) != expected:
+        too = "few" if len(args) < expected else "many"
+        raise BackendError(f"strict: kernel {op} was called with too {too} arguments")
+    tensors, i = [], 0
+    for layout in layouts:
+        if type(layout) is not _Layout:
+            _check_scalar(op, layout, args[i])
+            i += 1
             continue
-        if len(given) < 2:
-            raise BackendError(f"strict: kernel {op} was called with too few arguments")
-        buffer, offset = given.pop(0), given.pop(0)
-        size = operand.dtype.itemsize
-        elements = span(operand.shape, operand.strides)
-        _check_range(buffer, offset * size if elements else 0, elements * size, f"kernel {op}")
-        parts.append((buffer, offset if elements else 0))
-    if given:
-        raise BackendError(f"strict: kernel {op} was called with too many arguments")
-    return parts
+        buffer, offset = args[i], args[i + 1]
+        size = layout.itemsize
+        _check_range(buffer, offset * size if layout.elements else 0, layout.elements * size, f"kernel {op}")
+        tensors.append((layout, buffer, offset if layout.elements else 0))
+        i += 2
+    return tensors
 
 
-def _check_aliases(op: str, tensors: list[Any], outputs: int, writable: dict[int, Any]) -> None:
+def _check_aliases(op: str, tensors: Tensors, outputs: int, writable: dict[int, Any]) -> None:
     """An input may be exactly the output of an elementwise op; otherwise they must not share an element."""
     out, out_buffer, out_offset = tensors[0]
-    for operand, buffer, offset in tensors[outputs:]:
+    for layout, buffer, offset in tensors[outputs:]:
         if id(buffer) not in writable:
             continue
-        exact = buffer is out_buffer and offset == out_offset and operand[:3] == out[:3] and op in ELEMENTWISE
-        if not exact and (writable[id(buffer)][1] & _byte_mask(buffer, operand, offset)).any():
-            raise BackendError(f"strict: {op}: an input overlaps the output, {_described(op, (out, operand))}")
+        same = buffer is out_buffer and offset == out_offset and layout.operand[:3] == out.operand[:3]
+        if not (same and op in ELEMENTWISE) and np.any(writable[id(buffer)] & _byte_mask(buffer, layout, offset)):
+            shown = _described(op, (out.operand, layout.operand))
+            raise BackendError(f"strict: {op}: an input overlaps the output, {shown}")
 
 
-def _poison(operand: Operand, buffer: StrictBuffer, offset: int) -> None:
+def _poison(layout: _Layout, buffer: StrictBuffer, offset: int) -> None:
     """NaN, or bytes 0x55, in every element of an output."""
-    elements = buffer._host.data[: buffer.nbytes // operand.dtype.itemsize * operand.dtype.itemsize]
-    if operand.dtype.is_floating_point:
-        elements.view(operand.dtype.numpy)[_places(operand, offset)] = np.nan
+    elements = buffer._host.data[: buffer.nbytes // layout.itemsize * layout.itemsize]
+    if layout.dtype.is_floating_point:
+        elements.view(layout.dtype.numpy)[layout.at(offset)] = np.nan
     else:
-        mask = _byte_mask(buffer, operand, offset)
-        buffer._host.data[mask] = POISON
+        elements.reshape(-1, layout.itemsize)[layout.at(offset)] = POISON
