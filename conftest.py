@@ -10,6 +10,7 @@ _last_file = None
 
 def pytest_sessionstart() -> None:
     gc.get_freeze_count = lambda: 0  # norch.capture unfreezes what it finds frozen
+    gc.set_threshold(700, 10, 100)  # plans and kernels of thousands of ops are kept: looking through all found nothing
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job, where Ctrl-C could not be tried
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -55,15 +55,15 @@ def arguments(function: Callable[..., Any], lead: tuple[Any, ...]) -> Iterator[t
 def faults(function: Callable[..., Any], lead: tuple[Any, ...] = ()) -> list[str]:
     """What came of calls that a user should not see: an AttributeError, a backend's name."""
     found = []
-    for args, kwargs in arguments(function, lead):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for args, kwargs in arguments(function, lead):
+            try:
                 function(*args, **kwargs)
-        except Exception as error:
-            if not isinstance(error, ALLOWED) or isinstance(error, norch.BackendError):
-                given = ", ".join([*map(_short, args), *(f"{k}={_short(v)}" for k, v in kwargs.items())])
-                found.append(f"({given}): {type(error).__name__}: {error}")
+            except Exception as error:
+                if not isinstance(error, ALLOWED) or isinstance(error, norch.BackendError):
+                    given = ", ".join([*map(_short, args), *(f"{k}={_short(v)}" for k, v in kwargs.items())])
+                    found.append(f"({given}): {type(error).__name__}: {error}")
     return found
 
 

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import lru_cache, wraps
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -79,7 +79,7 @@ def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
             return function(*args, **kwargs)
         except Exception as second:
             error = second
-    if "out" not in kwargs or not isinstance(error, TypeError) or "out" in inspect.signature(function).parameters:
+    if "out" not in kwargs or not isinstance(error, TypeError) or "out" in _signature(function).parameters:
         explain(error, function, args, kwargs, name)
     rest = {k: v for k, v in kwargs.items() if k != "out"}
     title = name or function.__name__
@@ -105,6 +105,9 @@ def check_functions(module: dict[str, Any], package: str | None = None) -> None:
                 module[name] = checked(value, name)
 
 
+_signature = lru_cache(256)(inspect.signature)
+
+
 def explain(
     error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None
 ) -> NoReturn:
@@ -116,7 +119,7 @@ def explain(
     if clear and (not isinstance(error, DTypeError) or f"{title}()" in str(error)):
         raise error
     try:
-        given = inspect.signature(function).bind_partial(*args, **kwargs)
+        given = _signature(function).bind_partial(*args, **kwargs)
     except TypeError as unbound:  # too many, or none of that name: Python says so, unless something else failed before
         raise error if isinstance(error, TypeError) else TypeError(f"{title}(): {unbound}") from None
     wrong = _mismatch(function, given)
@@ -138,7 +141,7 @@ def explain(
 def check_arguments(function: Callable[..., Any], args: Any, kwargs: Any, name: str) -> None:
     """Raises DTypeError for an argument that its annotation does not allow; asked once a call of `name` has failed."""
     try:
-        given = inspect.signature(function).bind_partial(*args, **kwargs)
+        given = _signature(function).bind_partial(*args, **kwargs)
     except TypeError:
         return
     wrong = _mismatch(function, given)
