@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import os
 import sys
+from unittest import TestCase
 
 import numpy as np
-import pytest
 
 import norch
 import norch.distributed as dist
@@ -20,6 +21,8 @@ from norch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from norch.distributed.mpi import MPICommunicator
 from norch.nn.parallel import DistributedDataParallel as DDP
 from norch.utils.checkpoint import checkpoint
+
+raises = TestCase().assertRaisesRegex  # pytest takes as long to import as norch.nn
 
 if os.environ.get("TOGETHER"):  # as if MPI's engine reduced several tensors together, as NCCL's does
 
@@ -116,30 +119,45 @@ def plain(model):
     return model
 
 
+def batches(make, dtype, count):
+    """Inputs and labels of that many batches."""
+    draws = np.random.default_rng(1)
+    for _ in range(count):
+        values = INPUTS[make](draws)
+        x = norch.tensor(values) if values.dtype == np.int64 else norch.tensor(values, dtype=dtype)
+        yield x, norch.tensor(draws.integers(0, 11, 8))
+
+
+@functools.cache
+def trained_alone(make, dtype, optimizer, accumulate, seed):
+    """The parameters that one process makes of whole batches."""
+    norch.manual_seed(seed)
+    model = plain(make()).to(dtype)
+    optimizer = optimizer(model.parameters())
+    for step, (x, y) in enumerate(batches(make, dtype, 4 * accumulate)):
+        (nn.functional.cross_entropy(model(x), y) / accumulate).backward()
+        if step % accumulate == accumulate - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+    return list(model.parameters())
+
+
 def train(make, dtype, optimizer, options, accumulate=1, seed=0):
     """The largest difference between parameters trained by all ranks and by this one alone, over the largest."""
     norch.manual_seed(seed + rank)  # so that rank 0's weights must come to all
     model = make().to(dtype)
     together = DDP(model, **options)
-    norch.manual_seed(seed)
-    alone = plain(make()).to(dtype)
-    optimizers = optimizer(together.parameters()), optimizer(alone.parameters())
-    draws = np.random.default_rng(1)
-    loss = nn.functional.cross_entropy
-    for step in range(4 * accumulate):
-        values = INPUTS[make](draws)
-        x = norch.tensor(values) if values.dtype == np.int64 else norch.tensor(values, dtype=dtype)
-        y = norch.tensor(draws.integers(0, 11, 8))
+    alone = trained_alone(make, dtype, optimizer, accumulate, seed)
+    optimizer = optimizer(together.parameters())
+    for step, (x, y) in enumerate(batches(make, dtype, 4 * accumulate)):
         last = step % accumulate == accumulate - 1
         together.require_backward_grad_sync = last
-        (loss(together(part(x)), part(y)) / accumulate).backward()
-        (loss(alone(x), y) / accumulate).backward()
+        (nn.functional.cross_entropy(together(part(x)), part(y)) / accumulate).backward()
         if last:
-            for one in optimizers:
-                one.step()
-                one.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
     assert alike(model.parameters()), (make, options)
-    pairs = list(zip(model.parameters(), alone.parameters(), strict=True))
+    pairs = list(zip(model.parameters(), alone, strict=True))
     return max(float((a - b).abs().max()) for a, b in pairs) / max(float(b.abs().max()) for _, b in pairs)
 
 
@@ -199,7 +217,7 @@ def unused_parameters_are_named():
     for _ in range(2):
         model(x, "a", "b", "c").backward()
     model(x, "a", "c").backward()
-    with pytest.raises(RuntimeError, match=r"find_unused_parameters=True.*\n.*rank \d: b.weight, b.bias\n.*: 2 3"):
+    with raises(RuntimeError, r"find_unused_parameters=True.*\n.*rank \d: b.weight, b.bias\n.*: 2 3"):
         model(x, "a")
 
 
@@ -268,7 +286,7 @@ def hooks_bring_gradients_together():
                 model(x).sum().backward()
             assert model.module.weight.grad.tolist() == [[(size + 1) / 2] * 3] * 2
             assert model.module.weight.grad.dtype is norch.float32
-    with pytest.raises(RuntimeError, match="only be called once"):
+    with raises(RuntimeError, "only be called once"):
         model.register_comm_hook(None, hook)
 
     def largest(state, bucket):
@@ -288,11 +306,11 @@ def another_model_is_named():
         (lambda: nn.Linear(3, 4).to([norch.float32, norch.float64][rank > 0]), "'weight' is float32 .* and float64"),
         (lambda: nn.Linear(3, 4, bias=rank == 0), "2 parameters and rank 1 1; the first that is missing is 'bias'"),
     ):
-        with pytest.raises(RuntimeError, match=message):
+        with raises(RuntimeError, message):
             DDP(make())
-    with pytest.raises(RuntimeError, match="doesn't have any parameters that require a gradient"):
+    with raises(RuntimeError, "doesn't have any parameters that require a gradient"):
         DDP(nn.ReLU())
-    with pytest.raises(ValueError, match="leave device_ids out"):
+    with raises(ValueError, "leave device_ids out"):
         DDP(nn.Linear(1, 1), device_ids=[rank])
 
 
@@ -419,7 +437,7 @@ def uneven_inputs():
                         assert bias == 3 * (size - step + 1 if average else size) / size, (bias, step)
             assert alike([*model.parameters(), *model.buffers()])
     model = DDP(nn.Linear(2, 1))
-    with pytest.raises(RuntimeError, match="exhausted inputs"), model.join(throw_on_early_termination=True):
+    with raises(RuntimeError, "exhausted inputs"), model.join(throw_on_early_termination=True):
         for _ in range(2 + rank):
             model(norch.randn(3, 2)).sum().backward()
 
@@ -489,7 +507,7 @@ def groups_of_some():
     model = DDP(nn.Linear(2, 1))
     group = dist.new_group([0])
     if rank:
-        with pytest.raises(ValueError, match="no member"):
+        with raises(ValueError, "no member"):
             DDP(nn.Linear(2, 1), process_group=group)
     else:
         DDP(nn.Linear(2, 1), process_group=group)(norch.ones(1, 2)).sum().backward()
