@@ -215,7 +215,8 @@ def contributor(folder: Path) -> Reader:
         source, to = DOCS.parent / name, folder / name
         to.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", ".*", "build"))
+            # What was compiled comes along: none is written there, and each command would compile all of norch.
+            shutil.copytree(source, to, ignore=shutil.ignore_patterns(".*", "build"))
         else:
             shutil.copy(source, to)
     return Reader(folder, [str(folder / "packages" / "norch-core" / "src")])
