@@ -30,6 +30,7 @@ def _threads() -> int:
 
 class CpuBackend(Backend):
     device_type = "cpu"
+    kept = frozenset({"fused"})
     channels_last = frozenset(
         {
             "conv2d",

@@ -247,7 +247,9 @@ class Backend(ABC):
     kept: frozenset[str] = frozenset()
     """Composites that core asks for only where they are named here: "scaled_dot_product_attention_sums" (outputs the
     attention and for each query log(sum(exp(scores))), in float32 for 16-bit floats) in place of attention that will
-    need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. None decomposes, as ever."""
+    need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. "fused" named here is asked for
+    outside of `norch.capture` too, in place of elementwise composites that the backend has no kernel of: for who
+    compiles it as quickly as other kernels. None decomposes, as ever."""
 
     missing_dtypes: Mapping[str, str] = {}
     """By name the dtypes that its devices do not have, each with the reason, a sentence that users see: {"float64":

@@ -8,6 +8,18 @@ from typing import NamedTuple
 ROW_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin"})
 """May be steps of "fused_rows"."""
 
+FUSED_COMPOSITES = frozenset(
+    {
+        "axpy", "clamp", "elu", "elu_grad", "gelu", "gelu_grad", "hardtanh", "hardtanh_grad", "leaky_relu",
+        "leaky_relu_grad", "relu", "relu_grad", "sigmoid_grad", "silu", "silu_grad", "softplus", "softplus_grad",
+        "tanh_grad",
+    }
+)  # fmt: skip
+"""Elementwise composites, asked for as steps where the backend had a kernel of their own."""
+
+MAX_STEPS, MAX_OPERANDS = 32, 24
+"""Of a program."""
+
 
 class Step(NamedTuple):
     """A step of a program.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, Operand
-from ..backend.fused import ROW_REDUCTIONS, Step
+from ..backend.fused import FUSED_COMPOSITES, MAX_OPERANDS, MAX_STEPS, ROW_REDUCTIONS, Step
 from ..dispatch.plan import compile_kernel
 from ..dtype import FLOATING, INTEGER
 from .calls import Call
@@ -17,18 +17,6 @@ from .epilogues import access as access_of
 if TYPE_CHECKING:
     from ..device import Device
     from ..dtype import DType
-
-COMPOSITES = frozenset(
-    {
-        "axpy", "clamp", "elu", "elu_grad", "gelu", "gelu_grad", "hardtanh", "hardtanh_grad", "leaky_relu",
-        "leaky_relu_grad", "relu", "relu_grad", "sigmoid_grad", "silu", "silu_grad", "softplus", "softplus_grad",
-        "tanh_grad",
-    }
-)  # fmt: skip
-"""Elementwise composites, asked for as steps where the backend had a kernel of their own."""
-
-MAX_STEPS, MAX_OPERANDS = 32, 24
-"""Of a group."""
 
 
 class Elements(NamedTuple):
@@ -219,7 +207,7 @@ def _size(calls: Sequence[Call], members: list[int]) -> bool:
 
 
 def _is_candidate(call: Call) -> bool:
-    if call.op not in ELEMENTWISE and call.op not in COMPOSITES:
+    if call.op not in ELEMENTWISE and call.op not in FUSED_COMPOSITES:
         return False
     out = call.operands[0]
     if out.is_scalar or 0 in out.shape or any(o.dtype.is_stored for o in call.operands):

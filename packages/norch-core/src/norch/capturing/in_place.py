@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..backend.contract import ELEMENTWISE
+from ..backend.fused import FUSED_COMPOSITES
 from .calls import Call
 from .epilogues import Access, Region, access, is_dense, may_alias, on_places
-from .fusion import COMPOSITES
 from .memory import lifetimes
 
 OVERWRITING = frozenset({"cross_entropy_rows_grad"})
@@ -26,7 +26,7 @@ def in_place(calls: Sequence[Call], temporaries: Mapping[int, int]) -> list[Call
     for i, call in enumerate(calls):
         moved = on_places(call, instead)
         if call.op in OVERWRITING or (
-            (call.op in ELEMENTWISE or call.op in COMPOSITES or call.op == "fused") and may_alias(call)
+            (call.op in ELEMENTWISE or call.op in FUSED_COMPOSITES or call.op == "fused") and may_alias(call)
         ):
             used = access(moved)
             taken = set[int]()

@@ -107,6 +107,7 @@ class RecordingBackend:
 
     def __init__(self, real: Backend) -> None:
         self.real = real
+        self.kept = real.kept - {"fused"}  # what is recorded is fused when it is known what comes after it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)

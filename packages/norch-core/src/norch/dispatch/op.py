@@ -34,15 +34,16 @@ class Op:
     vjp: a rule for each operand, None where the gradient is zero by nature; or one rule for all, returning a tuple.
     decompose: for a composite, the function that computes it from other ops.
     kernels: by device type, for an op of a plug-in: asked where the backend itself has no kernel.
+    is_elementwise: of a composite, whether it decomposes into elementwise ops alone, which may be one kernel ("fused").
     owner: the distribution that an op of a plug-in comes from, with its version.
 
     `call(*arguments)` runs it, `into(out, *arguments)` writes its result into the memory of `out`, unrecorded.
     """
 
     __slots__ = (
-        "__weakref__", "bound", "call", "decompose", "infer", "into", "into_plans", "joint", "kernel", "kernels",
-        "kind", "mixed", "name", "numbers", "optional", "owner", "params", "place", "plans", "rules", "saves",
-        "saves_tensors", "scalars", "slots", "tensors", "variadic",
+        "__weakref__", "bound", "call", "decompose", "infer", "into", "into_plans", "is_elementwise", "joint", "kernel",
+        "kernels", "kind", "mixed", "name", "numbers", "optional", "owner", "params", "place", "plans", "rules",
+        "saves", "saves_tensors", "scalars", "slots", "tensors", "variadic",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class Op:
         scalars: tuple[int, ...] = (),
         place: int | None = None,
         variadic: bool = False,
+        is_elementwise: bool = False,
         kernels: Mapping[str, KernelFactory] | None = None,
         owner: str = "norch-core",
     ) -> None:
@@ -75,7 +77,7 @@ class Op:
         self.slots = tuple(sorted((*self.tensors, *numbers, *scalars)))
         self.place, self.variadic = place, variadic
         self.infer = infer
-        self.decompose = decompose
+        self.decompose, self.is_elementwise = decompose, is_elementwise
         self.joint = variadic or (callable(vjp) and len(self.tensors) > 1)
         self.rules: tuple[Rule | None, ...] | None = None
         if callable(vjp):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakSet
 
 from .. import settings
 from ..backend.contract import CHANNELS_LAST, IN_PLACE, IndexOutOfBounds, Kernel, Operand
 from ..device import CPU, Device, has_stand_in
-from ..dtype import BOOL, INTEGER, DType, iinfo
-from ..errors import BackendError, DeviceError, DTypeError, NorchError
+from ..dtype import BOOL, INTEGER, DType
+from ..errors import BackendError, DeviceError, NorchError
 from ..spec import Shape, Spec, expand_strides
 from .arguments import check_attributes, is_plain
 from .failure import check_dtype, provider
 from .fallback import cpu_fallback, is_cpu_fallback_allowed
+from .scalars import scalar_conversion
 from .traced import Traced
 
 if TYPE_CHECKING:
@@ -209,11 +211,11 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
         plan.slots = tuple([i for i in op.slots if values[i] is not None])
         given = [(i in op.scalars, values[i]) for i in plan.slots]
     if inferred.native and (into is None or plan.in_place or op.kernel in IN_PLACE):
-        plan.kernel = _compile(op, device, given, inferred)
+        plan.kernel = _compile(op, device, given, inferred, values)
     if into is not None:
         plan.in_place = plan.in_place and plan.kernel is not None
     elif plan.kernel is not None and len(plan.outputs) == 1:
-        plan.make = device.backend.allocating(plan.kernel, plan.out.nbytes, plan.index)
+        plan.make = _allocating(device, plan.kernel, plan.out.nbytes)
     return plan
 
 
@@ -249,20 +251,20 @@ def _on_stand_ins(values: tuple[Any, ...]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: Inferred) -> Any:
+def _compile(op: Op, device: Device, given: list[tuple[bool, Any]], inferred: Inferred, values: tuple[Any, ...]) -> Any:
     """The kernel, with whatever conversions its operands need folded into it; None if the op is to be decomposed."""
     outputs = inferred.kernel_outputs or inferred.outputs
     operands = [Operand(s.dtype, tuple(s.shape), s.strides) for s in outputs]
     at = 2 * len(outputs)
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
     places = []
-    for (by_value, value), wanted in zip(values, inferred.operands, strict=True):
+    for (by_value, value), wanted in zip(given, inferred.operands, strict=True):
         places.append(at)
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
             if not by_value and (dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL)):
-                converts.append((at, _scalar_conversion(op, dtype)))
+                converts.append((at, scalar_conversion(op, dtype)))
             at += 1
             continue
         if isinstance(wanted, Spec):
@@ -288,6 +290,8 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         kernel = _to_row_major(op, device, outputs, operands, inferred.attrs)
     if kernel is None and inferred.parts is not None:
         kernel = _by_parts(device, inferred.parts, operands, places)
+    if kernel is None and op.is_elementwise and "fused" in device.backend.kept and outputs[0].numel:
+        kernel = _fused(op, device, values, operands, len(outputs))
     if kernel is None or not converts:
         return kernel
     converts.reverse()  # a scalar keeps its place, so any order would do; from the back no index moves
@@ -299,6 +303,37 @@ def _compile(op: Op, device: Device, values: list[tuple[bool, Any]], inferred: I
         kernel(*flat)
 
     return converted
+
+
+def _fused(op: Op, device: Device, values: tuple[Any, ...], operands: list[Operand], outputs: int) -> Kernel | None:
+    """The decomposition of an elementwise composite as one kernel, where it is that and the backend makes one."""
+    from .symbolic import elementwise_program  # `import norch` need not load it
+
+    found = elementwise_program(op, values, operands, outputs, device)
+    if found is None:
+        return None
+    seen, attrs, numbers = found
+    kernel = compile_kernel("fused", device, seen, attrs, False)
+    return None if kernel is None else BoundKernel(kernel, outputs, numbers)
+
+
+class BoundKernel:
+    """A kernel called without the numbers that come behind its outputs."""
+
+    __slots__ = ("at", "kernel", "numbers")
+
+    def __init__(self, kernel: Kernel, outputs: int, numbers: Sequence[Any]) -> None:
+        self.kernel, self.at, self.numbers = kernel, 2 * outputs, tuple(numbers)
+
+    def __call__(self, *args: Any) -> None:
+        self.kernel(*args[: self.at], *self.numbers, *args[self.at :])
+
+
+def _allocating(device: Device, kernel: Kernel, nbytes: int) -> Callable[..., Any]:
+    make = device.backend.allocating
+    if type(kernel) is BoundKernel:
+        return partial(make(kernel.kernel, nbytes, device.index), *kernel.numbers)
+    return make(kernel, nbytes, device.index)
 
 
 def _to_row_major(
@@ -360,36 +395,6 @@ def _by_parts(device: Device, parts: tuple[Part, ...], operands: list[Operand], 
                 kernel(buffer, offset + shift, args[at], args[at + 1])
 
     return fill_parts
-
-
-_MODULAR = frozenset({"add", "axpy", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
-
-
-def _scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
-    if dtype.category != INTEGER:
-        kind = bool if dtype.category == BOOL else float
-
-        def cast(args: list[Any], at: int) -> None:
-            args[at] = kind(args[at])
-
-        return cast
-    limits = iinfo(dtype)
-    span_of_dtype = limits.max - limits.min + 1
-
-    def convert(args: list[Any], at: int) -> None:
-        try:
-            value = int(args[at])
-        except (OverflowError, ValueError):
-            raise DTypeError(f"{op.name}(): {args[at]} is out of range for {dtype}") from None
-        if not limits.min <= value <= limits.max:
-            # As in PyTorch, -1 wraps in an unsigned tensor, so that subtraction can be addition; but only where
-            # arithmetic modulo 256 is what is asked, not in a comparison.
-            if dtype.is_signed or op.name not in _MODULAR or not -limits.max <= value < 0:
-                raise DTypeError(f"{op.name}(): {value} is out of range for {dtype}")
-            value += span_of_dtype
-        args[at] = value
-
-    return convert
 
 
 def _tensor_conversion(source: Spec, target: Spec) -> Callable[[list[Any], int], None]:

@@ -249,6 +249,7 @@ def composite(
     name: str | None = None,
     joint: bool = False,
     native: str = "any",
+    elementwise: bool = False,
     plugin: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Makes an op of a function that computes it from other ops. Its name and parameters are the op's.
@@ -257,8 +258,8 @@ def composite(
     converted to the dtype that `infer` gives them; all others are hashable attributes. infer gets specs for tensors,
     types for scalars, and the attributes, in order, and returns Inferred or the Spec(s) of the result. vjp is one rule
     (of the only operand; or with `joint` of all), or a rule by operand name. native: "floating" where backends are
-    asked for kernels of floating results only. plugin: for an op that is not norch's own: its `kernels` and `owner`, as
-    of `Op`.
+    asked for kernels of floating results only. elementwise: `is_elementwise` of `Op`. plugin: for an op that is not
+    norch's own: its `kernels` and `owner`, as of `Op`.
     """
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -294,7 +295,17 @@ def composite(
         elif vjp is not None and not joint:
             rules = (vjp,)
         more: dict[str, Any] = dict(optional=optional, mixed=mixed, scalars=scalars, numbers=numbers, **(plugin or {}))
-        op = Op(title, params, tensors, full_infer, rules, kind="composite", decompose=function, **more)
+        op = Op(
+            title,
+            params,
+            tensors,
+            full_infer,
+            rules,
+            kind="composite",
+            decompose=function,
+            is_elementwise=elementwise,
+            **more,
+        )
         if plugin is None:
             _register(op)
         call: Any = wraps(function)(call_path(op, function))

@@ -42,4 +42,4 @@ def _gradient(function: Callable[..., Tensor], tensors: int, row_major: bool) ->
             attrs=dict(zip(attributes, values[tensors:], strict=True)),
         )
 
-    return composite(infer)(function)
+    return composite(infer, elementwise=not row_major)(function)

@@ -104,7 +104,10 @@ def _logit_rule(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
 
 
 @composite(
-    lambda input, eps: infer_elementwise("logit", (input,))._replace(attrs={"eps": eps}), _logit_rule, name="logit"
+    lambda input, eps: infer_elementwise("logit", (input,))._replace(attrs={"eps": eps}),
+    _logit_rule,
+    name="logit",
+    elementwise=True,
 )
 def _logit(input: Tensor, eps: float | None) -> Tensor:
     x = input if eps is None else input.clamp(eps, 1 - eps)
@@ -127,6 +130,7 @@ def _log_beside(x: Tensor, y: Tensor) -> Tensor:
         "y": lambda g, x, y: g * _ratio(x, y),
     },
     name="xlogy",
+    elementwise=True,
 )
 def _xlogy(x: Tensor, y: Tensor) -> Tensor:
     return x * _log_beside(x, y)
@@ -143,6 +147,7 @@ def _log1p_beside(x: Tensor, y: Tensor) -> Tensor:
         "y": lambda g, x, y: g * _ratio(x, 1 + y),
     },
     name="xlog1py",
+    elementwise=True,
 )
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:
     """`norch.special.xlog1py` of floating tensors."""
@@ -159,7 +164,7 @@ def _entropy_rule(g: Tensor, input: Tensor) -> Tensor:
     return g * (-1 - log(input))
 
 
-@composite(infer_unary("entr"), _entropy_rule, name="entr")
+@composite(infer_unary("entr"), _entropy_rule, name="entr", elementwise=True)
 def entropy(input: Tensor) -> Tensor:
     """`norch.special.entr` of a floating tensor."""
     zero = eq(input, 0)
@@ -189,6 +194,7 @@ def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
         "other": lambda g, input, other: _share_of_power(g, other, input),
     },
     name="logaddexp2",
+    elementwise=True,
 )
 def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     difference = where(eq(input, other), 0.0, -absolute(input - other))
@@ -222,7 +228,7 @@ def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
     return (g * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(input.spec.dtype)
 
 
-@composite(infer_unary("sinc"), _sinc_rule, name="sinc")
+@composite(infer_unary("sinc"), _sinc_rule, name="sinc", elementwise=True)
 def _sinc(input: Tensor) -> Tensor:
     x = upcast(input) * math.pi
     zero = eq(x, 0)

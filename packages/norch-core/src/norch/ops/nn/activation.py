@@ -61,11 +61,13 @@ def relu_grad(grad: Tensor, y: Tensor) -> Tensor:
 
 
 @public(inplace=True)
-@composite(_infer_relu, relu_grad)
+@composite(_infer_relu, relu_grad, elementwise=True)
 def relu(input: Tensor) -> Tensor:
     """max(input, 0), elementwise; NaN stays. Shape and dtype kept. Raises DTypeError for bool."""
     return maximum(input, 0)
 
+
+_THIRD, _SIXTH = 1 / 3, 1 / 6
 
 # --- Piecewise --------------------------------------------------------------------------------------------------------
 
@@ -76,7 +78,7 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
 
 
 @public(method=False, inplace=True)
-@composite(_elementwise("leaky_relu"), leaky_relu_grad)
+@composite(_elementwise("leaky_relu"), leaky_relu_grad, elementwise=True)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`input` where positive, else `negative_slope * input` (Maas et al., 2013). Elementwise. DTypeError unless
     floating.
@@ -90,7 +92,7 @@ def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scal
     return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
-@composite(_elementwise("elu"), elu_grad, name="elu")
+@composite(_elementwise("elu"), elu_grad, name="elu", elementwise=True)
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
     x = upcast(input)
@@ -135,7 +137,7 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
 
 
 @public(method=False)
-@composite(_infer_hardtanh, hardtanh_grad, native="floating")
+@composite(_infer_hardtanh, hardtanh_grad, native="floating", elementwise=True)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays, shape and dtype kept. Raises
     DTypeError for bool.
@@ -153,25 +155,27 @@ def relu6(input: Tensor) -> Tensor:
     return hardtanh(input, 0.0, 6.0)
 
 
-def _hardsigmoid_rule(g: Tensor, input: Tensor) -> Tensor:
-    return where(lt(absolute(input), 3), g / 6, 0.0)
+@elementwise_gradient
+def hardsigmoid_grad(grad: Tensor, input: Tensor) -> Tensor:
+    return where(lt(absolute(input), 3), grad * _SIXTH, 0.0)
 
 
 @public(method=False)
-@composite(_elementwise("hardsigmoid"), _hardsigmoid_rule)
+@composite(_elementwise("hardsigmoid"), hardsigmoid_grad, elementwise=True)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     if not input.dtype.is_floating_point:
         floating("hardsigmoid", input.spec)
-    return relu6(input + 3) / 6
+    return relu6(input + 3) * _SIXTH
 
 
-def _hardswish_rule(g: Tensor, input: Tensor) -> Tensor:
-    return where(le(input, -3), 0.0, where(ge(input, 3), g, g * (input / 3 + 0.5)))
+@elementwise_gradient
+def hardswish_grad(grad: Tensor, input: Tensor) -> Tensor:
+    return where(le(input, -3), 0.0, where(ge(input, 3), grad, grad * (input * _THIRD + 0.5)))
 
 
 @public(method=False)
-@composite(_elementwise("hardswish"), _hardswish_rule)
+@composite(_elementwise("hardswish"), hardswish_grad, elementwise=True)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * hardsigmoid(input)
@@ -195,6 +199,26 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return where(le(absolute(input), lambd), 0.0, input)
 
 
+@elementwise_gradient
+def prelu_grad(grad: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    return where(gt(input, 0), grad, grad * weight)
+
+
+@elementwise_gradient
+def prelu_weight_grad(grad: Tensor, input: Tensor) -> Tensor:
+    return where(gt(input, 0), 0.0, grad * input)
+
+
+@composite(
+    lambda input, weight: infer_elementwise("prelu", (input, weight)),
+    {"input": prelu_grad, "weight": prelu_weight_grad},
+    name="prelu",
+    elementwise=True,
+)
+def _prelu(input: Tensor, weight: Tensor) -> Tensor:
+    return where(gt(input, 0), input, input * weight)
+
+
 @public()
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, `weight * input` elsewhere (He et al., 2015). Shape and dtype kept.
@@ -211,7 +235,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape((-1, *(1,) * (ndim - 2)))
     elif weight.spec.ndim > ndim:
         weight = weight.reshape(())
-    return where(gt(input, 0), input, input * weight)
+    return _prelu(input, weight)
 
 
 # --- Smooth -----------------------------------------------------------------------------------------------------------
@@ -238,7 +262,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     return (grad * slope).to(grad.dtype)
 
 
-@composite(_elementwise("gelu"), gelu_grad, name="gelu")
+@composite(_elementwise("gelu"), gelu_grad, name="gelu", elementwise=True)
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
@@ -265,7 +289,7 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False)
-@composite(_elementwise("silu"), silu_grad)
+@composite(_elementwise("silu"), silu_grad, elementwise=True)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
     x = upcast(input)
@@ -277,14 +301,15 @@ def _log1p_exp(x: Tensor) -> Tensor:
     return maximum(x, 0) + log1p(exp(-absolute(x)))
 
 
-def _mish_rule(g: Tensor, input: Tensor) -> Tensor:
+@elementwise_gradient
+def mish_grad(grad: Tensor, input: Tensor) -> Tensor:
     x = upcast(input)
     t = tanh(_log1p_exp(x))
-    return g * (t + x * sigmoid(x) * (1 - t * t))
+    return (grad * (t + x * sigmoid(x) * (1 - t * t))).to(grad.dtype)
 
 
 @public(method=False)
-@composite(_elementwise("mish"), _mish_rule)
+@composite(_elementwise("mish"), mish_grad, elementwise=True)
 def mish(input: Tensor) -> Tensor:
     """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; raises DTypeError unless floating."""
     x = upcast(input)
@@ -298,7 +323,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
 
 
 @public(method=False)
-@composite(_elementwise("softplus"), softplus_grad)
+@composite(_elementwise("softplus"), softplus_grad, elementwise=True)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta; `input` where beta * input > `threshold`. Elementwise. DTypeError unless
     floating.
@@ -313,14 +338,14 @@ def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False)
-@composite(lambda input: infer_elementwise("softsign", (input,), FLOAT), _softsign_rule)
+@composite(lambda input: infer_elementwise("softsign", (input,), FLOAT), _softsign_rule, elementwise=True)
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|). Shape kept; integers give the default dtype. Raises DTypeError for bool."""
     return input / (absolute(input) + 1)
 
 
 @public(method=False)
-@composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input))
+@composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input), elementwise=True)
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)) without overflow. Shape and dtype kept; raises DTypeError unless floating."""
     return minimum(input, 0) - log1p(exp(-absolute(input)))
@@ -343,7 +368,7 @@ def _gated_rule(
     return of_product * y1 if needs[0] else None, slope if by_gate is None or slope is None else slope + by_gate
 
 
-@composite(_infer_gated, _gated_rule, joint=True)
+@composite(_infer_gated, _gated_rule, joint=True, elementwise=True)
 def gated(input: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     """input * sigmoid(gate), and that sigmoid."""
     value = sigmoid(gate)

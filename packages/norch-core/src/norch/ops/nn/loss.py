@@ -115,10 +115,13 @@ def mse_loss_grad(grad: Tensor, input: Tensor, target: Tensor, reduction: str) -
         "target": lambda g, input, target, reduction: mse_loss_grad(g, target, input, reduction),
     },
     name="mse_loss",
+    elementwise=True,
 )
 def _mse_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    if reduction != "none":
+        return reduce_loss(_mse_loss(input, target, "none"), reduction, "mse_loss")
     difference = input - target
-    return reduce_loss(difference * difference, reduction, "mse_loss")
+    return difference * difference
 
 
 @public(method=False)
@@ -150,13 +153,20 @@ def _weighted_mean(op: str, loss: Tensor, weight: Tensor, reduction: str) -> Ten
     return loss.sum() / weight.sum() if reduction == "mean" else reduce_loss(loss, reduction, op)
 
 
+@elementwise_gradient
+def l1_loss_grad(grad: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return sign(input - target) * grad
+
+
 def _l1_rule(g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: tuple[bool, ...]) -> Both:
-    return _of_difference(sign(input - target) * _unreduce(g, reduction, input.spec), needs)
+    return _of_difference(l1_loss_grad(_unreduce(g, reduction, input.spec), input, target), needs)
 
 
-@composite(_infer("l1_loss"), _l1_rule, name="l1_loss", joint=True)
+@composite(_infer("l1_loss"), _l1_rule, name="l1_loss", joint=True, elementwise=True)
 def _l1_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
-    return reduce_loss(absolute(input - target), reduction, "l1_loss")
+    if reduction != "none":
+        return reduce_loss(_l1_loss(input, target, "none"), reduction, "l1_loss")
+    return absolute(input - target)
 
 
 @public(method=False)
@@ -177,20 +187,24 @@ def l1_loss(
     return _weighted_mean("l1_loss", _l1_loss(*given, "none"), weight, reduction)
 
 
-def _clipped(input: Tensor, target: Tensor, limit: float) -> Tensor:
-    return minimum(maximum(input - target, -limit), limit)
+@elementwise_gradient
+def clipped_difference_grad(grad: Tensor, input: Tensor, target: Tensor, limit: float) -> Tensor:
+    """The gradient of the input of a loss that is linear from a difference of `limit` on."""
+    return minimum(maximum(input - target, -limit), limit) * grad
 
 
 def _huber_rule(
     g: Tensor, input: Tensor, target: Tensor, reduction: str, delta: float, needs: tuple[bool, ...]
 ) -> Both:
-    return _of_difference(_clipped(input, target, delta) * _unreduce(g, reduction, input.spec), needs)
+    return _of_difference(clipped_difference_grad(_unreduce(g, reduction, input.spec), input, target, delta), needs)
 
 
-@composite(_infer("huber_loss"), _huber_rule, name="huber_loss", joint=True)
+@composite(_infer("huber_loss"), _huber_rule, name="huber_loss", joint=True, elementwise=True)
 def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
+    if reduction != "none":
+        return reduce_loss(_huber_loss(input, target, "none", delta), reduction, "huber_loss")
     size = absolute(input - target)
-    return reduce_loss(where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction, "huber_loss")
+    return where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta)
 
 
 @public(method=False)
@@ -219,15 +233,16 @@ def huber_loss(
 def _smooth_l1_rule(
     g: Tensor, input: Tensor, target: Tensor, reduction: str, beta: float, needs: tuple[bool, ...]
 ) -> Both:
-    return _of_difference(_clipped(input, target, beta) * (_unreduce(g, reduction, input.spec) / beta), needs)
+    grad = _unreduce(g, reduction, input.spec) / beta
+    return _of_difference(clipped_difference_grad(grad, input, target, beta), needs)
 
 
-@composite(_infer("smooth_l1_loss"), _smooth_l1_rule, name="smooth_l1_loss", joint=True)
+@composite(_infer("smooth_l1_loss"), _smooth_l1_rule, name="smooth_l1_loss", joint=True, elementwise=True)
 def _smooth_l1_loss(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
+    if reduction != "none":
+        return reduce_loss(_smooth_l1_loss(input, target, "none", beta), reduction, "smooth_l1_loss")
     size = absolute(input - target)
-    return reduce_loss(
-        where(lt(size, beta), size * size * (0.5 / beta), size - 0.5 * beta), reduction, "smooth_l1_loss"
-    )
+    return where(lt(size, beta), size * size * (0.5 / beta), size - 0.5 * beta)
 
 
 @public(method=False)
@@ -267,6 +282,7 @@ def _probabilities_target(g: Tensor, input: Tensor) -> Tensor:
     _infer("binary_cross_entropy", reduced=False),
     {"input": _probabilities_input, "target": _probabilities_target},
     name="binary_cross_entropy",
+    elementwise=True,
 )
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     return (target - 1) * _bounded_log(1 - input) - target * _bounded_log(input)
@@ -327,6 +343,7 @@ def _logits_target(g: Tensor, input: Tensor, pos_weight: Tensor | None) -> Tenso
         "pos_weight": lambda g, input, target: g * target * _log1p_exp_neg(input),
     },
     name="binary_cross_entropy_with_logits",
+    elementwise=True,
 )
 def _with_logits(input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
     softplus = _log1p_exp_neg(input)
@@ -364,7 +381,7 @@ def _kl_target(g: Tensor, input: Tensor, target: Tensor, log_target: bool) -> Te
     return g * (exp(target) * (target - input + 1) if log_target else log(target) + 1 - input)
 
 
-@composite(_infer_kl, {"input": _kl_input, "target": _kl_target}, name="kl_div")
+@composite(_infer_kl, {"input": _kl_input, "target": _kl_target}, name="kl_div", elementwise=True)
 def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
     if log_target:
         return exp(target) * (target - input)

@@ -1,0 +1,62 @@
+"""Elementwise composites that have no kernel of their own run as one, of the bits that their parts give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch.dispatch.plan import BoundKernel
+from norch.ops.families import by_name
+
+DTYPES = [norch.float32, norch.float64, norch.float16, norch.bfloat16]
+ONE, TWO, THREE = ["x"], ["x", "row"], ["x", "row", "column"]
+ARGUMENTS = {
+    **dict.fromkeys(("hardsigmoid", "hardswish", "mish", "softsign", "logsigmoid", "entr", "sinc"), ONE),
+    **dict.fromkeys(("xlogy", "xlog1py", "hypot", "logaddexp", "logaddexp2", "prelu", "binary_cross_entropy"), TWO),
+    **dict.fromkeys(("hardsigmoid_grad", "hardswish_grad", "mish_grad", "prelu_weight_grad"), TWO),
+    **dict.fromkeys(("prelu_grad", "l1_loss_grad", "lerp_by_tensor", "clamp_between"), THREE),
+    "clipped_difference_grad": [*THREE, 0.3],
+    "lerp": [*TWO, 0.3, 0.7, True],
+    "addcmul": [*THREE, -0.7],
+    "addcdiv": [*THREE, -0.7],
+    "logit": ["x", 0.1],
+    "gated": ["x", "y"],
+    "l1_loss": ["x", "y", "none"],
+    "huber_loss": ["x", "y", "none", 0.3],
+    "smooth_l1_loss": ["x", "y", "none", 0.3],
+    "binary_cross_entropy_with_logits": ["x", "y", "row"],
+    "kl_div": ["x", "y", False],
+}  # fmt: skip
+
+
+def operands(dtype: norch.DType) -> dict[str, norch.Tensor]:
+    draw = np.random.default_rng(3).uniform
+    made = {
+        name: draw(-4, 4, shape) for name, shape in (("x", (37, 65)), ("y", (37, 65)), ("row", 65), ("column", (37, 1)))
+    }
+    return {name: norch.tensor(values).to(dtype) for name, values in made.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_one_kernel_gives_the_bits_of_the_parts(name: str, dtype: norch.DType) -> None:
+    op, given = by_name()[name], operands(dtype)
+    args = [given[a] if type(a) is str and a in given else a for a in ARGUMENTS[name]]
+    with norch.no_grad():
+        found = op.call(*args)
+        parts = op.decompose(*args)
+    key = [a.spec if isinstance(a, norch.Tensor) else float if i in op.slots else a for i, a in enumerate(args)]
+    plan = op.plans[tuple(key) if len(key) > 1 else key[0]]
+    assert type(plan.kernel) is BoundKernel
+    several = found if isinstance(found, tuple) else (found,)
+    for one, other in zip(several, parts if isinstance(parts, tuple) else (parts,), strict=True):
+        assert one.dtype is other.dtype is dtype
+        np.testing.assert_array_equal(one.double().numpy(), other.double().numpy())
+
+
+def test_every_elementwise_composite_is_tried() -> None:
+    elementwise = {name for name, op in by_name().items() if op.is_elementwise}
+    own = "elu gelu hardtanh leaky_relu mse_loss relu silu softplus".split()
+    kernels = {*own, *[f"{name}_grad" for name in own], "sigmoid_grad", "tanh_grad"}
+    assert elementwise - set(ARGUMENTS) == kernels
