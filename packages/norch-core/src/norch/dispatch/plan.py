@@ -215,7 +215,10 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     if into is not None:
         plan.in_place = plan.in_place and plan.kernel is not None
     elif plan.kernel is not None and len(plan.outputs) == 1:
-        plan.make = _allocating(device, plan.kernel, plan.out.nbytes)
+        whole = plan.kernel.kernel if type(plan.kernel) is BoundKernel else plan.kernel
+        plan.make = device.backend.allocating(whole, plan.out.nbytes, plan.index)
+        if type(plan.kernel) is BoundKernel:
+            plan.make = partial(plan.make, *plan.kernel.numbers)
     return plan
 
 
@@ -327,13 +330,6 @@ class BoundKernel:
 
     def __call__(self, *args: Any) -> None:
         self.kernel(*args[: self.at], *self.numbers, *args[self.at :])
-
-
-def _allocating(device: Device, kernel: Kernel, nbytes: int) -> Callable[..., Any]:
-    make = device.backend.allocating
-    if type(kernel) is BoundKernel:
-        return partial(make(kernel.kernel, nbytes, device.index), *kernel.numbers)
-    return make(kernel, nbytes, device.index)
 
 
 def _to_row_major(
