@@ -25,6 +25,7 @@ from .dtype import as_dtype, float32, float64, get_default_dtype
 from .errors import DTypeError, ShapeError
 from .ops import arange, matmul, pad, roll
 from .ops import tensor as make_tensor
+from .ops.copying import row_major_copy
 from .spec import as_int, wrap_dim
 from .tensor import Tensor
 
@@ -40,10 +41,10 @@ _DIRECT = 128
 
 
 def _matrix(angles: Any, sign: int, inputs: int, outputs: int) -> Any:
-    """The real matrix (j, part, k, part) of products with exp(sign i angle[j, k]); `inputs` or `outputs` 1: real."""
+    """The real matrix (part, j, part, k) of products with exp(sign i angle[j, k]); `inputs` or `outputs` 1: real."""
     c, s = np.cos(angles), sign * np.sin(angles)
     whole = np.array([[c, s], [-s, c]])[:inputs, :outputs]  # part in, part out, ..., j, k
-    return np.moveaxis(whole, (0, 1), (-3, -1))
+    return np.moveaxis(whole, (0, 1), (-4, -2))
 
 
 @lru_cache(64)
@@ -58,32 +59,34 @@ def _tables(
     turn, n2 = 2 * np.pi / n, n // n1
     if n1 == 1:
         angles = np.outer(np.arange(n), np.arange(count)) % n * turn
-        return (put(_matrix(angles, sign, inputs, outputs) * scale, n * inputs, count * outputs),)
-    first = _matrix(np.outer(np.arange(n1), np.arange(n1)) % n1 * (turn * n2), sign, inputs, 2)  # j1, in, k1, part
+        return (put(_matrix(angles, sign, inputs, outputs) * scale, inputs * n, outputs * count),)
+    first = _matrix(np.outer(np.arange(n1), np.arange(n1)) % n1 * (turn * n2), sign, inputs, 2)  # in, j1, part, k1
     k1, j2, k2 = np.arange(n1)[:, None, None], np.arange(n2)[:, None], np.arange(count)
-    second = _matrix((j2 * k1 + n1 * j2 * k2) % n * turn, sign, 2, outputs)  # k1, j2, part, k2, out
-    left = first.transpose(2, 3, 1, 0)  # k1, part, in, j1
-    right = second.swapaxes(1, 2) * scale  # k1, part, j2, k2, out
-    return put(left, n1 * 2, inputs * n1), put(right, n1, 2 * n2, count * outputs)
+    second = _matrix((j2 * k1 + n1 * j2 * k2) % n * turn, sign, 2, outputs)  # k1, part, j2, out, k2
+    left = first.transpose(3, 2, 0, 1)  # k1, part, in, j1
+    return put(left, n1 * 2, inputs * n1), put(second * scale, n1, 2 * n2, outputs * count)
 
 
 def _transform(x: Tensor, sign: int, inputs: int, outputs: int, count: int, scale: float) -> Tensor:
-    """(batch, n, inputs) to the first `count` of (batch, n, outputs): parts in the last dim, 1 of what is real."""
+    """(batch, n, inputs) to the first `count` of (batch, n, outputs): parts in the last dim, 1 of what is real.
+
+    In memory each part of a result is in one piece: products make it so, and pairs are slow to move one by one.
+    """
     batch, n, _ = x.spec.shape
     n1 = 1 if n <= _DIRECT // 2 else max((d for d in range(1, isqrt(n) + 1) if n % d == 0), default=1)
     n2 = n // n1
     if (n1 == 1 and n > _DIRECT * 4) or n2 > _DIRECT * 4:
         return _long(x, n1, sign, inputs, outputs, count, scale)
     where = x.spec.dtype, x.spec.device
+    planes = x.reshape(batch, n, inputs).transpose(1, 2)
     if n1 == 1:
         (matrix,) = _tables(n, 1, sign, inputs, outputs, count, scale, *where)
-        return (x.reshape(batch, n * inputs) @ matrix).reshape(batch, count, outputs)
+        return (planes.reshape(batch, inputs * n) @ matrix).reshape(batch, outputs, count).transpose(1, 2)
     rows = -(-count // n1)
     left, right = _tables(n, n1, sign, inputs, outputs, rows, scale, *where)
-    columns = x.reshape(batch, n1, n2, inputs).permute(3, 1, 0, 2).reshape(inputs * n1, batch * n2)
-    turned = (left @ columns).reshape(n1, 2, batch, n2).transpose(1, 2).reshape(n1, batch, 2 * n2)
-    out = matmul(turned, right).reshape(n1, batch, rows, outputs).permute(1, 2, 0, 3)
-    return out.reshape(batch, rows * n1, outputs)[:, :count]
+    turned = (left @ planes.reshape(batch, inputs * n1, n2)).reshape(batch, n1, 2 * n2).transpose(0, 1)
+    out = matmul(turned, right).reshape(n1, batch, outputs, rows).permute(1, 2, 3, 0)
+    return row_major_copy(out).reshape(batch, outputs, rows * n1)[:, :, :count].transpose(1, 2)
 
 
 def _long(x: Tensor, n1: int, sign: int, inputs: int, outputs: int, count: int, scale: float) -> Tensor:

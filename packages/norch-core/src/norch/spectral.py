@@ -60,9 +60,9 @@ def stft(
         raise ShapeError(f"stft(): n_fft {n_fft} is more than the {x.shape[1]} elements of {tuple(input.shape)}")
     frames = x.unfold(1, n_fft, hop) * weights
     norm = "ortho" if normalized else None
-    found = (whole if onesided is False else rfft)(frames, norm=norm).transpose(1, 2)
-    found = found if input.ndim == 2 else found.squeeze(0)
-    return found if return_complex else found.pair
+    pair = (whole if onesided is False else rfft)(frames, norm=norm).pair.transpose(1, 2)
+    pair = pair if input.ndim == 2 else pair.squeeze(0)
+    return ComplexPair(pair) if return_complex else pair
 
 
 def istft(
@@ -88,7 +88,7 @@ def istft(
     if return_complex:
         raise DTypeError("istft(): a signal is real here; return_complex must be False")
     hop, weights = _window("istft", pair, n_fft, hop_length, win_length, window)
-    z = ComplexPair(pair if pair.ndim == 4 else pair.unsqueeze(0)).transpose(1, 2)
+    z = ComplexPair((pair if pair.ndim == 4 else pair.unsqueeze(0)).transpose(1, 2))
     count, frequencies = z.shape[1:]
     whole_given = frequencies == n_fft if onesided is None else not onesided
     if not count or frequencies != (n_fft if whole_given else n_fft // 2 + 1):

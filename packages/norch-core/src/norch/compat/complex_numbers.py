@@ -217,7 +217,7 @@ def _tensors(value: Any) -> tuple[Tensor, Tensor]:
 def _joined(re: Tensor, im: Tensor) -> ComplexPair:
     if re.spec.shape != im.spec.shape:
         re, im = broadcast_tensors(re, im)
-    return ComplexPair(stack([re, im], -1))
+    return ComplexPair(stack([re, im], 0).movedim(0, -1))  # each part in one piece, since pairs are slow to make
 
 
 def _index(index: Any) -> Any:
