@@ -17,6 +17,7 @@ from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
 from ..spec import Shape, Spec, as_int, as_shape, dense_strides, elementwise_layout
+from ..tensor_base import make_tensor
 from .families import primitive
 from .registry import public
 
@@ -350,7 +351,10 @@ def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones on the diagonal of an n x m matrix (n x n), zeros elsewhere."""
-    rows = arange(as_int(n, "eye", "n"), device=device)
-    columns = rows if m is None else arange(as_int(m, "eye", "m"), device=device)
-    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "eye")
-    return finish((rows.unsqueeze(1) == columns).to(chosen), requires_grad)
+    rows = as_int(n, "eye", "n")
+    columns = rows if m is None else as_int(m, "eye", "m")
+    out = fill_spec(spec_for((rows, columns), dtype, device, "eye"), 0)
+    size = min(rows, columns)
+    diagonal = make_tensor(out.spec.like((size,), (columns + 1,)), out.buffer)
+    FILL.into(diagonal, diagonal.spec, 1)
+    return finish(out, requires_grad)

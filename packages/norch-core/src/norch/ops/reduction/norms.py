@@ -40,6 +40,8 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
     order = 2.0 if p is None or p == "fro" else float(p)
     if order < 0 and 0 in [input.spec.shape[d] for d in wrap_dims(_none_if_empty(dim), input.spec.ndim, "norm")]:
         raise ShapeError(f"norm(): no elements for the {order}-norm, shape {tuple(input.spec.shape)}, dim {dim}")
+    if order == 2 and _count(input, dim) != 1:
+        return _root(sum(input * input, dim, keepdim))
     size = absolute(input)
     if order == math.inf:
         return amax(size, dim, keepdim)
@@ -49,8 +51,6 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
         return sum((size != 0).to(input.dtype), dim, keepdim)
     if order == 1 or _count(input, dim) == 1:
         return sum(size, dim, keepdim)
-    if order == 2:
-        return _root(sum(input * input, dim, keepdim))
     if order > 0 and input.spec.numel:
         # Powers of what is divided by the largest element neither overflow nor all vanish.
         largest = amax(size.detach(), _none_if_empty(dim), True)
