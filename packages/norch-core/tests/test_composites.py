@@ -7,7 +7,8 @@ import pytest
 from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
-import norch.ops.nn.volumes  # which is loaded late
+import norch.ops.nn.pixels  # which, as the next, is loaded late
+import norch.ops.nn.volumes
 from norch import ops
 from norch.ops.families import by_name
 
@@ -100,6 +101,8 @@ SAMPLES = {
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],
+    "pixel_shuffle": [draw(2, 8, 3, 2), 2],
+    "pixel_unshuffle": [draw(2, 2, 6, 4), 2],
     "erfc": [draw(3, 4)],
     "lgamma": [draw(3, 4, low=0.6, high=30)],
     "digamma": [draw(3, 4, low=0.6, high=12)],

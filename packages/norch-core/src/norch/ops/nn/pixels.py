@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...dispatch.arguments import check_functions
 from ...errors import ShapeError
-from ...spec import as_int
+from ...spec import Spec, as_int
 from ..copying import like_images, row_major_copy
+from ..families import composite
+from ..shape.joining import stack
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -18,6 +20,32 @@ def _check(op: str, input: Tensor, min_ndim: int, factor: int, what: str) -> tup
     if len(shape) < min_ndim or n < 1:
         raise ShapeError(f"{op}(): expected at least {min_ndim} dims and a positive {what}, got {shape} and {factor}")
     return shape, n
+
+
+def _infer_shuffled(input: Spec, factor: int) -> Spec:
+    *lead, c, h, w = input.shape
+    return input.like((*lead, c // (factor * factor), h * factor, w * factor))
+
+
+def _infer_unshuffled(input: Spec, factor: int) -> Spec:
+    *lead, c, h, w = input.shape
+    return input.like((*lead, c * factor * factor, h // factor, w // factor))
+
+
+@composite(_infer_shuffled, lambda g, factor: _pixel_unshuffle(g, factor), name="pixel_shuffle")
+def _pixel_shuffle(input: Tensor, factor: int) -> Tensor:
+    *lead, c, h, w = input.spec.shape
+    blocks = input.reshape(-1, c // (factor * factor), factor, factor, h, w).permute(0, 1, 4, 2, 5, 3)
+    # Column by column of the blocks, since few neighbours at a time are slow to move.
+    out = stack(blocks.unbind(-1), -1)
+    return out.reshape((*lead, c // (factor * factor), h * factor, w * factor))
+
+
+@composite(_infer_unshuffled, lambda g, factor: _pixel_shuffle(g, factor), name="pixel_unshuffle")
+def _pixel_unshuffle(input: Tensor, factor: int) -> Tensor:
+    *lead, c, h, w = input.spec.shape
+    blocks = input.reshape(-1, c, h // factor, factor, w // factor, factor).permute(0, 1, 3, 5, 2, 4)
+    return row_major_copy(blocks).reshape((*lead, c * factor * factor, h // factor, w // factor))
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -32,9 +60,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c // (r * r), h * r, w * r))
-    blocks = input.reshape(-1, c // (r * r), r, r, h, w)
-    out = row_major_copy(blocks.permute(0, 1, 4, 2, 5, 3)).reshape((*lead, c // (r * r), h * r, w * r))
-    return like_images(out, input)
+    return like_images(_pixel_shuffle(input, r), input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -47,10 +73,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c * r * r, h // r, w // r))
-    blocks = input.reshape(-1, c, h // r, r, w // r, r)
-    return like_images(
-        row_major_copy(blocks.permute(0, 1, 3, 5, 2, 4)).reshape((*lead, c * r * r, h // r, w // r)), input
-    )
+    return like_images(_pixel_unshuffle(input, r), input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
