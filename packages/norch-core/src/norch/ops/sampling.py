@@ -12,6 +12,7 @@ from .elementwise.arithmetic import floor, log1p, tan
 from .families import floating
 from .generator import Generator
 from .random import draw
+from .reduction.reductions import argmax
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
 from .registry import method, public
@@ -44,7 +45,9 @@ def multinomial(
     weights = input.detach().double()
     if input.spec.device.type == "cpu":
         needed = 1 if replacement else count
-        fine = (weights >= 0).all() & (weights < math.inf).all() & ((weights > 0).sum(-1) >= needed).all()
+        largest = weights.amax(-1)
+        enough = (largest > 0) if needed == 1 else (weights > 0).sum(-1) >= needed
+        fine = (weights.amin(-1) >= 0).all() & (largest < math.inf).all() & enough.all()
         if not bool(fine.item()):
             raise ValueError(
                 f"multinomial(): the weights must be finite, not negative, and at least {needed} of a row positive"
@@ -55,7 +58,7 @@ def multinomial(
         chosen = draw(spec, "uniform", generator) * edges[..., -1:]
         return searchsorted(edges, chosen, right=True).clamp(max=input.spec.shape[-1] - 1)
     keys = weights / _exponential(weights.spec, generator)
-    return topk(keys, count)[1].to(int64)
+    return argmax(keys, -1, True) if count == 1 else topk(keys, count)[1].to(int64)
 
 
 def _draw_spec(self: Tensor, op: str) -> Spec:

@@ -117,8 +117,8 @@ def _gathered(input: Tensor, taps: Taps) -> Tensor:
         for n, (i, there, w) in zip(input.shape[3:], corner[1:], strict=True):
             index, inside, weight = index * n + i, inside & there, weight * w
         weight = norch.where(inside, weight, 0.0).unsqueeze(1)
-        values = flat.gather(2, index.unsqueeze(1).expand(-1, flat.shape[1], -1)) * weight
-        total = values if total is None else total + values
+        values = flat.gather(2, index.unsqueeze(1).expand(-1, flat.shape[1], -1))
+        total = values * weight if total is None else norch.addcmul(total, values, weight)
     assert total is not None
     return total
 
