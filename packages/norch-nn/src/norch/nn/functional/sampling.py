@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import norch
 
 Tensor = norch.Tensor
-Taps = list[list[tuple[Tensor, Tensor, Tensor]]]
-"""For each spatial dim its neighbours: their indices, whether these lie inside, and their weights."""
+Taps = list[list[tuple[Tensor, Tensor]]]
+"""For each spatial dim its neighbours: their indices and their weights, which are 0 of what lies outside."""
+
+_MANY_CHANNELS = 8
 
 
 def grid_sample(
@@ -37,13 +39,13 @@ def grid_sample(
     taps: Taps = []
     for x, n in zip(places, sizes, strict=True):
         if mode == "bicubic":
-            taps.append([(*_inside(_padded(i, n, padding_mode, align), n), w) for i, w in _cubic(x)])
+            taps.append([_tap(_padded(i, n, padding_mode, align), w, n) for i, w in _cubic(x)])
             continue
         x = _padded(x, n, padding_mode, align)
         first = x.detach().round() if mode == "nearest" else x.detach().floor()
         # Of the nearest one the weight is 1, whatever the place; its gradient is 0.
         near = [(first, x * 0 + 1)] if mode == "nearest" else [(first, 1 - (x - first)), (first + 1, x - first)]
-        taps.append([(*_inside(i, n), w) for i, w in near])
+        taps.append([_tap(i, w, n) for i, w in near])
     return _gathered(input, taps).reshape(*input.shape[:2], *grid.shape[1:-1])
 
 
@@ -103,24 +105,32 @@ def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(first + i - 1, w) for i, w in enumerate(weights)]
 
 
-def _inside(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Indices of the dim, 0 where they lie outside, and whether they lie inside."""
+def _tap(index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Indices of the dim and their weights; both 0 where they lie outside."""
     inside = (index >= 0) & (index <= size - 1)
-    return norch.where(inside, index, 0.0).to(norch.int64), inside
+    return norch.where(inside, index, 0.0).to(norch.int64), norch.where(inside, weight, 0.0)
 
 
 def _gathered(input: Tensor, taps: Taps) -> Tensor:
-    flat = input.reshape(*input.shape[:2], -1)
+    """(N, C, places): the sums of elements, of many channels as rows of a table, of few one by one."""
+    n, c = input.shape[:2]
+    flat = input.reshape(n, c, -1)
+    count, as_rows = flat.shape[2], c >= _MANY_CHANNELS
+    table = flat.transpose(1, 2).reshape(-1, c) if as_rows else flat
+    first = norch.arange(n, device=input.device).unsqueeze(1) * count
     total: Tensor | None = None
     for corner in itertools.product(*taps):
-        index, inside, weight = corner[0]
-        for n, (i, there, w) in zip(input.shape[3:], corner[1:], strict=True):
-            index, inside, weight = index * n + i, inside & there, weight * w
-        weight = norch.where(inside, weight, 0.0).unsqueeze(1)
-        values = flat.gather(2, index.unsqueeze(1).expand(-1, flat.shape[1], -1))
+        index, weight = corner[0]
+        for size, (i, w) in zip(input.shape[3:], corner[1:], strict=True):
+            index, weight = index * size + i, weight * w
+        weight = weight.unsqueeze(-1 if as_rows else 1)
+        if as_rows:
+            values = norch.embedding(index + first, table)
+        else:
+            values = table.gather(2, index.unsqueeze(1).expand(-1, c, -1))
         total = values * weight if total is None else norch.addcmul(total, values, weight)
     assert total is not None
-    return total
+    return total.transpose(1, 2) if as_rows else total
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
