@@ -11,7 +11,7 @@ from .devices import Memory, Runtime
 from .source import Attrs, Operands
 
 FAMILIES: dict[str, Callable[..., Kernel | None]] = {
-    **dict.fromkeys((*UNARY, *BINARY), elementwise.arithmetic), **dict.fromkeys(COMPARISON, elementwise.comparison),
+    **dict.fromkeys((*UNARY, *BINARY, *COMPARISON), elementwise.arithmetic),
     "where": elementwise.where, "fill": elementwise.fill, "copy": elementwise.copy, "arange": elementwise.arange,
     **dict.fromkeys(REDUCTION, reduction.fold), "cumsum": reduction.cumsum, "matmul": matmul.matmul,
     "gather": indexing.gather, "scatter": indexing.scatter, "scatter_add": indexing.scatter, "sort": sort.sort,

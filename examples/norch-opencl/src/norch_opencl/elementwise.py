@@ -6,7 +6,7 @@ from typing import Any
 from norch.backend import Kernel
 
 from .devices import Runtime
-from .source import CTYPES, Attrs, Operands, Walk, as_bits, as_computed, as_stored, ctype, each, raw, tensor
+from .source import CTYPES, Attrs, CType, Operands, Walk, as_bits, as_computed, as_stored, ctype, each, raw, tensor
 
 Rules = Mapping[str, str]
 SAME = dict.fromkeys(("floor", "ceil", "round", "trunc"), "a")
@@ -19,21 +19,21 @@ UNARY_FLOATING = {
 UNARY_INTEGER = {"neg": "-a", "abs": "a < 0 ? -a : a", "sign": "(a > 0) - (a < 0)", "bitwise_not": "~a", **SAME}
 UNARY_BOOL = {"neg": "a", "abs": "a", "sign": "a", "bitwise_not": "!a", **SAME}
 
-SIMPLE = {"add": "a + b", "sub": "a - b", "mul": "a * b"}
+COMPARISON = {"eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
+SIMPLE = {**COMPARISON, "add": "a + b", "sub": "a - b", "mul": "a * b"}
 BINARY_FLOATING = {
     **SIMPLE, "div": "a / b", "pow": "pow(a, b)", "atan2": "atan2(a, b)", "floor_divide": "floor_divide(a, b)",
     "remainder": "remainder_(a, b)", "maximum": "a != a ? a : b != b ? b : fmax(a, b)",
     "minimum": "a != a ? a : b != b ? b : fmin(a, b)",
 }  # fmt: skip
 BITWISE = {"bitwise_and": "a & b", "bitwise_or": "a | b", "bitwise_xor": "a ^ b"}
-BINARY_BOOL = {**BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b"}
+BINARY_BOOL = {**COMPARISON, **BITWISE, "add": "a | b", "mul": "a & b", "maximum": "a | b", "minimum": "a & b"}
 BINARY_INTEGER = {
     **BITWISE, **SIMPLE, "pow": "power(a, b)", "floor_divide": "floor_divide(a, b)",
     "remainder": "a - b * floor_divide(a, b)", "maximum": "max(a, b)", "minimum": "min(a, b)",
     "bitwise_left_shift": "b < 0 || b >= BITS ? 0 : a << b",
     "bitwise_right_shift": "b < 0 || b >= BITS ? (a < 0 ? -1 : 0) : a >> b",
 }  # fmt: skip
-COMPARISON = {"eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
 
 FLOATING_HELP = """
 T sigmoid(T a) { T z = exp(-fabs(a)); return (a < 0 ? z : (T)1) / (1 + z); }
@@ -62,9 +62,10 @@ T power(T a, T b) {
 
 
 def _bound(
-    run: Runtime, op: str, operands: Operands, rules: Rules, help: str = "", kind: Any = ctype, take: Any = as_computed
-) -> Kernel:
-    """A kernel of a program that has one for each of `rules`: what is stored, as C of a, b and c."""
+    run: Runtime, op: str, operands: Operands, rules: Rules, help: str = "", kind: Any = ctype, take: Any = as_computed,
+    outs: Mapping[str, CType] = {},
+) -> Kernel:  # fmt: skip
+    """A kernel of a program that has one for each of `rules`: what is stored, as C of a, b and c. outs: its type."""
     tensors = [(name, o) for name, o in zip("oabc", operands) if not o.is_scalar]
     walk = Walk("".join(n for n, _ in tensors), operands[0].shape, [o.strides for _, o in tensors])
     to, *kinds = map(kind, operands)
@@ -78,15 +79,15 @@ def _bound(
             loads += f"{one.computed} {name} = {one.load(f'p{name}', f'at_{name}')};\n    "
     source = kinds[-1].prelude(BITS=8 * operands[-1].dtype.itemsize) + help
     for name, rule in rules.items():
-        out = CTYPES.get(name.removeprefix("copy_"), to)
-        store = out.store("o", "at_o", rule)
-        source += each(f"norch_{name}", [tensor("o", out.stored), *parameters], walk, loads + store)
+        out = outs.get(name, to)
+        body = loads + out.store("o", "at_o", rule)
+        source += each(f"norch_{name}", [tensor("o", out.stored), *parameters], walk, body)
     return run.kernel(source, f"norch_{op}", takes, walk.arguments, (walk.count,))
 
 
 def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel | None:
-    """The unary and binary families."""
-    kind, is_unary = ctype(operands[0]), len(operands) == 2
+    """The unary and binary families, and comparisons, which are in the program of the latter."""
+    kind, is_unary = ctype(operands[1]), len(operands) == 2
     if kind.is_floating:
         rules, help = UNARY_FLOATING if is_unary else BINARY_FLOATING, FLOATING_HELP
     elif kind.name == "bool":
@@ -95,7 +96,8 @@ def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kerne
         rules, help = UNARY_INTEGER if is_unary else BINARY_INTEGER, INTEGER_HELP
     if op not in rules:
         return None
-    kernel = _bound(run, op, operands, rules, help)
+    outs = {name: CTYPES["bool"] if name in COMPARISON else kind for name in rules}
+    kernel = _bound(run, op, operands, rules, help, take=as_stored if op in COMPARISON else as_computed, outs=outs)
     if op not in ("floor_divide", "remainder") or kind.is_floating or not operands[2].is_scalar:
         return kernel
 
@@ -105,10 +107,6 @@ def arithmetic(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kerne
         kernel(*args)
 
     return checked
-
-
-def comparison(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
-    return _bound(run, op, operands, COMPARISON, take=as_stored)
 
 
 def where(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
@@ -124,9 +122,9 @@ def copy(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:
     if to is source:
         return fill(run, op, operands, attrs)
     kept = ("bool", "float16") if source.is_floating else ("bool",)  # what the store itself converts, rounding once
-    found = [k for k in CTYPES.values() if run.has_double or k.computed != "double"]
-    rules = {f"copy_{k.name}": "a" if k.name in kept else f"({k.computed})a" for k in found}
-    return _bound(run, f"copy_{to.name}", operands, rules)
+    outs = {f"copy_{k.name}": k for k in CTYPES.values() if run.has_double or k.computed != "double"}
+    rules = {name: "a" if k.name in kept else f"({k.computed})a" for name, k in outs.items()}
+    return _bound(run, f"copy_{to.name}", operands, rules, outs=outs)
 
 
 def arange(run: Runtime, op: str, operands: Operands, attrs: Attrs) -> Kernel:

@@ -93,8 +93,8 @@ def as_computed(o: Operand) -> Number:
 class Walk:
     """C code that finds the elements of operands, each given by its strides.
 
-    The number of dims left after merging is baked into the code, and with `bake` strides that are all 0 or 1. Other
-    sizes and strides are arguments of the kernel, so that operands of many shapes share a program.
+    The number of dims left after merging is baked into the code, made even, and with `bake` strides that are all 1.
+    Other sizes and strides are arguments of the kernel, so that operands of many shapes share a program.
     """
 
     def __init__(self, names: str, shape: Sequence[int], strides: Any, index: str = "i", bake: bool = True) -> None:
@@ -106,7 +106,9 @@ class Walk:
                     size *= dims.pop()[0]
                 dims.append((size, tuple(steps)))
         self.dims = dims or [(1, (1,) * len(strides))]
-        self.flat = bake and len(self.dims) == 1 and max(self.dims[0][1]) <= 1
+        self.flat = bake and len(self.dims) == 1 and set(self.dims[0][1]) == {1}
+        if not self.flat and len(self.dims) % 2:
+            self.dims.insert(0, (1, (0,) * len(strides)))
         self.word = "uint" if self.count < 1 << 31 else "ulong"
 
     @property
@@ -130,7 +132,7 @@ class Walk:
         """Declares `at_NAME`, the place of element `index` of each operand, counted from `start`."""
         text = f"ulong {', '.join(f'at_{name} = {start.format(name)}' for name in self.names)};"
         if self.flat:
-            return text + "".join(f" at_{n} += {self.index};" for n, step in zip(self.names, self.dims[0][1]) if step)
+            return text + "".join(f" at_{name} += {self.index};" for name in self.names)
         text += f"\n    {self.word} rest_{self.index} = {self.index};"
         for d in reversed(range(len(self.dims))):
             rest, size = f"rest_{self.index}", f"{self.index}_size{d}"
