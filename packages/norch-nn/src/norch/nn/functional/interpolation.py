@@ -20,6 +20,10 @@ _MODES = {
 }
 """Each mode and the numbers of dims of the inputs that it takes."""
 
+_FEW = 8
+"""Where a gradient is wanted, up to so many times elements are repeated by a copy each, whose gradients are added: sums
+over dims of so few are slow."""
+
 
 @lru_cache(128)
 def _nearest(n: int, count: int, scale: float, exact: bool, device: norch.Device) -> norch.Tensor:
@@ -137,8 +141,13 @@ def _to_nearest(x: norch.Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...
     if x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=norch.channels_last):
         rows = x.permute(0, 2, 3, 1).reshape((len(x), *spread, -1)).expand((len(x), *expanded, -1)).contiguous()
         return rows.reshape((len(x), *sizes, -1)).permute(0, 3, 1, 2)
-    x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
-    return x.contiguous().reshape((*x.shape[:2], *sizes))
+    if max(times) > _FEW or not x.requires_grad:
+        x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
+        return x.contiguous().reshape((*x.shape[:2], *sizes))
+    for dim in range(x.ndim - 1, 1, -1):
+        if times[dim - 2] > 1:
+            x = norch.stack([x] * times[dim - 2], dim + 1).flatten(dim, dim + 1)
+    return x
 
 
 def _repeats(n: int, count: int, scale: float, exact: bool, images: bool) -> int:
