@@ -237,3 +237,19 @@ def test_gradients_are_checked_on_any_device() -> None:
     assert x.tolist() == before
     with pytest.raises(norch.AutogradError, match="input 0 at"):
         gradcheck(lambda x: (x * x.detach()).sum(), x)
+
+
+@pytest.mark.parametrize(
+    "slope",
+    [lambda x: x.detach() ** 2, lambda x: x**2 * (2 if norch.is_grad_enabled() else 1)],
+    ids=["a part without a graph", "other values where it is recorded"],
+)
+def test_wrong_second_derivatives_are_found(slope: Any) -> None:
+    class Third(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * 3 * slope(*ctx.saved_tensors)
+
+    assert gradcheck(Third.apply, leaf(0.5, 1.5))
+    with pytest.raises(AutogradError, match="input 0 at"):
+        gradgradcheck(Third.apply, leaf(0.5, 1.5))

@@ -32,6 +32,19 @@ def gradcheck(
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
+    return _check(func, func, inputs, eps, atol, rtol, raise_exception)
+
+
+def _check(
+    func: Callable[..., Any],
+    values_of: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    eps: float,
+    atol: float,
+    rtol: float,
+    raise_exception: bool,
+) -> bool:
+    """`gradcheck`, by differences of `values_of`, which computes what `func` does and need not record it."""
     arguments = list(_tuple(inputs))
     checked = _requiring_grad(arguments)
     if not checked:
@@ -50,7 +63,7 @@ def gradcheck(
     found = grad(outputs, [arguments[i] for i in checked], seeds, allow_unused=True)
 
     def value() -> float:
-        results = _tuple(func(*arguments))
+        results = _tuple(values_of(*arguments))
         pairs = zip(differentiable, weights, strict=True)
         return sum(float((results[i].detach().cpu().numpy() * w).sum()) for i, w in pairs)
 
@@ -92,15 +105,18 @@ def gradgradcheck(
     draw = np.random.default_rng(1)
     seeds = [o.detach().new_tensor(draw.uniform(-1, 1, tuple(o.shape))).requires_grad_() for o in results]
 
-    def first(*values: Any) -> tuple[Any, ...]:
+    def first(*values: Any, create_graph: bool = False) -> tuple[Any, ...]:
         given, weights = values[: len(arguments)], values[len(arguments) :]
-        found = grad(outputs_of(*given), [given[i] for i in checked], weights, create_graph=True, allow_unused=True)
-        # A part that is zero throughout has no graph; it is added to one that has.
-        return tuple(
-            f if f is None or f.requires_grad else f + 0 * given[checked[0]].sum() for f in found if f is not None
-        )
+        by = [given[i] for i in checked]
+        found = grad(outputs_of(*given), by, weights, create_graph=create_graph, allow_unused=True)
+        return tuple(f for f in found if f is not None)
 
-    return gradcheck(first, [*arguments, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    def recorded(*values: Any) -> tuple[Any, ...]:
+        # A part that is zero throughout has no graph; it is added to one that has.
+        found = first(*values, create_graph=True)
+        return tuple(f if f.requires_grad else f + 0 * values[checked[0]].sum() for f in found)
+
+    return _check(recorded, first, [*arguments, *seeds], eps, atol, rtol, raise_exception)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
