@@ -358,8 +358,8 @@ def _guarded(op: str, operands: tuple[Operand, ...], outputs: int, kernel: Kerne
         flat: list[Any] = []
         found = iter(tensors)
         i = 0
-        for layout in layouts:
-            if type(layout) is not _Layout:
+        for given in layouts:
+            if type(given) is not _Layout:
                 flat.append(args[i])
                 i += 1
                 continue
