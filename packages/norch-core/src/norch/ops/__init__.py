@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .elementwise.error_function import *
     from .elementwise.gamma import *
     from .elementwise.special import *
+    from .elementwise.weighted import *
     from .from_data import *
     from .generator import *
     from .indexing import *
@@ -68,7 +69,7 @@ else:
         sampling,
         scatter_copies,
     )
-    from .elementwise import arithmetic, bits, composites, error_function, gamma, special
+    from .elementwise import arithmetic, bits, composites, error_function, gamma, special, weighted
     from .matrix import matmul, products
     from .nn import (
         activation,

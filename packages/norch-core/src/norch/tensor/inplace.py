@@ -35,6 +35,7 @@ from ..ops.copying import write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
 from ..ops.elementwise.composites import CLAMP, clamp
+from ..ops.elementwise.weighted import ADDCDIV, ADDCMUL, LERP
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather
@@ -79,6 +80,8 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         sign = _SIGN_OF_ALPHA.get(function)
         otherwise = general if sign is None else _with_alpha(general, lambda x, y: call(x, y), title, sign)
         call = call_path(op, method=title, otherwise=otherwise)
+    if title in _OVER_INPUT:
+        call = _over_input(general, title)
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor.\n\n{_NOTE}"
     call.__wrapped__ = function  # whose signature it has
@@ -138,6 +141,41 @@ def _with_alpha(
             if type(alpha) in SCALARS and isinstance(other, TensorBase):
                 return fused(self, other, alpha * sign)  # type: ignore[no-any-return]
         return general(self, *args, **kwargs)
+
+    return call
+
+
+def _of_lerp(end: Any, weight: Any) -> tuple[Any, ...] | None:
+    fits = isinstance(end, TensorBase) and type(weight) in SCALARS
+    return (end, weight, 1 - weight, bool(abs(weight) < 0.5)) if fits else None
+
+
+def _of_addcmul(tensor1: Any, tensor2: Any, *, value: Any = 1) -> tuple[Any, ...] | None:
+    fits = isinstance(tensor1, TensorBase) and isinstance(tensor2, TensorBase) and type(value) in SCALARS
+    return (tensor1, tensor2, value) if fits else None
+
+
+_OVER_INPUT: dict[str, tuple[Op, Callable[..., tuple[Any, ...] | None]]] = {
+    "addcdiv_": (ADDCDIV, _of_addcmul), "addcmul_": (ADDCMUL, _of_addcmul), "lerp_": (LERP, _of_lerp)
+}  # fmt: skip
+"""Composites that are one kernel where the backend has it, and what makes their arguments of the method's."""
+
+
+def _over_input(general: Callable[..., Tensor], title: str) -> Callable[..., Tensor]:
+    """`general`, but a kernel writes over the first operand where there is one, and tensors and a number are given."""
+    op, arguments_of = _OVER_INPUT[title]
+
+    def otherwise(self: Tensor, *found: Any) -> Tensor:
+        return general(self, *found[:2]) if title == "lerp_" else general(self, *found[:2], value=found[2])
+
+    path = call_path(op, method=title, otherwise=otherwise)
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            found = arguments_of(*args, **kwargs)
+        except TypeError:  # which `general` explains
+            found = None
+        return general(self, *args, **kwargs) if found is None else path(self, *found)
 
     return call
 

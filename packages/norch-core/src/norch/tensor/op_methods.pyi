@@ -10,6 +10,7 @@ import norch.ops.elementwise.composites as elementwise_composites
 import norch.ops.elementwise.error_function as elementwise_error_function
 import norch.ops.elementwise.gamma as elementwise_gamma
 import norch.ops.elementwise.special as elementwise_special
+import norch.ops.elementwise.weighted as elementwise_weighted
 import norch.ops.indexing as ops_indexing
 import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
@@ -69,8 +70,8 @@ class OpMethods:
     __xor__ = elementwise_arithmetic.bitwise_xor; abs = elementwise_arithmetic.abs; abs_ = in_place;
     absolute = elementwise_arithmetic.abs; absolute_ = in_place; acos = elementwise_arithmetic.acos; acos_ = in_place;
     acosh = elementwise_arithmetic.acosh; acosh_ = in_place; add = elementwise_arithmetic.add; add_ = in_place;
-    addbmm = matrix_products.addbmm; addbmm_ = in_place; addcdiv = elementwise_composites.addcdiv; addcdiv_ = in_place;
-    addcmul = elementwise_composites.addcmul; addcmul_ = in_place; addmm = matrix_matmul.addmm; addmm_ = in_place;
+    addbmm = matrix_products.addbmm; addbmm_ = in_place; addcdiv = elementwise_weighted.addcdiv; addcdiv_ = in_place;
+    addcmul = elementwise_weighted.addcmul; addcmul_ = in_place; addmm = matrix_matmul.addmm; addmm_ = in_place;
     addmv = matrix_products.addmv; addmv_ = in_place; addr = matrix_products.addr; addr_ = in_place;
     all = reduction_reductions.all; allclose = elementwise_composites.allclose; amax = reduction_reductions.amax;
     amin = reduction_reductions.amin; aminmax = reduction_statistics.aminmax; any = reduction_reductions.any;
@@ -139,7 +140,7 @@ class OpMethods:
     isposinf = elementwise_special.isposinf; isreal = elementwise_special.isreal; item = tensor_interop.item;
     kron = matrix_products.kron; kthvalue = reduction_statistics.kthvalue; lcm = elementwise_special.lcm;
     lcm_ = in_place; ldexp = elementwise_special.ldexp; ldexp_ = in_place; le = elementwise_arithmetic.le;
-    le_ = in_place; leaky_relu_ = in_place; lerp = elementwise_composites.lerp; lerp_ = in_place;
+    le_ = in_place; leaky_relu_ = in_place; lerp = elementwise_weighted.lerp; lerp_ = in_place;
     less = elementwise_arithmetic.lt; less_ = in_place; less_equal = elementwise_arithmetic.le; less_equal_ = in_place;
     lgamma = elementwise_gamma.lgamma; lgamma_ = in_place; log = elementwise_arithmetic.log;
     log10 = elementwise_arithmetic.log10; log10_ = in_place; log1p = elementwise_arithmetic.log1p; log1p_ = in_place;

@@ -32,7 +32,11 @@ def _infer_unshuffled(input: Spec, factor: int) -> Spec:
     return input.like((*lead, c * factor * factor, h // factor, w // factor))
 
 
-@composite(_infer_shuffled, lambda g, factor: _pixel_unshuffle(g, factor), name="pixel_shuffle")
+def _shuffled_rule(g: Tensor, factor: int) -> Tensor:
+    return _pixel_unshuffle(g, factor)
+
+
+@composite(_infer_shuffled, _shuffled_rule, name="pixel_shuffle")
 def _pixel_shuffle(input: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = input.spec.shape
     blocks = input.reshape(-1, c // (factor * factor), factor, factor, h, w).permute(0, 1, 4, 2, 5, 3)
@@ -41,7 +45,11 @@ def _pixel_shuffle(input: Tensor, factor: int) -> Tensor:
     return out.reshape((*lead, c // (factor * factor), h * factor, w * factor))
 
 
-@composite(_infer_unshuffled, lambda g, factor: _pixel_shuffle(g, factor), name="pixel_unshuffle")
+def _unshuffled_rule(g: Tensor, factor: int) -> Tensor:
+    return _pixel_shuffle(g, factor)
+
+
+@composite(_infer_unshuffled, _unshuffled_rule, name="pixel_unshuffle")
 def _pixel_unshuffle(input: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = input.spec.shape
     blocks = input.reshape(-1, c, h // factor, factor, w // factor, factor).permute(0, 1, 3, 5, 2, 4)

@@ -317,9 +317,9 @@ def adaptive_average(input: Tensor, output_size: Any, dims: int) -> Tensor:
         raise ShapeError(f"{op}(): cannot pool shape {tuple(input.spec.shape)} to {tuple(out_sizes)}")
     if all(m and n % m == 0 for n, m in zip(sizes, out_sizes)):
         if dims < 3 and max(out_sizes) > 1:
-            kernel = (1, *[n // m for n, m in zip(sizes, out_sizes)])[-2:]
-            total = _sum_pool2d(upcast(as_images(input, dims, op)), Windows(kernel, kernel, (1, 1)), (0, 0, 0, 0))
-            return from_images((total / float(math.prod(kernel))).to(input.dtype), input, dims)
+            _, kh, kw = (1, 1, *[n // m for n, m in zip(sizes, out_sizes)])[-3:]
+            total = _sum_pool2d(upcast(as_images(input, dims, op)), Windows((kh, kw), (kh, kw), (1, 1)), (0, 0, 0, 0))
+            return from_images((total / float(kh * kw)).to(input.dtype), input, dims)
         # Parts of one size: each becomes a dim of its own, and is averaged over.
         split = [k for n, m in zip(sizes, out_sizes) for k in (m, n // m)]
         lead = input.spec.shape[:-dims]

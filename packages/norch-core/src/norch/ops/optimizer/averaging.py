@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..elementwise.composites import lerp
+from ..elementwise.weighted import lerp
 from ..registry import public
 from .driver import Tensors, run_step, step_op
 

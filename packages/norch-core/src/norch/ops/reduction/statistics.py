@@ -12,7 +12,8 @@ from ..checks import require_integers
 from ..creation import arange, fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
-from ..elementwise.composites import isnan, lerp
+from ..elementwise.composites import isnan
+from ..elementwise.weighted import lerp
 from ..families import accepts_axis, composite, floating
 from ..indexing import gather, scatter_add
 from ..registry import public
