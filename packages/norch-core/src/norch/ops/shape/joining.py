@@ -294,7 +294,11 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     return _flip(input, tuple(axes)) if axes else input.clone()
 
 
-@composite(lambda input, dims: input.like(), {"input": lambda g, dims: _flip(g, dims)}, name="flip")
+def _flip_rule(g: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return _flip(g, dims)
+
+
+@composite(lambda input, dims: input.like(), _flip_rule, name="flip")
 def _flip(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     out, shape = input, tuple(input.spec.shape)
     for d in dims:
