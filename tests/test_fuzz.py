@@ -104,6 +104,13 @@ def test_a_worker_that_dies_takes_only_its_case_with_it(fuzz: ModuleType) -> Non
         worker.stop()
 
 
+def test_captured_steps_take_statements_of_several_lines(fuzz: ModuleType) -> None:
+    """The shrinker writes a with statement so."""
+    from captured import check
+
+    assert check(("v = T.ones(3)", "with T.no_grad():\n    v[::2] += 1", "w = v.norm()")) is None
+
+
 def test_guarded_memory_is_poisoned_and_kept_apart() -> None:
     """What NORCH_CPU_GUARD=1 does: new memory is NaN, and a write beside a block ends the process."""
     script = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from textwrap import indent
 from typing import Any
 
 from program import library, namespace, quiet
@@ -14,7 +15,8 @@ def check(lines: tuple[str, ...]) -> str | None:
     """What a captured step of these lines does otherwise than the step itself, over some calls."""
     T = library("norch")
     body = "".join(
-        f"    try:\n        {line}\n    except Exception as _e: _errors.append(type(_e).__name__)\n" for line in lines
+        f"    try:\n{indent(line, ' ' * 8)}\n    except Exception as _e: _errors.append(type(_e).__name__)\n"
+        for line in lines
     )
     source = f"def step():\n    _errors = []\n{body}    return {{k: v for k, v in locals().items() if k[:1] != '_'}}"
     outcomes = []
