@@ -72,41 +72,73 @@ NORCH_INLINE A fold_lanes(const A* acc) {
     }
 }
 
-/// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
-/// number. Without HAS_ACC there is none yet.
-template <class T, class Op, int VECTORS, bool HAS_ACC>
-NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, compute_t<T>* acc) {
-    using A = compute_t<T>;
-    constexpr int LANES = VECTORS * SIMD_WIDTH<A>;
-    if (!HAS_ACC && n >= LANES) {
-        A first[LANES];
-        for (int j = 0; j < LANES; ++j) first[j] = load(p[j]);
-        if constexpr (VECTORS == 1) {
-            return n == LANES ? fold_lanes<LANES, Op>(first) : fold_rest<T, Op, 1, true>(p + LANES, n - LANES, first);
-        } else {
-            A half[LANES / 2];
-            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(first[j], first[j + LANES / 2]);
-            return fold_rest<T, Op, VECTORS / 2, true>(p + LANES, n - LANES, half);
-        }
-    }
-    if (HAS_ACC && n >= LANES) {
-        for (int j = 0; j < LANES; ++j) acc[j] = Op::apply(acc[j], A(load(p[j])));
-        p += LANES;
-        n -= LANES;
-    }
-    if constexpr (VECTORS > 1) {
-        A half[LANES / 2];
-        if (HAS_ACC)
-            for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(acc[j], acc[j + LANES / 2]);
-        return fold_rest<T, Op, VECTORS / 2, HAS_ACC>(p, n, half);
+/// Op lane by lane; of integers, sums and products wrap around.
+template <class Op, class A, int LANES>
+NORCH_INLINE vector_t<A, LANES> fold_vectors(vector_t<A, LANES> a, vector_t<A, LANES> b) {
+    if constexpr (std::is_integral_v<A> && (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>)) {
+        using U = vector_t<std::make_unsigned_t<A>, LANES>;
+        return vector_t<A, LANES>(Op::apply(U(a), U(b)));
     } else {
-        A last[LANES];
-        int rest = int(n);
-        for (int j = 0; j < LANES; ++j) last[j] = j < rest ? load(p[j]) : Op::template identity<A>;
-        if (HAS_ACC)
-            for (int j = 0; j < LANES; ++j) last[j] = Op::apply(acc[j], last[j]);
-        return fold_lanes<LANES, Op>(last);
+        return Op::apply(a, b);
     }
+}
+
+/// fold_lanes of a vector.
+template <int N, class Op, class A, int LANES>
+NORCH_INLINE A fold_vector(vector_t<A, LANES> v) {
+    if constexpr (N == 1) {
+        return v[0];
+    } else {
+        const auto upper = rotate<N / 2, LANES>(v);
+        return fold_vector<N / 2, Op, A, LANES>(fold_vectors<Op, A, LANES>(v, upper));
+    }
+}
+
+template <int LANES, class T>
+NORCH_INLINE auto load_lanes(const T* p) {
+    using A = compute_t<T>;
+    if constexpr (std::is_same_v<A, T>) {
+        return load_vector<LANES>(p);
+    } else {
+        A lanes[LANES];
+        for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
+        return load_vector<LANES>(lanes);
+    }
+}
+
+/// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
+/// number. Without HAS_ACC there is none yet, and there is at least one vector of elements.
+template <class T, class Op, int VECTORS, bool HAS_ACC, class V>
+NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, V* acc) {
+    using A = compute_t<T>;
+    constexpr int LANES = SIMD_WIDTH<A>;
+    const auto combine = [](V a, V b) NORCH_INLINE_LAMBDA { return fold_vectors<Op, A, LANES>(a, b); };
+    const auto at = [&](int i) NORCH_INLINE_LAMBDA { return load_lanes<LANES>(p + i * LANES); };
+    if (n >= VECTORS * LANES) {
+        V next[VECTORS];
+        for (int i = 0; i < VECTORS; ++i) next[i] = HAS_ACC ? combine(acc[i], at(i)) : at(i);
+        p += VECTORS * LANES;
+        n -= VECTORS * LANES;
+        if constexpr (VECTORS > 1) {
+            V half[VECTORS / 2];
+            for (int i = 0; i < VECTORS / 2; ++i) half[i] = combine(next[i], next[i + VECTORS / 2]);
+            return fold_rest<T, Op, VECTORS / 2, true>(p, n, half);
+        } else {
+            acc[0] = next[0];
+        }
+    } else if constexpr (VECTORS > 1) {
+        V half[VECTORS / 2];
+        if (HAS_ACC)
+            for (int i = 0; i < VECTORS / 2; ++i) half[i] = combine(acc[i], acc[i + VECTORS / 2]);
+        return fold_rest<T, Op, VECTORS / 2, HAS_ACC>(p, n, half);
+    }
+    if (n > 0) {
+        // The vector that ends where the elements do, without those that were there before.
+        const V last = load_lanes<LANES>(p + n - LANES);
+        const V none = Op::template identity<A> - V{};  // -0.0 + V{} would be 0.0
+        acc[0] = combine(acc[0], first_lanes<A, LANES>(LANES - int(n)) ? none : last);
+    }
+    return fold_vector<LANES, Op, A, LANES>(acc[0]);
 }
 
 /// A contiguous row, at most some thousand elements: partial results in eight vectors, so that the error of a sum stays
@@ -118,16 +150,23 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
         A all = Op::template identity<A>;
         for (int64_t i = 0; i < n; ++i) all = Op::apply(all, A(p[i]));
         return all;
+    } else {
+        constexpr int LANES = SIMD_WIDTH<A>, AT_ONCE = 8 * LANES;
+        if (n < LANES) {
+            A lanes[LANES];
+            for (int j = 0; j < LANES; ++j) lanes[j] = j < n ? load(p[j]) : Op::template identity<A>;
+            return fold_lanes<LANES, Op>(lanes);
+        }
+        vector_t<A, LANES> acc[8];
+        if (n < AT_ONCE) return fold_rest<T, Op, 4, false>(p, n, acc);
+        for (int i = 0; i < 8; ++i) acc[i] = load_lanes<LANES>(p + i * LANES);
+        int64_t done = AT_ONCE;
+        for (; done + AT_ONCE <= n; done += AT_ONCE)
+            for (int i = 0; i < 8; ++i)
+                acc[i] = fold_vectors<Op, A, LANES>(acc[i], load_lanes<LANES>(p + done + i * LANES));
+        for (int i = 0; i < 4; ++i) acc[i] = fold_vectors<Op, A, LANES>(acc[i], acc[i + 4]);
+        return fold_rest<T, Op, 4, true>(p + done, n - done, acc);
     }
-    constexpr int LANES = 8 * SIMD_WIDTH<A>;
-    if (n < LANES) return fold_rest<T, Op, 4, false>(p, n, nullptr);
-    A lanes[LANES], half[LANES / 2];
-    for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
-    int64_t i = LANES;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; ++j) lanes[j] = Op::apply(lanes[j], A(load(p[i + j])));
-    for (int j = 0; j < LANES / 2; ++j) half[j] = Op::apply(lanes[j], lanes[j + LANES / 2]);
-    return fold_rest<T, Op, 4, true>(p + i, n - i, half);
 }
 
 /// The same for elements `stride` bytes apart.

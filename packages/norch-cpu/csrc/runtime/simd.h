@@ -6,7 +6,9 @@
 #error "What is compiled once for all instruction sets must not depend on one"
 #endif
 
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #if defined(__clang__)
@@ -71,6 +73,27 @@ inline V interleaved(V a, V b, std::integer_sequence<int, I...>) {
 template <bool HIGH, int LANES, class V>
 inline V interleave(V a, V b) {
     return interleaved<HIGH>(a, b, std::make_integer_sequence<int, LANES>());
+}
+
+template <class I, int... J>
+inline auto lanes_below(I n, std::integer_sequence<int, J...>) {
+    return vector_t<I, int(sizeof...(J))>{I(J)...} < n;
+}
+/// Which lanes of numbers of type T are the first n, for a choice between vectors.
+template <class T, int LANES>
+inline auto first_lanes(int n) {
+    using I = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+    return lanes_below<I>(I(n), std::make_integer_sequence<int, LANES>());
+}
+
+template <int BY, class V, int... I>
+inline V rotated(V v, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(v, v, ((I + BY) % int(sizeof...(I)))...);
+}
+/// Lane BY first, those before it behind the others.
+template <int BY, int LANES, class V>
+inline V rotate(V v) {
+    return rotated<BY>(v, std::make_integer_sequence<int, LANES>());
 }
 
 template <int FIRST, class V, int... I>
