@@ -1,4 +1,4 @@
-"""Reductions and cumsum of the native kernels against NumPy in a wider type, on every layout and dtype."""
+"""Reductions and scans of the native kernels against NumPy in a wider type, on every layout and dtype."""
 
 from __future__ import annotations
 
@@ -261,6 +261,98 @@ def test_cumsum_of_bools_and_of_nothing():
     assert math.isnan(norch.tensor([1.0, math.nan, 2.0] + [0.0] * 30).cumsum(0)[-1].item())
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1,), (9,), (17, 5), (4, 30, 31), (3, 700), (301, 300)], ids=str)
+def test_cumprod(shape, layout):
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.bfloat16, norch.int8]:
+        factors = [0.5, -1.0, 2.0, 1.0] if dtype.is_floating_point else [1, 3, 5, 7]
+        x, array = placed(np.random.default_rng(6).choice(factors, shape), dtype, layout)
+        for dim in range(len(shape)):
+            kind = np.longdouble if dtype.is_floating_point else np.int64
+            with np.errstate(over="ignore"):  # some of float16
+                exact = array.astype(kind).cumprod(dim)
+                exact = exact.astype(dtype.numpy if dtype.is_floating_point else kind)
+            assert np.array_equal(x.cumprod(dim).numpy(), exact)
+            if dtype in INTS:
+                assert np.array_equal(x.cumprod(dim, dtype=dtype).numpy(), array.cumprod(dim, dtype.numpy))
+
+
+def test_cumprod_at_edges():
+    assert norch.tensor([[True, True, False], [True] * 3]).cumprod(1, dtype=norch.bool).tolist() == [
+        [True, True, False],
+        [True] * 3,
+    ]
+    assert norch.zeros(2, 0).cumprod(1).shape == norch.zeros(0, 2).cumprod(1).shape[::-1] == (2, 0)
+    # Partial products beyond float32 and below it come back.
+    assert norch.tensor([1e30, 1e30, 1e-30, 1e-30]).cumprod(0)[-1].item() == pytest.approx(1)
+    assert math.isnan(norch.tensor([math.nan] + [0.0] * 30).cumprod(0)[-1].item())
+    assert math.copysign(1, norch.tensor([-0.0, 2.0]).cumprod(0)[-1].item()) == -1
+
+
+def running(array, dim, largest):
+    """The running extremes and their last indices, one element after the other."""
+    rows = np.moveaxis(array, dim, 0)
+    values, indices = rows.copy(), np.zeros(rows.shape, np.int64)
+    for i in range(1, len(rows)):
+        ahead = rows[i] >= values[i - 1] if largest else rows[i] <= values[i - 1]
+        wins = ahead | (rows[i] != rows[i])
+        values[i] = np.where(wins, rows[i], values[i - 1])
+        indices[i] = np.where(wins, i, indices[i - 1])
+    return np.moveaxis(values, 0, dim), np.moveaxis(indices, 0, dim)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1,), (9,), (17, 5), (4, 30, 31), (3, 700), (301, 300)], ids=str)
+def test_cummax_and_cummin(shape, layout):
+    rng = np.random.default_rng(7)
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.bfloat16, norch.int8]:
+        values = rng.integers(0, 2 if dtype is norch.bool else 90, shape).astype(np.float64)
+        if dtype.is_floating_point:
+            values[rng.random(shape) < 0.05] = -math.inf
+            values[rng.random(shape) < 0.01] = math.nan
+        x, array = placed(values, dtype, layout)
+        for dim in range(len(shape)):
+            for op, largest in ((norch.cummax, True), (norch.cummin, False)):
+                found, indices = op(x, dim)
+                expected, places = running(array.astype(np.float64), dim, largest)
+                assert found.dtype is dtype
+                assert np.array_equal(found.numpy().astype(np.float64), expected, equal_nan=dtype.is_floating_point)
+                assert np.array_equal(indices.numpy(), places)
+
+
+def test_running_extremes_at_edges():
+    values, indices = norch.tensor([0.0, -0.0, 0.0, -0.0]).cummax(0)
+    assert np.signbit(values.numpy()).tolist() == [False, True, False, True]
+    assert indices.tolist() == [0, 1, 2, 3]
+    low, high = -(2**63), 2**63 - 1
+    assert norch.tensor([low, low, high]).cummax(0)[1].tolist() == [0, 1, 2]
+    assert norch.tensor([high, high, low]).cummin(0)[1].tolist() == [0, 1, 2]
+    assert norch.zeros(2, 0).cummax(1)[1].shape == norch.zeros(2, 0).cummin(0)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("n", [*range(1, 70), 100, 127, 128, 129, 196, 257])
+def test_short_rows(n):
+    rng = np.random.default_rng(n)
+    for dtype in DTYPES:
+        values = rng.integers(0, 2 if dtype is norch.bool else 9, (9, n))
+        if dtype.is_floating_point or dtype in (norch.int64, norch.int32):
+            values = values - 4
+        x = norch.tensor(values, dtype=dtype)
+        assert np.array_equal(x.sum(1).numpy(), values.sum(1))
+        assert np.array_equal(x.amax(1).numpy(), values.max(1))
+        assert np.array_equal(x.amin(1).numpy(), values.min(1))
+        assert np.array_equal(x.argmax(1).numpy(), values.argmax(1))
+        signs = np.where(values > 2, -1, 1) if dtype.is_floating_point else np.ones_like(values)
+        assert np.array_equal(norch.tensor(signs, dtype=dtype).prod(1).numpy(), signs.prod(1))
+        if dtype.is_floating_point:
+            odd = np.zeros((n, n))
+            for special in (math.nan, math.inf, -math.inf):
+                np.fill_diagonal(odd, special)
+                y = norch.tensor(odd, dtype=dtype)
+                for found in (y.sum(1), y.amin(1) if special < 0 else y.amax(1)):
+                    assert np.array_equal(found.numpy().astype(np.float64), [special] * n, equal_nan=True)
+
+
 def test_the_number_of_threads_changes_nothing():
     rng = np.random.default_rng(4)
     for shape, dim in [((700_001,), 0), ((3000, 300), 0), ((300, 3000), 1), ((2, 300_000), 1), ((90_000, 5), 0)]:
@@ -268,7 +360,10 @@ def test_the_number_of_threads_changes_nothing():
         results = set()
         for count in (1, 2, 5):
             native.set_num_threads(count)
-            results.add((bits(x.sum(dim)), bits(x.prod(dim)), bits(x.argmax(dim)), bits(x.cumsum(dim))))
+            results.add(
+                (bits(x.sum(dim)), bits(x.prod(dim)), bits(x.argmax(dim)), bits(x.cumsum(dim)))
+                + (bits(x.cumprod(dim)), bits(x.cummax(dim)[1]))
+            )
         assert len(results) == 1
 
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reduction/elements.h"
 #include "reduction/fold_plan.h"
 #include "reduction/reduction.h"
 
@@ -17,42 +18,6 @@ using seen_t = std::conditional_t<
     std::is_same_v<T, half>, float,
     std::conditional_t<(std::is_same_v<T, int8_t> || std::is_same_v<T, int16_t>) &&
                            (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>), int32_t, T>>;
-
-/// T is a dtype's type, S the one that loops see.
-template <class T, class S = T>
-struct ElementsOf {
-    using A = compute_t<S>;
-    static constexpr int64_t SIZE = sizeof(T);
-
-    static S seen(T x) {
-        if constexpr (std::is_same_v<S, T>) return x;
-        else return S(load(x));
-    }
-
-    static void load_row(void* to, const char* x, int64_t stride, int64_t n) {
-        S* out = static_cast<S*>(to);
-        if (stride == SIZE) {
-            const T* from = reinterpret_cast<const T*>(x);
-            NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) out[j] = seen(from[j]);
-        } else {
-            for (int64_t j = 0; j < n; ++j) out[j] = seen(*reinterpret_cast<const T*>(x + j * stride));
-        }
-    }
-
-    static void store_row(char* out, int64_t stride, const void* from, int64_t n) {
-        const A* x = static_cast<const A*>(from);
-        if (stride == SIZE) {
-            T* to = reinterpret_cast<T*>(out);
-            NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) to[j] = store<T>(compute_t<T>(x[j]));
-        } else {
-            for (int64_t j = 0; j < n; ++j) *reinterpret_cast<T*>(out + j * stride) = store<T>(compute_t<T>(x[j]));
-        }
-    }
-
-    static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row, store_row};
-};
 
 /// Element j of R rows, added up in a tree.
 template <class Op, int R, class S>

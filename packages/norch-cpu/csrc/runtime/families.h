@@ -16,7 +16,7 @@ KernelPtr floating_pow(const Request& request);  // of transcendental, beside th
 }
 namespace reduction {
 void add_reductions(Registry&);
-void add_scans(Registry&);  // cumsum
+void add_scans(Registry&);  // cumsum, cumprod, cummax, cummin
 }
 namespace indexing {
 void add_indexing(Registry&);  // gather, scatter, scatter_add

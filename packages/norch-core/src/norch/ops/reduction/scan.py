@@ -10,11 +10,11 @@ from ...dtype import DType, bool_, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, wrap_dim
 from ..copying import fresh
-from ..creation import arange, fill_spec
+from ..creation import arange, fill_spec, ones_like
 from ..elementwise.arithmetic import ge, le, where
 from ..elementwise.composites import logaddexp
-from ..families import accepts_axis, primitive
-from ..indexing import gather
+from ..families import accepts_axis, composite, primitive
+from ..indexing import gather, scatter_add
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import broadcast_to, narrow
@@ -53,19 +53,46 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along `dim`. Integers and bools are multiplied in int64 unless `dtype`.
 
-    By doubling (Hillis and Steele, 1986): log2(n) products of whole tensors. Zeros have their true gradient. Raises
-    IndexError for a dim out of range.
+    Zeros have their true gradient. Raises IndexError for a dim out of range.
     """
     at = wrap_dim(dim, input.spec.ndim, "cumprod")
-    out = input.to(optional_dtype(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64))
+    chosen = optional_dtype(dtype, "cumprod") or (input.dtype if input.dtype.is_floating_point else int64)
+    out = input if input.dtype is chosen else input.to(chosen)
+    if not input.spec.ndim:
+        return out.clone() if out is input else out
+    return _cumprod(out, at)
+
+
+def _cumprod_vjp(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    # The products before an element, times g + next * (g of the next + ...). No division, so that zeros are right.
+    size = input.spec.shape[dim]
+    if size < 2:
+        return g
+    x, later = upcast(input), upcast(g)
+    before = cat([ones_like(narrow(x, dim, 0, 1)), cumprod(narrow(x, dim, 0, size - 1), dim)], dim)
+    factor, step = narrow(x, dim, 1, size - 1), 1
+    while step < size:
+        rest = size - step
+        first = narrow(later, dim, 0, rest) + factor * narrow(later, dim, step, rest)
+        later = cat([first, narrow(later, dim, rest, step)], dim)
+        if 2 * step < size:
+            factor = narrow(factor, dim, 0, rest - step) * narrow(factor, dim, step, rest - step)
+        step *= 2
+    return (before * later).to(g.dtype)
+
+
+@composite(lambda input, dim: input.like(), _cumprod_vjp, name="cumprod")
+def _cumprod(input: Tensor, dim: int) -> Tensor:
     # Parts are multiplied before all is: 16 bits might overflow.
-    wide = upcast(out) if out.dtype.is_floating_point else out
-    result = _scan(wide, at, lambda later, earlier: later * earlier).to(out.dtype)
-    return out.clone() if result is input else result
+    wide = upcast(input) if input.dtype.is_floating_point else input
+    return fresh(_scan(wide, dim, lambda later, earlier: later * earlier).to(input.dtype), input)
 
 
 def _scan(x: Tensor, at: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """The running `combine(later, earlier)` along `at`, by doubling; `x` itself where there is nothing to combine."""
+    """The running `combine(later, earlier)` along `at`, by doubling (Hillis and Steele, 1986).
+
+    It is `x` itself where there is nothing to combine.
+    """
     size, step = x.spec.shape[at] if x.spec.ndim else 1, 1
     while step < size:
         combined = combine(narrow(x, at, step, size - step), narrow(x, at, 0, size - step))
@@ -77,11 +104,16 @@ def _scan(x: Tensor, at: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Te
 # --- Running extremes -----------------------------------------------------------------------------------------------
 
 
-def _running_extreme(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndices:
+def _infer_extreme(input: Spec, dim: int) -> tuple[Spec, Spec]:
+    return input.like(), input.like(dtype=int64)
+
+
+def _extreme_vjp(g: Any, y1: Tensor, input_spec: Spec, dim: int) -> Tensor:
+    return scatter_add(g[0].new_zeros(tuple(input_spec.shape)), dim, y1, g[0])
+
+
+def _running_extreme(input: Tensor, at: int, wins: Any) -> tuple[Tensor, Tensor]:
     """By doubling, as `_scan`, on values and indices: the later of two is the extreme where `wins(later, earlier)`."""
-    at = wrap_dim(dim, input.spec.ndim, op)
-    if not input.spec.ndim:
-        return ValuesIndices(input.clone(), fill_spec(input.spec.like(dtype=int64), 0))
     size = input.spec.shape[at]
     shape = tuple(input.spec.shape)
     count = arange(size, device=input.device).reshape([-1 if d == at else 1 for d in range(len(shape))])
@@ -93,21 +125,38 @@ def _running_extreme(input: Tensor, dim: int, op: str, wins: Any) -> ValuesIndic
         values = cat([narrow(values, at, 0, step), where(mask, later, earlier)], at)
         indices = cat([narrow(indices, at, 0, step), best], at)
         step *= 2
-    return ValuesIndices(gather(input, at, indices), indices.clone() if step == 1 else indices)
+    return gather(input, at, indices), indices.clone() if step == 1 else indices
+
+
+@composite(_infer_extreme, {"input": _extreme_vjp}, name="cummax")
+def _cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running_extreme(input, dim, ge)
+
+
+@composite(_infer_extreme, {"input": _extreme_vjp}, name="cummin")
+def _cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running_extreme(input, dim, le)
+
+
+def _with_indices(op: Callable[[Tensor, int], tuple[Tensor, Tensor]], name: str, input: Tensor, dim: int) -> Any:
+    at = wrap_dim(dim, input.spec.ndim, name)
+    if not input.spec.ndim:
+        return ValuesIndices(input.clone(), fill_spec(input.spec.like(dtype=int64), 0))
+    return ValuesIndices(*op(input, at))
 
 
 @public()
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """The largest so far along `dim`, and its last index (int64). NaN wins. IndexError for a dim out of range."""
-    return _running_extreme(input, dim, "cummax", ge)
+    return _with_indices(_cummax, "cummax", input, dim)  # type: ignore[no-any-return]
 
 
 @public()
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """The smallest so far along `dim`, and its last index (int64). NaN wins. Raises as cummax does."""
-    return _running_extreme(input, dim, "cummin", le)
+    return _with_indices(_cummin, "cummin", input, dim)  # type: ignore[no-any-return]
 
 
 @public()

@@ -1,0 +1,50 @@
+// How the elements of each dtype become numbers that loops are compiled for, and back.
+#pragma once
+
+#include <type_traits>
+
+#include "common/dtype.h"
+#include "reduction/fold_plan.h"
+#include "runtime/simd.h"
+
+namespace norch::reduction {
+namespace {
+
+/// T is a dtype's type, S the one that loops see.
+template <class T, class S = T>
+struct ElementsOf {
+    using A = compute_t<S>;
+    static constexpr int64_t SIZE = sizeof(T);
+
+    static S seen(T x) {
+        if constexpr (std::is_same_v<S, T>) return x;
+        else return S(load(x));
+    }
+
+    static void load_row(void* to, const char* x, int64_t stride, int64_t n) {
+        S* out = static_cast<S*>(to);
+        if (stride == SIZE) {
+            const T* from = reinterpret_cast<const T*>(x);
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < n; ++j) out[j] = seen(from[j]);
+        } else {
+            for (int64_t j = 0; j < n; ++j) out[j] = seen(*reinterpret_cast<const T*>(x + j * stride));
+        }
+    }
+
+    static void store_row(char* out, int64_t stride, const void* from, int64_t n) {
+        const A* x = static_cast<const A*>(from);
+        if (stride == SIZE) {
+            T* to = reinterpret_cast<T*>(out);
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < n; ++j) to[j] = store<T>(compute_t<T>(x[j]));
+        } else {
+            for (int64_t j = 0; j < n; ++j) *reinterpret_cast<T*>(out + j * stride) = store<T>(compute_t<T>(x[j]));
+        }
+    }
+
+    static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row, store_row};
+};
+
+}  // namespace
+}  // namespace norch::reduction
