@@ -121,3 +121,24 @@ def test_strided_outputs(dim):
         assert np.array_equal(flat[where], want)
         flat[where] = np.frombuffer(bytes(guard[:8]), dtype)[0]
         assert (flat.view(np.uint8) == 0x5A).all()
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("runs", [1, 7, 90, 5000], ids=str)
+def test_numbers_of_64_bits_that_differ_in_one_half(runs, descending):
+    rng = np.random.default_rng(runs)
+    upper, lower = rng.integers(-(2**31), 2**31, runs), rng.integers(0, 2**32, 40)
+    array = (rng.choice(upper, (2, 5000)) << 32) | rng.choice(lower, (2, 5000))
+    floats = 1 + (array & 0xFFFFFFFF) * 2.0**-52 + rng.integers(0, runs, array.shape)
+    floats[:, ::700], floats[:, ::900], floats[:, ::1100] = np.nan, -0.0, 0.0
+    for values in (array, floats):
+        expected = np.argsort(
+            -values if descending and values is floats else ~values if descending else values, 1, "stable"
+        )
+        if descending and values is floats:  # NaN comes first
+            count = np.isnan(values).sum(1)
+            expected = np.stack([np.roll(e, c) for e, c in zip(expected, count, strict=True)])
+        for x in (norch.tensor(values), norch.tensor(values.T.copy()).T):
+            found, indices = x.sort(1, descending=descending)
+            assert np.array_equal(indices.numpy(), expected)
+            assert np.array_equal(found.numpy(), np.take_along_axis(values, expected, 1), equal_nan=values is floats)

@@ -116,6 +116,28 @@ void sort_line(const Line& line, bool descending, Entry* scratch) {
     write_line<T>(line, sorted);
 }
 
+/// Of 64-bit keys the upper halves are sorted first, each in one integer with its index, then every run of equals by the
+/// lower halves.
+template <class T>
+void sort_halves(const Line& line, bool descending, Packed* scratch) {
+    const uint64_t flip = flip_of<T>(descending);
+    const auto key = [&](int64_t i) { return uint64_t(key_of(line.at<T>(i)) ^ flip); };
+    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Packed(key(i) >> 32, uint64_t(i));
+    Packed* sorted = radix_sort<4>(scratch, scratch + line.n, line.n);
+    Packed* other = sorted == scratch ? scratch + line.n : scratch;
+    for (int64_t i = 0, end; i < line.n; i = end) {
+        for (end = i + 1; end < line.n && sorted[end].key() == sorted[i].key(); ++end) {}
+        if (end - i == 1) continue;
+        for (int64_t k = i; k < end; ++k) {
+            const int64_t index = sorted[k].index();
+            sorted[k] = Packed(key(index) & 0xffffffffu, uint64_t(index));
+        }
+        if (end - i <= SHORT) std::sort(sorted + i, sorted + end);
+        else if (radix_sort<4>(sorted + i, other + i, end - i) != sorted + i) std::copy(other + i, other + end, sorted + i);
+    }
+    write_line<T>(line, sorted);
+}
+
 constexpr int64_t AT_ONCE = 64;  // elements
 
 /// Entries that `top_line` has room for: those that it looks at when they are twice as many as it keeps.
@@ -177,6 +199,16 @@ KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
                 top_line<T>(line, descending, scratch);
             });
         });
+    }
+    if constexpr (sizeof(T) == 8) {
+        if (strides.n > SHORT && strides.n <= int64_t(UINT32_MAX)) {
+            const double ns = 16 * n;
+            return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
+                for_lines<Packed>(lines, strides, ns, data, 2 * strides.n, [=](const Line& line, Packed* scratch) {
+                    sort_halves<T>(line, descending, scratch);
+                });
+            });
+        }
     }
     const double ns = n * (strides.n <= SHORT ? 1.5 * std::log2(n + 1) : 3.0 * sizeof(T) + 4) + 20;
     return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
