@@ -277,3 +277,13 @@ def test_of_integers_are_those_of_float64_cut_off(dtype):
         found = call(*(v.to(dtype) for v in (x, image, weight)))
         assert found.dtype is dtype
         assert found.tolist() == call(x, image, weight).trunc().tolist()
+
+
+@pytest.mark.parametrize("count", [16, 17])  # sums of slices, and of what is gathered
+def test_adaptive_avg_pool1d_of_many_parts(count):
+    values = np.random.default_rng(5).normal(size=(2, 3, 23))
+    values[0, 0, 4] = np.nan  # seen by its own parts only
+    edges = [(i * 23 // count, -(-(i + 1) * 23 // count)) for i in range(count)]
+    expected = np.stack([values[..., a:b].mean(-1) for a, b in edges], -1)
+    assert_close(norch.adaptive_avg_pool1d(const(values), count), expected)
+    check(lambda x: norch.adaptive_avg_pool1d(x, count), values[1:])

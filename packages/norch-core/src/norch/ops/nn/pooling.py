@@ -15,7 +15,8 @@ from ..families import composite, floating, one_dtype
 from ..indexing import gather, index_select, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
 from ..registry import public
-from ..shape.views import unflatten
+from ..shape.joining import cat
+from ..shape.views import narrow, unflatten
 from ..upcast import upcast
 from .windows import (
     Pads,
@@ -288,9 +289,16 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
+MAX_SLICES = 16
+"""Parts that are averaged one by one; more are gathered."""
+
+
 def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
     """The averages of `count` parts of `dim`, of which neighbours may overlap. Each part sees its own elements only."""
     n, device = x.spec.shape[dim], x.device
+    if 0 < count <= MAX_SLICES:
+        edges = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+        return cat([narrow(x, dim, a, b - a).sum(dim, True) / float(b - a) for a, b in edges], dim)
     first = floor_divide(arange(count, device=device) * n, count)
     sizes = floor_divide((arange(count, device=device) + 1) * n + (count - 1), count) - first
     width = min(-(-n // count) + 1, n) if count else 1  # a part that begins amid an element has one more at most
