@@ -346,3 +346,16 @@ def test_factories_read_nothing_from_their_device(monkeypatch: pytest.MonkeyPatc
         assert one.dtype is norch.float32
         assert set(one.reshape(-1).tolist()) == {2.5}
     assert norch.tril_indices(3, 2, device=device).tolist() == [[0, 1, 1, 2, 2], [0, 0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("offset", [-9, -2, 0, 1, 3, 9])
+def test_triangle_indices_are_numpys(offset):
+    for row in (0, 1, 3, 5):
+        for col in (0, 1, 4, 7):
+            lower, upper = norch.tril_indices(row, col, offset), norch.triu_indices(row, col, offset, dtype=norch.int32)
+            assert (lower.dtype, upper.dtype) == (norch.int64, norch.int32)
+            assert np.array_equal(lower.numpy(), np.array(np.tril_indices(row, offset, col)))
+            assert np.array_equal(upper.numpy(), np.array(np.triu_indices(row, offset, col)))
+    for op in (norch.tril_indices, norch.triu_indices):
+        with pytest.raises(norch.ShapeError, match=r"-1 rows and 3 columns"):
+            op(-1, 3, offset)

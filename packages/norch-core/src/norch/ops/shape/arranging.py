@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...device import CPU, get_default_device
-from ...dtype import int64
+import numpy as np
+
+from ...device import get_default_device
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
@@ -150,10 +151,19 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
-    # On the CPU, as how many there are has to be known.
-    rows, columns = arange(row, device=CPU).unsqueeze(1) + offset, arange(col, device=CPU)
-    indices: Tensor = (columns <= rows if lower else columns >= rows).nonzero().mT.contiguous()
-    return indices.to(get_default_device() if device is None else device, int64 if dtype is None else dtype)
+    # Each row's indices are a run: made on the host, as how many there are has to be known.
+    op = "tril_indices" if lower else "triu_indices"
+    row, col = as_int(row, op, "row"), as_int(col, op, "col")
+    if row < 0 or col < 0:
+        raise ShapeError(f"{op}(): a matrix of {row} rows and {col} columns")
+    rows = np.arange(row)
+    edges = np.clip(rows + offset + int(lower), 0, col)
+    starts, counts = (np.zeros_like(edges), edges) if lower else (edges, col - edges)
+    ends = np.cumsum(counts)
+    out = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
+    out[0] = np.repeat(rows, counts)
+    out[1] = np.arange(out.shape[1]) - np.repeat(ends - counts - starts, counts)
+    return as_tensor(out, dtype=dtype, device=get_default_device() if device is None else device)
 
 
 @public(method=False)
