@@ -145,10 +145,12 @@ struct Assign {
 template <class T, class S, class F>
 void scatter(char* out, const char* index, const char* src, const Piece& p) {
     if (!p.by_rows) {
+        const Strides step = p.dim;  // the compiler would read it again after each element: p might lie in the output
+        const int64_t count = p.count, size = p.size;
         for (int64_t j = 0; j < p.columns; ++j) {
-            for (int64_t i = 0; i < p.count; ++i) {
-                T& to = at<T>(out, wrapped(at<int64_t>(index, i * p.dim.index), p.size) * p.dim.tensor);
-                to = F::apply(to, T(load(at<S>(src, i * p.dim.other))));
+            for (int64_t i = 0; i < count; ++i) {
+                T& to = at<T>(out, wrapped(at<int64_t>(index, i * step.index), size) * step.tensor);
+                to = F::apply(to, T(load(at<S>(src, i * step.other))));
             }
             out += p.column.tensor;
             index += p.column.index;
