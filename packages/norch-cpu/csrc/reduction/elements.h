@@ -7,8 +7,7 @@
 #include "reduction/fold_plan.h"
 #include "runtime/simd.h"
 
-namespace norch::reduction {
-namespace {
+namespace norch::reduction::inline NORCH_SIMD {
 
 /// T is a dtype's type, S the one that loops see.
 template <class T, class S = T>
@@ -46,5 +45,4 @@ struct ElementsOf {
     static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row, store_row};
 };
 
-}  // namespace
-}  // namespace norch::reduction
+}  // namespace norch::reduction::inline NORCH_SIMD

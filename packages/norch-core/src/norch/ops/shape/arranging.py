@@ -169,7 +169,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
 @public(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the lower triangle of a row x col matrix is, up to `offset` above the diagonal: (2, count), row and column
-    indices, int64 unless `dtype`.
+    indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
     return _triangle_indices(row, col, offset, dtype, device, True)
 
@@ -177,7 +177,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
 @public(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
     """Where the upper triangle of a row x col matrix is, from `offset` above the diagonal on: (2, count), row and
-    column indices, int64 unless `dtype`.
+    column indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
     return _triangle_indices(row, col, offset, dtype, device, False)
 
