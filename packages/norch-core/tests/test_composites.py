@@ -8,6 +8,7 @@ from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
 import norch.ops.nn.pixels  # which, as the next, is loaded late
+import norch.ops.nn.recurrence
 import norch.ops.nn.volumes
 from norch import ops
 from norch.ops.families import by_name
