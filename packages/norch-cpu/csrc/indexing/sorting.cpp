@@ -117,20 +117,23 @@ void sort_line(const Line& line, bool descending, Entry* scratch) {
 }
 
 /// Of 64-bit keys the upper halves are sorted first, each in one integer with its index, then every run of equals by the
-/// lower halves.
+/// lower halves. Where all have one half in common, as small integers do, only the other is sorted.
 template <class T>
 void sort_halves(const Line& line, bool descending, Packed* scratch) {
     const uint64_t flip = flip_of<T>(descending);
     const auto key = [&](int64_t i) { return uint64_t(key_of(line.at<T>(i)) ^ flip); };
-    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Packed(key(i) >> 32, uint64_t(i));
+    uint64_t differing = 0;
+    for (int64_t i = 1; i < line.n; ++i) differing |= key(i) ^ key(0);
+    const int shift = differing >> 32 ? 32 : 0;
+    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Packed(uint32_t(key(i) >> shift), uint64_t(i));
     Packed* sorted = radix_sort<4>(scratch, scratch + line.n, line.n);
     Packed* other = sorted == scratch ? scratch + line.n : scratch;
-    for (int64_t i = 0, end; i < line.n; i = end) {
+    for (int64_t i = 0, end; shift && uint32_t(differing) && i < line.n; i = end) {
         for (end = i + 1; end < line.n && sorted[end].key() == sorted[i].key(); ++end) {}
         if (end - i == 1) continue;
         for (int64_t k = i; k < end; ++k) {
             const int64_t index = sorted[k].index();
-            sorted[k] = Packed(key(index) & 0xffffffffu, uint64_t(index));
+            sorted[k] = Packed(uint32_t(key(index)), uint64_t(index));
         }
         if (end - i <= SHORT) std::sort(sorted + i, sorted + end);
         else if (radix_sort<4>(sorted + i, other + i, end - i) != sorted + i) std::copy(other + i, other + end, sorted + i);
