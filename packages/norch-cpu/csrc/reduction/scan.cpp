@@ -10,7 +10,34 @@
 namespace norch::reduction {
 namespace {
 
-constexpr int64_t AT_ONCE = 256;  // elements of a row, or columns
+constexpr int64_t AT_ONCE = 512;  // columns, or elements of a row that are converted
+
+/// From one element to the next, or from one column to the next, in bytes.
+struct Steps {
+    int64_t out, indices, x;
+};
+
+struct Place {
+    char *out, *indices;
+    const char* x;
+    Place moved(const Steps& steps, int64_t times) const {
+        return {out + times * steps.out, indices + times * steps.indices, x + times * steps.x};
+    }
+};
+
+/// Calls f with `steps`, which the compiler knows where elements of type S lie side by side.
+template <class S, class F>
+NORCH_INLINE void with_steps(const Steps& steps, const F& f) {
+    constexpr Steps dense{sizeof(S), sizeof(int64_t), sizeof(S)};
+    const bool has_no_gaps = steps.out == dense.out && steps.x == dense.x;
+    if (has_no_gaps && (steps.indices == dense.indices || !steps.indices)) f(dense);
+    else f(steps);
+}
+
+template <class T>
+NORCH_INLINE T& at(char* p) { return *reinterpret_cast<T*>(p); }
+template <class T>
+NORCH_INLINE T at(const char* p) { return *reinterpret_cast<const T*>(p); }
 
 /// Running sums or products. A scan knows what came before in one row, or in AT_ONCE columns.
 template <class S, class Op>
@@ -23,34 +50,40 @@ struct RunningTotal {
     }
 
     /// The totals of short pieces come first, so that the chain of operations is an eighth as long.
-    static void row(void* scan, void* to, int64_t*, const void* from, int64_t, int64_t n) {
-        const S* x = static_cast<const S*>(from);
-        S* out = static_cast<S*>(to);
-        Total total = static_cast<RunningTotal*>(scan)->before[0];
-        int64_t i = 0;
-        for (; i + 8 <= n; i += 8) {
-            Total piece[8];
-            piece[0] = x[i];
-            for (int k = 1; k < 8; ++k) piece[k] = Op::apply(piece[k - 1], Total(x[i + k]));
-            for (int k = 0; k < 8; ++k) out[i + k] = S(Op::apply(total, piece[k]));
-            total = Op::apply(total, piece[7]);
-        }
-        for (; i < n; ++i) {
-            total = Op::apply(total, Total(x[i]));
-            out[i] = S(total);
-        }
-        static_cast<RunningTotal*>(scan)->before[0] = total;
+    static void row(void* scan, const Place& place, const Steps& along, int64_t, int64_t n) {
+        with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            const auto x = [&](int64_t i) NORCH_INLINE_LAMBDA { return Total(at<S>(place.x + i * step.x)); };
+            const auto out = [&](int64_t i) NORCH_INLINE_LAMBDA -> S& { return at<S>(place.out + i * step.out); };
+            Total total = static_cast<RunningTotal*>(scan)->before[0];
+            int64_t i = 0;
+            for (; i + 8 <= n; i += 8) {
+                Total piece[8];
+                piece[0] = x(i);
+                for (int k = 1; k < 8; ++k) piece[k] = Op::apply(piece[k - 1], x(i + k));
+                for (int k = 0; k < 8; ++k) out(i + k) = S(Op::apply(total, piece[k]));
+                total = Op::apply(total, piece[7]);
+            }
+            for (; i < n; ++i) {
+                total = Op::apply(total, x(i));
+                out(i) = S(total);
+            }
+            static_cast<RunningTotal*>(scan)->before[0] = total;
+        });
     }
 
-    static void columns(void* scan, void* to, int64_t*, const void* from, int64_t, int64_t n) {
-        const S* x = static_cast<const S*>(from);
-        S* out = static_cast<S*>(to);
+    static void columns(void* scan, Place place, const Steps& across, const Steps& along, int64_t, int64_t rows, int64_t n) {
         Total* total = static_cast<RunningTotal*>(scan)->before;
-        NORCH_INDEPENDENT
-        for (int64_t j = 0; j < n; ++j) {
-            total[j] = Op::apply(total[j], Total(x[j]));
-            out[j] = S(total[j]);
-        }
+        with_steps<S>(across, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t i = 0; i < rows; ++i, place = place.moved(along, 1)) {
+                char* const out = place.out;
+                const char* const x = place.x;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < n; ++j) {
+                    total[j] = Op::apply(total[j], Total(at<S>(x + j * step.x)));
+                    at<S>(out + j * step.out) = S(total[j]);
+                }
+            }
+        });
     }
 };
 
@@ -69,46 +102,53 @@ struct RunningExtreme {
         std::fill_n(static_cast<RunningExtreme*>(scan)->best, columns, Op::template identity<S>);
     }
 
-    static void row(void* scan, void* to, int64_t* indices, const void* from, int64_t first, int64_t n) {
-        const S* x = static_cast<const S*>(from);
-        S* out = static_cast<S*>(to);
+    static void row(void* scan, const Place& place, const Steps& along, int64_t first, int64_t n) {
         S best = static_cast<RunningExtreme*>(scan)->best[0];
         int64_t index = static_cast<RunningExtreme*>(scan)->index[0];
-        for (int64_t i = 0; i < n; ++i) {
-            const bool is_better = wins(x[i], best);
-            best = is_better ? x[i] : best;
-            index = is_better ? first + i : index;
-            out[i] = best;
-            indices[i] = index;
-        }
+        with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t i = 0; i < n; ++i) {
+                const S x = at<S>(place.x + i * step.x);
+                const bool is_better = wins(x, best);
+                best = is_better ? x : best;
+                index = is_better ? first + i : index;
+                at<S>(place.out + i * step.out) = best;
+                at<int64_t>(place.indices + i * step.indices) = index;
+            }
+        });
         static_cast<RunningExtreme*>(scan)->best[0] = best;
         static_cast<RunningExtreme*>(scan)->index[0] = index;
     }
 
-    static void columns(void* scan, void* to, int64_t* indices, const void* from, int64_t i, int64_t n) {
-        const S* x = static_cast<const S*>(from);
-        S* out = static_cast<S*>(to);
+    static void columns(void* scan, Place place, const Steps& across, const Steps& along, int64_t first, int64_t rows,
+                        int64_t n) {
         S* best = static_cast<RunningExtreme*>(scan)->best;
         int64_t* index = static_cast<RunningExtreme*>(scan)->index;
-        NORCH_INDEPENDENT
-        for (int64_t j = 0; j < n; ++j) {
-            const bool is_better = wins(x[j], best[j]);
-            out[j] = best[j] = is_better ? x[j] : best[j];
-            indices[j] = index[j] = is_better ? i : index[j];
-        }
+        with_steps<S>(across, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t i = first; i < first + rows; ++i, place = place.moved(along, 1)) {
+                const Place here = place;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < n; ++j) {
+                    const S x = at<S>(here.x + j * step.x);
+                    const bool is_better = wins(x, best[j]);
+                    at<S>(here.out + j * step.out) = best[j] = is_better ? x : best[j];
+                    at<int64_t>(here.indices + j * step.indices) = index[j] = is_better ? i : index[j];
+                }
+            }
+        });
     }
 };
 
-/// The loops over one type. A scan is as large as any of them; `first` and `i` count along the dim.
+/// The loops over one type. A scan is as large as any of them; `first` counts along the dim.
 struct ScanLoops {
+    int64_t size;  // of the type
     void (*start)(void* scan, int64_t columns);
-    void (*row)(void* scan, void* out, int64_t* indices, const void* x, int64_t first, int64_t n);
-    void (*columns)(void* scan, void* out, int64_t* indices, const void* x, int64_t i, int64_t n);
+    void (*row)(void* scan, const Place& place, const Steps& along, int64_t first, int64_t n);
+    void (*columns)(void* scan, Place place, const Steps& across, const Steps& along, int64_t first, int64_t rows, int64_t n);
 };
 using AnyScan = RunningExtreme<double, Largest>;
 
-template <class Scan>
-constexpr ScanLoops loops_of = {Scan::start, Scan::row, Scan::columns};
+template <class S, class Scan>
+constexpr ScanLoops loops_of = {sizeof(S), Scan::start, Scan::row, Scan::columns};
 
 /// One result, or with indices two.
 class ScanKernel final : public Kernel {
@@ -128,7 +168,7 @@ public:
         const size_t x = operands.size() - 1;
         along_ = {bytes(0), has_indices_ ? bytes(1) : 0, bytes(x)};
         outer_ = lines_.ndim();
-        if (outer_ && lines_.strides[0].back() < along_.out) {
+        if (outer_ && lines_.strides[x].back() < along_.x) {
             --outer_;
             columns_ = lines_.shape.back();
             across_ = {lines_.strides[0].back(), has_indices_ ? lines_.strides[1].back() : 0, lines_.strides[x].back()};
@@ -145,60 +185,43 @@ public:
                 char* at[3];
                 std::copy_n(data, lines_.strides.size(), at);
                 lines_.move(at, outer_, i / blocks());
-                run_task({at[0], at[1], at[has_indices_ ? 2 : 1]}, start);
+                const Place place = {at[0], at[1], at[has_indices_ ? 2 : 1]};
+                run_task(place.moved(across_, start), std::min(AT_ONCE, columns_ - start));
             }
         });
     }
 
 private:
-    struct Steps {
-        int64_t out, indices, x;  // bytes
-    };
-    struct Place {
-        char *out, *indices;
-        const char* x;
-        Place moved(const Steps& steps, int64_t times) const {
-            return {out + times * steps.out, indices + times * steps.indices, x + times * steps.x};
-        }
-    };
-
     int64_t blocks() const { return (columns_ + AT_ONCE - 1) / AT_ONCE; }
 
-    void run_task(Place at, int64_t start) const {
+    void run_task(const Place& place, int64_t columns) const {
         AnyScan scan;
-        if (columns_ == 1) {
-            loops_.start(&scan, 1);
-            for (int64_t i = 0; i < size_; i += AT_ONCE)
-                apply(loops_.row, &scan, at.moved(along_, i), along_, i, std::min(AT_ONCE, size_ - i));
-        } else {
-            const int64_t n = std::min(AT_ONCE, columns_ - start);
-            at = at.moved(across_, start);
-            loops_.start(&scan, n);
-            for (int64_t i = 0; i < size_; ++i, at = at.moved(along_, 1)) apply(loops_.columns, &scan, at, across_, i, n);
-        }
+        loops_.start(&scan, columns);
+        if (!elements_.is_seen) convert(scan, place, columns);
+        else if (columns_ == 1) loops_.row(&scan, place, along_, 0, size_);
+        else loops_.columns(&scan, place, across_, along_, 0, size_, columns);
     }
 
-    /// Calls a loop on n elements where they lie, or on copies as it sees them.
-    template <class Loop>
-    void apply(Loop loop, void* scan, const Place& at, const Steps& steps, int64_t i, int64_t n) const {
-        alignas(64) double x[AT_ONCE], out[AT_ONCE];  // as large as any
-        int64_t indices[AT_ONCE];
-        const bool is_seen = elements_.is_seen && steps.x == elements_.size;
-        const bool is_direct = elements_.is_seen && steps.out == elements_.size;
-        const bool in_place = steps.indices == sizeof(int64_t);
-        if (!is_seen) elements_.load(x, at.x, steps.x, n);
-        loop(scan, is_direct ? static_cast<void*>(at.out) : out, in_place ? reinterpret_cast<int64_t*>(at.indices) : indices,
-             is_seen ? static_cast<const void*>(at.x) : x, i, n);
-        if (!is_direct) elements_.store(at.out, steps.out, out, n);
-        if (has_indices_ && !in_place)
-            for (int64_t j = 0; j < n; ++j) *reinterpret_cast<int64_t*>(at.indices + j * steps.indices) = indices[j];
+    /// The loops run on copies in their own type, of a part of a row or of a row of columns.
+    void convert(AnyScan& scan, const Place& place, int64_t columns) const {
+        alignas(64) char x[AT_ONCE * sizeof(double)], out[AT_ONCE * sizeof(double)];
+        const bool by_rows = columns_ == 1;
+        const Steps &from = by_rows ? along_ : across_, dense{loops_.size, from.indices, loops_.size};
+        for (int64_t i = 0; i < size_; i += by_rows ? AT_ONCE : 1) {
+            const Place here = place.moved(along_, i), copy{out, here.indices, x};
+            const int64_t n = by_rows ? std::min(AT_ONCE, size_ - i) : columns;
+            elements_.load(x, here.x, from.x, n);
+            if (by_rows) loops_.row(&scan, copy, dense, i, n);
+            else loops_.columns(&scan, copy, dense, along_, i, 1, n);
+            elements_.store(here.out, from.out, out, n);
+        }
     }
 
     bool has_indices_;
     ScanLoops loops_;
     Elements elements_;
     Loops lines_;
-    Steps along_{}, across_{};  // from one element to the next, and from one column to the next
+    Steps along_{}, across_{};  // the dim, and from one column to the next
     int outer_;                 // dims of `lines_` around the columns
     int64_t size_, columns_ = 1, tasks_;
     double ns_;  // a task's
@@ -209,7 +232,7 @@ KernelPtr scan(const Request& request) {
     return visit(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         using A = compute_t<T>;
         using S = std::conditional_t<std::is_integral_v<A>, int64_t, A>;
-        return std::make_unique<ScanKernel>(request, loops_of<Scan<S, Op>>, ElementsOf<T, S>::all);
+        return std::make_unique<ScanKernel>(request, loops_of<S, Scan<S, Op>>, ElementsOf<T, S>::all);
     });
 }
 
