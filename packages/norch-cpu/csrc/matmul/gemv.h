@@ -5,7 +5,7 @@
 
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
-#include "matmul/widen.h"
+#include "runtime/widen.h"
 
 namespace norch::matmul {
 

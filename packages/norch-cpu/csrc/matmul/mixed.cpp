@@ -9,9 +9,9 @@
 #include "matmul/gemv.h"
 #include "matmul/tiles.h"
 #include "matmul/transpose.h"
-#include "matmul/widen.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/widen.h"
 
 namespace norch::matmul {
 namespace {

@@ -12,10 +12,10 @@
 #include "common/product.h"
 #include "common/scratch.h"
 #include "common/staging.h"
-#include "matmul/widen.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
+#include "runtime/widen.h"
 #if defined(__AVX512BW__)
 #include <cpuid.h>
 #endif

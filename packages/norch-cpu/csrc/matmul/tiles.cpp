@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "matmul/transpose.h"
-#include "matmul/widen.h"
+#include "runtime/widen.h"
 
 // From here on functions may use what `has_tiles` has found.
 #if defined(__clang__)

@@ -38,7 +38,7 @@ Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
     const Matrix copy{room, width};
     visit_floating(x.dtype, [&]<class S>(Tag<S>) {
         if constexpr (sizeof(S) < 8)
-            for (int64_t i = 0; i < rows; ++i) matmul::widen_row(reinterpret_cast<const S*>(x.data + i * x.row), n, room + i * width);
+            for (int64_t i = 0; i < rows; ++i) widen_row(reinterpret_cast<const S*>(x.data + i * x.row), n, room + i * width);
     });
     for (int64_t i = 0; i < rows && n < width; ++i) std::fill(room + i * width + n, room + (i + 1) * width, 0.0f);
     return copy;

@@ -8,8 +8,8 @@
 
 #include "common/layout.h"
 #include "matmul/gemm_tile.h"
-#include "matmul/widen.h"
 #include "runtime/tile.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 

@@ -1,9 +1,9 @@
 // Depthwise convolution of channels-last images, and its gradients: channels are as many numbers side by side.
 #include "common/scratch.h"
-#include "matmul/widen.h"
 #include "nn/convolution.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 namespace {
@@ -83,7 +83,7 @@ void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weight
     vector_t<T, L> sums[X][V];
     NORCH_UNROLL
     for (int v = 0; v < V; ++v) {
-        sums[0][v] = bias ? matmul::widen<L>(bias + v * L) : vector_t<T, L>{};
+        sums[0][v] = bias ? widen<L>(bias + v * L) : vector_t<T, L>{};
         NORCH_UNROLL
         for (int x = 1; x < X; ++x) sums[x][v] = sums[0][v];
     }
@@ -94,7 +94,7 @@ void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weight
         for (int v = 0; v < V; ++v) {
             const auto weight = load_vector<L>(w + v * L);
             NORCH_UNROLL
-            for (int x = 0; x < X; ++x) sums[x][v] += matmul::widen<L>(seen + x * step + v * L) * weight;
+            for (int x = 0; x < X; ++x) sums[x][v] += widen<L>(seen + x * step + v * L) * weight;
         }
     }
     NORCH_UNROLL
@@ -172,9 +172,9 @@ void sum_products(const S* grad, const S* x, int64_t step, int64_t gap, int64_t 
     constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> totals[K] = {};
     for (int64_t i = 0; i < places; ++i, grad += channels, x += step) {
-        const auto g = matmul::widen<L>(grad);
+        const auto g = widen<L>(grad);
         NORCH_UNROLL
-        for (int k = 0; k < K; ++k) totals[k] += matmul::widen<L>(x + k * gap) * g;
+        for (int k = 0; k < K; ++k) totals[k] += widen<L>(x + k * gap) * g;
     }
     NORCH_UNROLL
     for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);

@@ -9,6 +9,7 @@
 #include "common/dtype.h"
 #include "reduction/plan.h"
 #include "runtime/simd.h"
+#include "runtime/widen.h"
 
 namespace norch::reduction {
 
@@ -94,18 +95,6 @@ NORCH_INLINE A fold_vector(vector_t<A, LANES> v) {
     }
 }
 
-template <int LANES, class T>
-NORCH_INLINE auto load_lanes(const T* p) {
-    using A = compute_t<T>;
-    if constexpr (std::is_same_v<A, T>) {
-        return load_vector<LANES>(p);
-    } else {
-        A lanes[LANES];
-        for (int j = 0; j < LANES; ++j) lanes[j] = load(p[j]);
-        return load_vector<LANES>(lanes);
-    }
-}
-
 /// Folds the n elements at p, fewer than 2 * VECTORS vectors, into `acc`, which is so many vectors, and that into one
 /// number. Without HAS_ACC there is none yet, and there is at least one vector of elements.
 template <class T, class Op, int VECTORS, bool HAS_ACC, class V>
@@ -113,7 +102,7 @@ NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, V* acc) {
     using A = compute_t<T>;
     constexpr int LANES = SIMD_WIDTH<A>;
     const auto combine = [](V a, V b) NORCH_INLINE_LAMBDA { return fold_vectors<Op, A, LANES>(a, b); };
-    const auto at = [&](int i) NORCH_INLINE_LAMBDA { return load_lanes<LANES>(p + i * LANES); };
+    const auto at = [&](int i) NORCH_INLINE_LAMBDA { return widen<LANES>(p + i * LANES); };
     if (n >= VECTORS * LANES) {
         V next[VECTORS];
         for (int i = 0; i < VECTORS; ++i) next[i] = HAS_ACC ? combine(acc[i], at(i)) : at(i);
@@ -134,7 +123,7 @@ NORCH_INLINE compute_t<T> fold_rest(const T* p, int64_t n, V* acc) {
     }
     if (n > 0) {
         // The vector that ends where the elements do, without those that were there before.
-        const V last = load_lanes<LANES>(p + n - LANES);
+        const V last = widen<LANES>(p + n - LANES);
         const V none = Op::template identity<A> - V{};  // -0.0 + V{} would be 0.0
         acc[0] = combine(acc[0], first_lanes<A, LANES>(LANES - int(n)) ? none : last);
     }
@@ -159,11 +148,11 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
         }
         vector_t<A, LANES> acc[8];
         if (n < AT_ONCE) return fold_rest<T, Op, 4, false>(p, n, acc);
-        for (int i = 0; i < 8; ++i) acc[i] = load_lanes<LANES>(p + i * LANES);
+        for (int i = 0; i < 8; ++i) acc[i] = widen<LANES>(p + i * LANES);
         int64_t done = AT_ONCE;
         for (; done + AT_ONCE <= n; done += AT_ONCE)
             for (int i = 0; i < 8; ++i)
-                acc[i] = fold_vectors<Op, A, LANES>(acc[i], load_lanes<LANES>(p + done + i * LANES));
+                acc[i] = fold_vectors<Op, A, LANES>(acc[i], widen<LANES>(p + done + i * LANES));
         for (int i = 0; i < 4; ++i) acc[i] = fold_vectors<Op, A, LANES>(acc[i], acc[i + 4]);
         return fold_rest<T, Op, 4, true>(p + done, n - done, acc);
     }

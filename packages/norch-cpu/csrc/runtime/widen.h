@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace norch::matmul {
+namespace norch::inline NORCH_SIMD {
 
 /// L numbers in what they are computed in.
 template <int L, class S>
@@ -86,4 +86,4 @@ inline void widen_row(const S* from, int64_t n, float* to) {
     for (; i < n; ++i) to[i] = load(from[i]);
 }
 
-}  // namespace norch::matmul
+}  // namespace norch::inline NORCH_SIMD
