@@ -279,7 +279,7 @@ def test_of_integers_are_those_of_float64_cut_off(dtype):
         assert found.tolist() == call(x, image, weight).trunc().tolist()
 
 
-@pytest.mark.parametrize("count", [16, 17])  # sums of slices, and of what is gathered
+@pytest.mark.parametrize("count", [8, 9])  # sums of slices, and of what is gathered
 def test_adaptive_avg_pool1d_of_many_parts(count):
     values = np.random.default_rng(5).normal(size=(2, 3, 23))
     values[0, 0, 4] = np.nan  # seen by its own parts only

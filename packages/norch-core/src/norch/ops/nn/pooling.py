@@ -289,7 +289,7 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
-MAX_SLICES = 16
+MAX_SLICES = 8
 """Parts that are averaged one by one; more are gathered."""
 
 

@@ -138,7 +138,9 @@ def _cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _running_extreme(input, dim, le)
 
 
-def _with_indices(op: Callable[[Tensor, int], tuple[Tensor, Tensor]], name: str, input: Tensor, dim: int) -> Any:
+def _with_indices(
+    op: Callable[[Tensor, int], tuple[Tensor, Tensor]], name: str, input: Tensor, dim: int
+) -> ValuesIndices:
     at = wrap_dim(dim, input.spec.ndim, name)
     if not input.spec.ndim:
         return ValuesIndices(input.clone(), fill_spec(input.spec.like(dtype=int64), 0))
@@ -149,14 +151,14 @@ def _with_indices(op: Callable[[Tensor, int], tuple[Tensor, Tensor]], name: str,
 @accepts_axis
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """The largest so far along `dim`, and its last index (int64). NaN wins. IndexError for a dim out of range."""
-    return _with_indices(_cummax, "cummax", input, dim)  # type: ignore[no-any-return]
+    return _with_indices(_cummax, "cummax", input, dim)
 
 
 @public()
 @accepts_axis
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """The smallest so far along `dim`, and its last index (int64). NaN wins. Raises as cummax does."""
-    return _with_indices(_cummin, "cummin", input, dim)  # type: ignore[no-any-return]
+    return _with_indices(_cummin, "cummin", input, dim)
 
 
 @public()
