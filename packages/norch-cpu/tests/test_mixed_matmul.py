@@ -177,7 +177,7 @@ def test_large_matrices_are_packed_in_parts(dtype, precision, transposed, thread
     assert (got == wanted).all().item()
 
 
-def test_no_memory_is_taken_for_converted_weights():
+def test_no_memory_is_taken_for_converted_weights(threads):
     w = norch.ones(2000, 3000, dtype=norch.bfloat16)
     x = norch.ones(1, 3000, dtype=norch.bfloat16)
     norch.linear(x, w)

@@ -141,7 +141,7 @@ def test_without_vnni():
     if not about.exists() or "avx512_vnni" not in about.read_text():
         pytest.skip("this processor has none")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-k", "values or all_numbers", __file__],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark", "-k", "values or all_numbers", __file__],
         env={**os.environ, "NORCH_CPU_VNNI": "0"}, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout
