@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .scatter_copies import *
     from .shape.arranging import *
     from .shape.joining import *
+    from .shape.padding import *
     from .shape.strided import *
     from .shape.views import *
 else:
@@ -84,7 +85,7 @@ else:
         pooling,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
-    from .shape import arranging, joining, strided, views
+    from .shape import arranging, joining, padding, strided, views
 
     globals().update(FUNCTIONS)
     __all__ = [*FUNCTIONS, "default_generator"]

@@ -160,7 +160,7 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
     found = gather(g, dim, index)
     if found.spec.shape == src_spec.shape:
         return found
-    from .shape.joining import pad_end
+    from .shape.padding import pad_end
 
     return pad_end(found, tuple(src_spec.shape))
 
