@@ -78,6 +78,10 @@ CASES = {
     "few windows": ((2, 3, 3, 4), (5, 3, 2, 3), ONE, NONE, ONE, 1),
     "few windows of many numbers": ((1, 33, 4, 9), (70, 33, 3, 2), (2, 3), (1, 1, 0, 2), (1, 2), 1),
     "few windows along a line": ((1, 1, 1, 700), (37, 1, 1, 256), (1, 100), (0, 0, 3, 5), ONE, 1),
+    "few windows of a large weight": ((2, 130, 3, 4), (260, 130, 3, 3), ONE, AROUND, ONE, 1),
+    "few windows of a large weight, strided": ((3, 70, 7, 5), (270, 70, 4, 4), (2, 3), AROUND, ONE, 1),
+    "few strided windows": ((2, 30, 5, 9), (20, 30, 3, 2), (2, 3), AROUND, (1, 2), 1),
+    "few pointwise windows": ((2, 300, 2, 3), (900, 300, 1, 1), ONE, NONE, ONE, 1),
     "strided": ((2, 4, 17, 19), (6, 4, 3, 3), (2, 3), (1, 1, 2, 2), ONE, 1),
     "stride larger than kernel": ((2, 2, 11, 12), (4, 2, 2, 1), (3, 4), NONE, ONE, 1),
     "dilated": ((2, 3, 14, 15), (5, 3, 3, 2), ONE, (2, 2, 3, 3), (2, 5), 1),
@@ -178,7 +182,11 @@ def layouts(array, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(
-    "name", ["second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"]
+    "name",
+    [
+        *("second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"),
+        *("few windows of a large weight, strided", "few strided windows", "few pointwise windows"),
+    ],
 )
 def test_layouts(name, dtype):
     x, w, b, how = arrays(name)
@@ -279,7 +287,7 @@ def test_derivatives(how):
     "name",
     [
         *("second layer", "one row", "tall", "one sample", "strided", "depthwise", "pointwise"),
-        *("many tiles", "many small images"),
+        *("many tiles", "many small images", "few windows of a large weight", "few strided windows"),
     ],
 )
 def test_results_do_not_depend_on_the_number_of_threads(name):
