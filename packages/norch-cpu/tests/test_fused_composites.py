@@ -12,7 +12,7 @@ from norch.ops.families import by_name
 DTYPES = [norch.float32, norch.float64, norch.float16, norch.bfloat16]
 ONE, TWO, THREE = ["x"], ["x", "row"], ["x", "row", "column"]
 ARGUMENTS = {
-    **dict.fromkeys(("hardsigmoid", "hardswish", "mish", "softsign", "logsigmoid", "entr", "sinc"), ONE),
+    **dict.fromkeys(("hardsigmoid", "hardswish", "mish", "softsign", "logsigmoid", "entr", "sinc", "rsqrt"), ONE),
     **dict.fromkeys(("xlogy", "xlog1py", "hypot", "logaddexp", "logaddexp2", "prelu", "binary_cross_entropy"), TWO),
     **dict.fromkeys(("hardsigmoid_grad", "hardswish_grad", "mish_grad", "prelu_weight_grad"), TWO),
     **dict.fromkeys(("prelu_grad", "l1_loss_grad", "lerp_by_tensor", "clamp_between"), THREE),

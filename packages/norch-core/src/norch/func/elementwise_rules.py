@@ -60,7 +60,7 @@ for _op in by_name().values():
         RULES[_op.name] = elementwise
 rule(
     "where copy clamp relu gelu silu mish elu leaky_relu hardtanh hardswish hardsigmoid softplus softsign logsigmoid "
-    "erfc erfinv lgamma digamma entr sinc logit"
+    "erfc erfinv lgamma digamma entr sinc logit rsqrt"
 )(elementwise)
 rule(
     "axpy clamp_between copysign hypot fmod logaddexp logaddexp2 trunc_divide xlogy relu_grad gelu_grad silu_grad "
@@ -99,12 +99,12 @@ def _random(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 # --- Along dims -----------------------------------------------------------------------------------------------------
 
 
-@rule("sum prod amax amin any all argmax argmin")
+@rule("sum prod amax amin any all argmax argmin sum_of_squares")
 def _reduction(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
-    x, dim, keepdim, dtype = args
+    x, dim, keepdim, *dtype = args
     if not x.spec.ndim:
-        return op.call(x.value.reshape(-1, 1), (1,), False, dtype)
-    return op.call(x.value, tuple([d + 1 for d in wrap_dims(dim, x.spec.ndim, op.name)]), keepdim, dtype)
+        return op.call(x.value.reshape(-1, 1), (1,), False, *dtype)
+    return op.call(x.value, tuple([d + 1 for d in wrap_dims(dim, x.spec.ndim, op.name)]), keepdim, *dtype)
 
 
 def _along(x: Any, dim: Any, op: Op) -> tuple[Tensor, int]:

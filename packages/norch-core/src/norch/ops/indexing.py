@@ -17,7 +17,6 @@ from .checks import require_integers
 from .creation import arange, empty_spec, fill_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive
-from .from_data import from_numpy, of_new_array
 from .registry import public
 
 if TYPE_CHECKING:
@@ -343,12 +342,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     mask = input if input.spec.dtype is bool_ else input != 0
     if mask.spec.device.type == "cpu" and mask.spec.ndim:
-        found = np.nonzero(mask.numpy())
-        return (
-            tuple([of_new_array(np.ascontiguousarray(n), int64) for n in found])
-            if as_tuple
-            else from_numpy(np.stack(found, 1))
-        )
+        return _nonzero_on_host(mask, as_tuple)
     if mask.is_meta:
         raise MetaError("nonzero")
     mask = mask.reshape(-1)
@@ -365,6 +359,26 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     from .shape.joining import stack
 
     return stack(columns, 1) if columns else flat.new_empty(total, 0)
+
+
+_AT_ONCE = 1 << 14
+"""Indices that are taken apart at a time: they stay in the cache."""
+
+
+def _nonzero_on_host(mask: Tensor, as_tuple: bool) -> Any:
+    found, ndim = np.flatnonzero(mask.numpy()), mask.spec.ndim
+    columns = [mask.new_empty(found.size, dtype=int64) for _ in range(ndim if as_tuple else 0)]
+    table = None if as_tuple else mask.new_empty(found.size, ndim, dtype=int64)
+    places = list(table.numpy().T) if table is not None else [c.numpy() for c in columns]
+    for start in range(0, found.size, _AT_ONCE):
+        index = found[start : start + _AT_ONCE]
+        here = slice(start, start + index.size)
+        for d in range(ndim - 1, 0, -1):
+            quotient = index // mask.spec.shape[d]
+            np.subtract(index, quotient * mask.spec.shape[d], out=places[d][here])
+            index = quotient
+        places[0][here] = index
+    return tuple(columns) if table is None else table
 
 
 def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:

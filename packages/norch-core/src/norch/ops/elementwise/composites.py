@@ -11,7 +11,7 @@ from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec, full
-from ..families import composite, describe, infer_elementwise, op_of
+from ..families import FLOAT, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
@@ -135,6 +135,16 @@ def reciprocal(input: Tensor) -> Tensor:
 @public(inplace=True)
 def rsqrt(input: Tensor) -> Tensor:
     """1 / sqrt(input), elementwise; integers and bools give the default dtype."""
+    return _rsqrt(input)
+
+
+@composite(
+    lambda input: infer_elementwise("rsqrt", (input,), FLOAT),
+    lambda g, y: g * -0.5 * y * y * y,
+    name="rsqrt",
+    elementwise=True,
+)
+def _rsqrt(input: Tensor) -> Tensor:
     return 1 / sqrt(input)
 
 

@@ -204,7 +204,8 @@ def _huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float) -> 
     if reduction != "none":
         return reduce_loss(_huber_loss(input, target, "none", delta), reduction, "huber_loss")
     size = absolute(input - target)
-    return where(lt(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta)
+    near = minimum(size, delta)
+    return (size - near * 0.5) * near
 
 
 @public(method=False)

@@ -12,7 +12,7 @@ from ..elementwise.arithmetic import where
 from ..families import accepts_axis
 from ..registry import public
 from ..upcast import in_float32
-from .reductions import _count, _none_if_empty, _root, amax, amin, sum
+from .reductions import _count, _none_if_empty, _root, amax, amin, sum, sum_of_squares
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -41,7 +41,7 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
     if order < 0 and 0 in [input.spec.shape[d] for d in wrap_dims(_none_if_empty(dim), input.spec.ndim, "norm")]:
         raise ShapeError(f"norm(): no elements for the {order}-norm, shape {tuple(input.spec.shape)}, dim {dim}")
     if order == 2 and _count(input, dim) != 1:
-        return _root(sum(input * input, dim, keepdim))
+        return _root(sum_of_squares(input, _none_if_empty(dim), keepdim))
     size = absolute(input)
     if order == math.inf:
         return amax(size, dim, keepdim)

@@ -130,6 +130,18 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
 
 
+_infer_sum = _infer_reduction("sum_of_squares", "sum", True)
+
+
+@composite(
+    lambda x, dim, keepdim: _infer_sum(x, dim, keepdim, None),
+    lambda g, x, x_spec, dim, keepdim: x * _sum_vjp(g * 2, x_spec, dim, keepdim),
+)
+def sum_of_squares(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The sum of x * x over `dim`."""
+    return sum(x * x, dim, keepdim)
+
+
 def _none_if_empty(dim: Any) -> Any:
     # As in PyTorch, an empty list of dims means all of them.
     return dim if dim is None or type(dim) is int else tuple(dim) or None if isinstance(dim, tuple | list) else dim
