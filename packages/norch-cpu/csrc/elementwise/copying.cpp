@@ -1,5 +1,6 @@
 // copy (with every cast), fill, where: what moves elements and computes nothing.
 #include "elementwise/loop.h"
+#include "runtime/widen.h"
 
 namespace norch::elementwise {
 namespace {
@@ -32,6 +33,8 @@ void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
         for (int64_t i = 0; i < n; ++i) out[i] = value;
         return;
     }
+    if constexpr (HAS_HALF && std::is_same_v<To, half> && std::is_same_v<From, float>) return narrow_row(x, n, out);
+    if constexpr (HAS_HALF && std::is_same_v<To, float> && std::is_same_v<From, half>) return widen_row(x, n, out);
     NORCH_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = Cast<To, From>::apply(x[i]);
 }

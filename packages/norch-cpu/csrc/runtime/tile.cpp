@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/simd.h"
+#include "runtime/widen.h"
 
 namespace norch {
 namespace {
@@ -47,7 +47,10 @@ void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
         for (int64_t i = 0; i < rows; ++i) {
             To* out = reinterpret_cast<To*>(to.data + i * to.row);
             const From* x = reinterpret_cast<const From*>(from.data + i * from.row);
-            for (int64_t j = 0; j < columns; ++j) out[j] = convert(x[j]);
+            if constexpr (HAS_HALF && std::is_same_v<To, half>) narrow_row(x, columns, out);
+            else if constexpr (HAS_HALF && std::is_same_v<From, half>) widen_row(x, columns, out);
+            else
+                for (int64_t j = 0; j < columns; ++j) out[j] = convert(x[j]);
         }
         return;
     }

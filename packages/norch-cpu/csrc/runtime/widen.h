@@ -13,6 +13,13 @@
 
 namespace norch::inline NORCH_SIMD {
 
+/// Whether the processor converts float16.
+#if defined(__F16C__)
+constexpr bool HAS_HALF = true;
+#else
+constexpr bool HAS_HALF = false;
+#endif
+
 /// L numbers in what they are computed in.
 template <int L, class S>
 NORCH_INLINE vector_t<compute_t<S>, L> widen(const S* p) {
