@@ -184,3 +184,31 @@ def test_mse_edges():
     assert norch.mse_loss(norch.zeros(2, dtype=norch.float64), norch.ones(2)).dtype is norch.float64
     with pytest.raises(ValueError, match="average"):
         norch.mse_loss(norch.zeros(2), norch.zeros(2), reduction="average")
+
+
+# --- huber_loss and smooth_l1_loss ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("limit", [0.3, 1.0, 100.0])
+def test_clipped_losses(limit, reduction, layout):
+    for dtype in FLOATS:
+        for shape in ((1, 1), (5, 7), (41, 300)):
+            a = tensor(draw(*shape, low=-1, high=1), dtype, layout=layout)
+            b = tensor(draw(*shape, low=-1, high=1, seed=1), dtype)
+            size = abs(exact(a) - exact(b))
+            huber = np.where(size < limit, size**2 / 2, limit * (size - limit / 2))
+            weights = np.ones(shape)
+            assert_close(norch.huber_loss(a, b, reduction, limit), reduced(huber, weights, reduction), dtype, 16)
+            smooth = reduced(huber / limit, weights, reduction)
+            assert_close(norch.smooth_l1_loss(a, b, reduction, limit), smooth, dtype, 16)
+
+
+@pytest.mark.parametrize("loss", [norch.huber_loss, norch.smooth_l1_loss])
+def test_clipped_losses_at_edges(loss):
+    zero = norch.zeros(3)
+    assert np.isnan(loss(zero[:0], zero[:0]).item())
+    assert np.isnan(loss(norch.tensor([1.0, float("nan"), 0.0]), zero, "sum").item())
+    assert loss(norch.tensor([1.0, -float("inf"), 0.0]), zero, "sum").item() == float("inf")
+    assert loss(norch.tensor([3e38, -4.0, 0.0]), zero, "sum").item() == pytest.approx(3e38)

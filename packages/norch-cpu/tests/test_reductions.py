@@ -114,6 +114,16 @@ def test_sums_are_as_accurate_as_pairwise_ones(shape, dims, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_sums_of_squares(shape, dims, layout):
+    for dtype in (norch.float32, norch.float64):
+        x, array = placed(numbers(shape, dtype), dtype, layout)
+        got = norch.linalg.vector_norm(x, dim=dims).double().numpy()
+        exact = np.sqrt((array.astype(np.longdouble) ** 2).sum(dims))
+        assert (np.abs(got - exact) <= 30 * EPS[dtype.name] * exact).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
 def test_integers_wrap_around(shape, dims, layout):
     for dtype in INTS if math.prod(shape) < 10_000 else [norch.int32, norch.int8]:
         x, array = placed(numbers(shape, dtype) * 3 + 1, dtype, layout)

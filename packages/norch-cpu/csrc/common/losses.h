@@ -21,8 +21,9 @@ inline bool are_plain(const Operand& scores, const Operand& target) {
            target.ndim() == scores.ndim() - 1 && !is_floating(target.dtype) && target.dtype != DType::boolean;
 }
 
-/// Whether a request for mse_loss is one for its kernels: one dtype, one shape, and a reduction that core knows.
-inline bool is_mse_loss(const Request& request) {
+/// Whether a request for a loss of differences is one for its kernels: one dtype, one shape, and a reduction that core
+/// knows.
+inline bool is_difference_loss(const Request& request) {
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
     if (!is_floating(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype || a.shape != b.shape) return false;
     const std::string& name = request.attrs.text("reduction");

@@ -1,5 +1,7 @@
-// Losses: nll_loss and cross_entropy by class index, of one row or a batch of rows, and mse_loss; with their gradients.
+// Losses: nll_loss and cross_entropy by class index, of one row or a batch of rows, with their gradients; and mse_loss,
+// huber_loss, smooth_l1_loss.
 #include <algorithm>
+#include <cmath>
 
 #include "common/arithmetic_ops.h"
 #include "common/losses.h"
@@ -204,19 +206,34 @@ KernelPtr cross_entropy_grad(const Request& request) {
 
 NORCH_BINARY(T, SquaredDifference, (a - b) * (a - b))
 
-/// The sum of (a - b) ** 2: of pieces first, so that it does not depend on the number of threads.
-template <class T>
-double sum_of_squares(const T* a, const T* b, int64_t n) {
+/// What a loss makes of the difference of two elements.
+struct Squared {
+    template <class C>
+    static NORCH_INLINE C apply(C difference, C) {
+        return difference * difference;
+    }
+};
+/// huber_loss by its delta, and beta times smooth_l1_loss by its beta.
+struct Clipped {
+    template <class C>
+    static NORCH_INLINE C apply(C difference, C limit) {
+        const C size = std::fabs(difference), near = size < limit ? size : limit;
+        return (size - near * C(0.5)) * near;
+    }
+};
+
+/// The sum over all elements: of pieces first, so that it does not depend on the number of threads.
+template <class F, class T>
+double sum_over_differences(const char* a, const char* b, int64_t n, double limit) {
     using C = compute_t<T>;
     constexpr int64_t PIECE = 4096;
     const int64_t pieces = (n + PIECE - 1) / PIECE;
     Scratch<double> sums(pieces);
     parallel_for(pieces, 0.3 * PIECE, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-            const T *x = a + i * PIECE, *y = b + i * PIECE;
-            sums[i] = sum_of<C>(std::min(PIECE, n - i * PIECE), [=](int64_t j) {
-                const C difference = load(x[j]) - load(y[j]);
-                return difference * difference;
+            const T *x = reinterpret_cast<const T*>(a) + i * PIECE, *y = reinterpret_cast<const T*>(b) + i * PIECE;
+            sums[i] = sum_of<C>(std::min(PIECE, n - i * PIECE), [=, limit = C(limit)](int64_t j) {
+                return F::apply(C(load(x[j]) - load(y[j])), limit);
             });
         }
     });
@@ -225,26 +242,39 @@ double sum_of_squares(const T* a, const T* b, int64_t n) {
     return total;
 }
 
-/// loss, input, target
-KernelPtr mse_loss(const Request& request) {
-    if (!is_mse_loss(request)) return nullptr;
+/// loss, input, target; the loss is what `sum` gives or the mean.
+KernelPtr reduced(const Request& request, double (*sum)(const char*, const char*, int64_t, double)) {
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
     const LossReduction reduction = reduction_of(request);
-    if (reduction == LossReduction::none) {
-        bool is_double = out.dtype == DType::f64;
+    if (reduction == LossReduction::none || !lie_alike(a, b)) return nullptr;
+    const int64_t n = a.numel();
+    const bool is_divided = request.attrs.has("beta");
+    const char* name = is_divided ? "beta" : "delta";
+    const double limit = request.attrs.has(name) ? request.attrs.number(name) : 0;
+    const double divisor = (reduction == LossReduction::mean ? double(n) : 1) * (is_divided ? limit : 1);
+    return make_kernel(0.3 * double(n), [=, dtype = out.dtype](char* const* data, const Scalar*) {
+        Scalar total;
+        total.f = sum(data[1], data[2], n, limit) / divisor;
+        elementwise::write_scalar(data[0], total, dtype, true, false);
+    });
+}
+
+KernelPtr clipped_loss(const Request& request) {
+    // Of other dtypes `fused` and a mean do.
+    if (!is_difference_loss(request) || request.operands[0].dtype != DType::f32) return nullptr;
+    return reduced(request, sum_over_differences<Clipped, float>);
+}
+
+KernelPtr mse_loss(const Request& request) {
+    if (!is_difference_loss(request)) return nullptr;
+    const DType dtype = request.operands[0].dtype;
+    if (reduction_of(request) == LossReduction::none) {
         using elementwise::binary_loop;
+        const bool is_double = dtype == DType::f64;
         return elementwise::elementwise_kernel(request, is_double ? binary_loop<double, double, SquaredDifference>
                                                                   : binary_loop<float, float, SquaredDifference>, 0.2);
     }
-    if (!lie_alike(a, b)) return nullptr;
-    const int64_t n = a.numel();
-    return visit_floating(out.dtype, [&]<class T>(Tag<T>) {
-        return make_kernel(0.3 * double(n), [=](char* const* data, const Scalar*) {
-            double total = sum_of_squares(reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(data[2]), n);
-            if (reduction == LossReduction::mean) total /= double(n);
-            *reinterpret_cast<T*>(data[0]) = store<T>(compute_t<T>(total));
-        });
-    });
+    return reduced(request, visit_floating(dtype, []<class T>(Tag<T>) { return sum_over_differences<Squared, T>; }));
 }
 
 }  // namespace
@@ -255,6 +285,8 @@ void add_losses(Registry& registry) {
     registry["cross_entropy"] = cross_entropy;
     registry["cross_entropy_grad"] = cross_entropy_grad;
     registry["mse_loss"] = mse_loss;
+    registry["huber_loss"] = clipped_loss;
+    registry["smooth_l1_loss"] = clipped_loss;
 }
 
 }  // namespace norch::nn

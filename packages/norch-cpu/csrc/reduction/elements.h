@@ -5,7 +5,7 @@
 
 #include "common/dtype.h"
 #include "reduction/fold_plan.h"
-#include "runtime/simd.h"
+#include "runtime/widen.h"
 
 namespace norch::reduction::inline NORCH_SIMD {
 
@@ -20,14 +20,21 @@ struct ElementsOf {
         else return S(load(x));
     }
 
+    /// With SQUARES the numbers' squares.
+    template <bool SQUARES>
     static void load_row(void* to, const char* x, int64_t stride, int64_t n) {
         S* out = static_cast<S*>(to);
+        const auto at = [](const T* p) NORCH_INLINE_LAMBDA {
+            if constexpr (SQUARES) return S(seen(*p) * seen(*p));
+            else return seen(*p);
+        };
         if (stride == SIZE) {
             const T* from = reinterpret_cast<const T*>(x);
+            if constexpr (HAS_HALF && !SQUARES && std::is_same_v<T, half>) return widen_row(from, n, out);
             NORCH_INDEPENDENT
-            for (int64_t j = 0; j < n; ++j) out[j] = seen(from[j]);
+            for (int64_t j = 0; j < n; ++j) out[j] = at(from + j);
         } else {
-            for (int64_t j = 0; j < n; ++j) out[j] = seen(*reinterpret_cast<const T*>(x + j * stride));
+            for (int64_t j = 0; j < n; ++j) out[j] = at(reinterpret_cast<const T*>(x + j * stride));
         }
     }
 
@@ -35,6 +42,7 @@ struct ElementsOf {
         const A* x = static_cast<const A*>(from);
         if (stride == SIZE) {
             T* to = reinterpret_cast<T*>(out);
+            if constexpr (HAS_HALF && std::is_same_v<T, half>) return narrow_row(x, n, to);
             NORCH_INDEPENDENT
             for (int64_t j = 0; j < n; ++j) to[j] = store<T>(compute_t<T>(x[j]));
         } else {
@@ -42,7 +50,8 @@ struct ElementsOf {
         }
     }
 
-    static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row, store_row};
+    static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row<false>, store_row};
+    static constexpr Elements squares = {SIZE, false, load_row<true>, store_row};
 };
 
 }  // namespace norch::reduction::inline NORCH_SIMD

@@ -231,7 +231,7 @@ struct ScaledDifference {
 
 /// loss, input, target
 KernelPtr mse_loss(const Request& request) {
-    if (!are_tensors(request, 3) || !is_mse_loss(request)) return nullptr;
+    if (!are_tensors(request, 3) || !is_difference_loss(request)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
     const LossReduction reduction = reduction_of(request);
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
