@@ -20,6 +20,11 @@ constexpr int64_t SUM_BLOCK = 4096;  // elements summed as they are; sums of suc
 template <class C, int SUMS, int LANES>
 class Lanes {
 public:
+    Lanes() {
+        // A vector at a time: GCC clears a whole array by `rep stos`, which takes as long as adding up a short row.
+        for (auto& lanes : lanes_)
+            for (int i = 0; i < LENGTH; i += AT_ONCE) store_vector(lanes + i, vector_t<C, AT_ONCE>{});
+    }
     /// Adds f(0), ..., f(n - 1), each a std::array of SUMS numbers.
     template <class F>
     void add(int64_t n, const F& f) {
@@ -53,7 +58,8 @@ private:
         if constexpr (SUMS > 2) lanes_[2][j] += values[2];
     }
 
-    C lanes_[SUMS][LANES < 4 ? 4 : LANES] = {};
+    static constexpr int LENGTH = LANES < 4 ? 4 : LANES, AT_ONCE = std::min(LENGTH, SIMD_WIDTH<C>);
+    C lanes_[SUMS][LENGTH];
 };
 
 template <int SUMS, int LANES, class C, class F>
