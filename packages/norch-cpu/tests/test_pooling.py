@@ -76,6 +76,8 @@ CASES = {
     "large": ((1, 2, 9, 9), ((5, 7), (1, 2), (2, 3), ONE), False),
     "all of it": ((2, 2, 5, 6), ((5, 6), ONE, NONE, ONE), False),
     "one row": ((2, 3, 1, 301), ((1, 3), (1, 2), (0, 1), ONE), False),
+    "one row, four by four": ((2, 3, 1, 301), ((1, 4), (1, 4), NONE, ONE), False),
+    "threes, hanging over": ((1, 2, 6, 50), ((2, 5), (1, 3), (0, 2), ONE), True),
     "one element": ((1, 1, 1, 1), (ONE, ONE, NONE, ONE), False),
     "no samples": ((0, 3, 4, 4), (TWO, TWO, NONE, ONE), False),
     "no channels": ((2, 0, 5, 4), ((3, 3), ONE, ONE, ONE), False),

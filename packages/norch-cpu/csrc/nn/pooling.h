@@ -82,10 +82,34 @@ void pool_across(const Pool& p, const T* line, S* out) {
     }
 }
 
+/// The same of windows one element apart, an element of each at a time: whole vectors, in the same order. Returns where
+/// they are, which is `value` unless they have one element.
+template <class F, class T>
+__attribute__((noinline)) const T* pool_everywhere(const Pool& p, const T* line, T* value) {
+    const int64_t n = (p.columns - 1) * p.step_x + 1;
+    const T* first = line;
+    for (int64_t j = 1; j < p.kw; ++j, first = value) {
+        const T* next = line + j * p.gap_x;
+        NORCH_INDEPENDENT
+        for (int64_t x = 0; x < n; ++x) value[x] = F::apply(first[x], next[x]);
+    }
+    return first;
+}
+
+/// Whether that is quicker than windows one by one, of which the compiler vectorises sums.
+template <class F, class T>
+bool worth_everywhere(const Pool& p) {
+    if constexpr (!std::is_same_v<T, float>) return false;
+    const int64_t step = std::is_same_v<F, reduction::Sum> ? 2 : SIMD_WIDTH<T>;
+    return p.step_x <= step && (p.kw > 3 || p.gap_x != 1);
+}
+
 template <class F, class S>
 void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t begin, int64_t end) {
     using T = compute_t<S>;
-    Scratch<T> line(p.line());
+    const int64_t length = p.line();
+    const bool everywhere = worth_everywhere<F, T>(p);
+    Scratch<T> line(everywhere ? 2 * length : length);
     auto across = pool_across<F, 0, 0, S, T>;
     if (p.gap_x == 1) {
         if (p.kw == 2 && p.step_x == 2) across = pool_across<F, 2, 2, S, T>;
@@ -93,9 +117,14 @@ void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t
         if (p.kw == 3 && p.step_x == 2) across = pool_across<F, 3, 2, S, T>;
         if (p.kw == 3 && p.step_x == 1) across = pool_across<F, 3, 1, S, T>;
     }
+    Pool last = p;  // what is left to do of each row
+    if (everywhere) last.kw = 1;
     for (int64_t i = begin; i < end; ++i) {
+        const T* found = line.data();
         pool_down<F>(p, from, data + from.at(i / p.rows), i % p.rows, line.data());
-        across(p, line.data(), out + i * p.columns);
+        if constexpr (std::is_same_v<T, float>)
+            if (everywhere) found = pool_everywhere<F>(p, found, line.data() + length);
+        across(last, found, out + i * p.columns);
     }
 }
 
