@@ -320,5 +320,19 @@ def test_unique_and_searchsorted() -> None:
         np.testing.assert_array_equal(found.numpy(), np.searchsorted(sequence, wanted, side))
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 33, 64])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_searchsorted_at_edges(size: int, dtype: Any) -> None:
+    draw = np.random.default_rng(size)
+    sequence, wanted = np.sort(draw.integers(-5, 6, size).astype(dtype)), draw.integers(-7, 8, 40).astype(dtype)
+    if dtype is np.float32:
+        sequence[-1], sequence[0] = (np.nan, -np.inf) if size > 2 else (np.inf, 0)
+        sequence.sort()
+        wanted[:4] = np.nan, np.inf, -np.inf, np.nan
+    for side in ("left", "right"):
+        found = norch.searchsorted(norch.tensor(sequence), norch.tensor(wanted), side=side)
+        np.testing.assert_array_equal(found.numpy(), np.searchsorted(sequence, wanted, side))
+
+
 def test_scatter_add_into_a_0_d_tensor():
     assert norch.tensor(2.5).scatter_add(0, norch.tensor(0), norch.tensor(1.0)).item() == 3.5

@@ -85,6 +85,9 @@ def test_every_length(count):
     np.testing.assert_array_equal((1 - x).numpy(), np.float32(1) - a)
     np.testing.assert_array_equal((x > 0).numpy(), a > 0)
     np.testing.assert_array_equal(norch.where(x > 0, x, 0.5).numpy(), np.where(a > 0, a, np.float32(0.5)))
+    pairs = np.stack([a, -a], 1)
+    for part, values in enumerate((a, -a)):
+        np.testing.assert_array_equal(norch.from_numpy(pairs)[:, part].contiguous().numpy(), values)
 
 
 def test_nothing_beside_a_strided_output_is_written():

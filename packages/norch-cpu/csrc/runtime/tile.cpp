@@ -70,6 +70,24 @@ void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
 
 template <class T>
 void copy_elements(Plane to, Plane from, int64_t rows, int64_t columns) {
+#ifdef NORCH_SHUFFLE
+    constexpr int64_t LANES = SIMD_WIDTH<float>;
+    if constexpr (sizeof(T) == 4) {
+        if (to.column == 4 && from.column == 8 && columns > LANES) {  // every second element
+            for (int64_t i = 0; i < rows; ++i) {
+                T* out = reinterpret_cast<T*>(to.data + i * to.row);
+                const T* x = reinterpret_cast<const T*>(from.data + i * from.row);
+                int64_t j = 0;  // the last one may have nothing behind it
+                for (; j + LANES < columns; j += LANES) {
+                    const auto a = load_vector<LANES>(x + 2 * j), b = load_vector<LANES>(x + 2 * j + LANES);
+                    store_vector(out + j, deinterleave<0, LANES>(a, b));
+                }
+                for (; j < columns; ++j) out[j] = x[2 * j];
+            }
+            return;
+        }
+    }
+#endif
     move_tile<T, T>(to, from, rows, columns, [](T x) { return x; });
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.plan import Inferred
@@ -235,19 +236,21 @@ def searchsorted(
             raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
         queries = values
     size = sequence.spec.shape[-1]
-    low = queries.new_zeros(tuple(queries.spec.shape), dtype=int64)
+    place = queries.new_full(tuple(queries.spec.shape), -1, dtype=int64)  # of the last element that goes before
     if size == 0:
-        return reshape(low, shape)
-    high = low + size
-    for _ in range(size.bit_length()):
-        middle = (low + high) // 2
-        at = gather(sequence, -1, middle.clamp(max=size - 1))
-        # Written so that NaN values, which no comparison holds for, go behind everything.
-        missing = queries != queries
-        go_right = (at <= queries) | missing if right else (at < queries) | (missing & (at == at))
-        go_right = go_right & (low < high)
-        low, high = where(go_right, middle + 1, low), where(go_right, high, middle)
-    return reshape(low, shape)
+        return reshape(place + 1, shape)
+    # No comparison holds for NaN values: they go behind everything, or before their equals.
+    has_nan = queries.spec.dtype.is_floating_point
+    missing = queries != queries if has_nan else None
+    least = where(missing, math.inf, math.nan) if has_nan and not right else None
+    for bit in reversed(range(size.bit_length())):
+        further = place + (1 << bit)
+        at = gather(sequence, -1, further.clamp(max=size - 1))
+        is_before = at <= queries if right else at < queries
+        if has_nan:
+            is_before = is_before | (missing if right else at <= least)
+        place = where(is_before, further, place)
+    return reshape((place + 1).clamp(max=size), shape)
 
 
 @public(method=False)
