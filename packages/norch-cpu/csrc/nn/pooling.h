@@ -82,16 +82,23 @@ void pool_across(const Pool& p, const T* line, S* out) {
     }
 }
 
-/// The same of windows one element apart, an element of each at a time: whole vectors, in the same order. Returns where
+/// The same of windows one element apart, an element or three of each at a time: whole vectors, in the same order. Returns where
 /// they are, which is `value` unless they have one element.
 template <class F, class T>
 __attribute__((noinline)) const T* pool_everywhere(const Pool& p, const T* line, T* value) {
     const int64_t n = (p.columns - 1) * p.step_x + 1;
     const T* first = line;
-    for (int64_t j = 1; j < p.kw; ++j, first = value) {
-        const T* next = line + j * p.gap_x;
-        NORCH_INDEPENDENT
-        for (int64_t x = 0; x < n; ++x) value[x] = F::apply(first[x], next[x]);
+    for (int64_t j = 1; j < p.kw; first = value) {
+        const T *a = line + j * p.gap_x, *b = a + p.gap_x, *c = b + p.gap_x;
+        if (j + 2 < p.kw) {
+            NORCH_INDEPENDENT
+            for (int64_t x = 0; x < n; ++x) value[x] = F::apply(F::apply(F::apply(first[x], a[x]), b[x]), c[x]);
+            j += 3;
+        } else {
+            NORCH_INDEPENDENT
+            for (int64_t x = 0; x < n; ++x) value[x] = F::apply(first[x], a[x]);
+            j += 1;
+        }
     }
     return first;
 }
