@@ -49,12 +49,18 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return ValuesIndices(*_SORT.call(input, dim, bool(descending)))
 
 
-def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
-    """The dim, and values and indices in order along it; a 0-d tensor as one of 1 dim. Raises IndexError for size 0."""
+def lines(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor]:
+    """The dim, and a tensor that has it: a 0-d one as one of 1 dim. Raises IndexError for size 0."""
     at = wrap_dim(dim, input.spec.ndim, op)
     x = input if input.spec.ndim else reshape(input, 1)
     if not x.spec.shape[at]:
         raise IndexError(f"{op}(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
+    return at, x
+
+
+def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
+    """The dim, and values and indices in order along it. As `lines`."""
+    at, x = lines(input, dim, op)
     return at, *sort(x, at)
 
 
@@ -241,8 +247,8 @@ def searchsorted(
         return reshape(place + 1, shape)
     # No comparison holds for NaN values: they go behind everything, or before their equals.
     has_nan = queries.spec.dtype.is_floating_point
-    missing = queries != queries if has_nan else None
-    least = where(missing, math.inf, math.nan) if has_nan and not right else None
+    missing: Any = queries != queries if has_nan else None
+    least: Any = where(missing, math.inf, math.nan) if has_nan and not right else None
     for bit in reversed(range(size.bit_length())):
         further = place + (1 << bit)
         at = gather(sequence, -1, further.clamp(max=size - 1))

@@ -23,7 +23,7 @@ from ..upcast import upcast
 from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, mean_of_none, std, to_equals
 from .reductions import sum as total
 from .scan import cummax
-from .sorting import in_order, keep_dim, sort, take_rank
+from .sorting import in_order, keep_dim, lines, sort, take_rank, topk
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -103,10 +103,11 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
     Raises ShapeError for a `k` outside [1, size], IndexError for a dim without elements or out of range.
     """
-    at, values, indices = in_order(input, dim, "kthvalue")
-    size = values.spec.shape[at]
+    at, x = lines(input, dim, "kthvalue")
+    size = x.spec.shape[at]
     if not 1 <= as_int(k, "kthvalue", "k") <= size:
         raise ShapeError(f"kthvalue(): k is {k}, dim {dim} of shape {tuple(input.spec.shape)} has {size} elements")
+    values, indices = topk(x, k, at, False)
     return keep_dim(narrow(values, at, k - 1, 1), narrow(indices, at, k - 1, 1), at, keepdim, input)
 
 
