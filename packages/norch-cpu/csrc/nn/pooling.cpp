@@ -122,41 +122,82 @@ KernelPtr max_pool(const Request& r) {
     return pooled<Largest, S>(r);
 }
 
-/// Where in its plane the first largest element of a window is; the nearest element if the window has none.
-template <class S>
-int64_t place(const Pool& p, const Planes& from, const S* plane, int64_t row, int64_t column) {
-    using T = compute_t<S>;
-    const int64_t top = row * p.step_y - p.top, left = column * p.step_x - p.left;
-    int64_t found = -1;
-    T best{};
-    for (int64_t i = 0; i < p.kh; ++i) {
-        const int64_t y = top + i * p.gap_y;
-        if (y < 0 || y >= p.h) continue;
-        for (int64_t j = 0; j < p.kw; ++j) {
-            const int64_t x = left + j * p.gap_x;
-            if (x < 0 || x >= p.w) continue;
-            const T value = load(plane[y * from.row + x * from.column]);
-            if (found < 0 || value > best || (value != value && best == best)) {
-                found = y * p.w + x;
-                best = value;
+/// Where in their plane the first largest elements of a row's windows are; the nearest elements where windows have none.
+template <class T>
+class Places {
+public:
+    Places(const Pool& p, const Planes& from)
+        : p_(p), from_(from), line_(p.line()), best_(p.columns), found_(p.columns), columns_(p.columns) {
+        std::fill_n(line_.data(), p.line(), Largest::empty<T>);
+        for (int64_t x = 0; x < p.columns; ++x) columns_[x] = int32_t(first(x * p.step_x - p.left, p.gap_x, p.kw, p.w));
+    }
+
+    template <class S>
+    const int32_t* in_row(const S* plane, int64_t y) {
+        const int64_t top = y * p_.step_y - p_.top, row = first(top, p_.gap_y, p_.kh, p_.h);
+        for (int64_t x = 0; x < p_.columns; ++x) best_[x] = Largest::empty<T>, found_[x] = int32_t(row * p_.w) + columns_[x];
+        for (int64_t i = 0; i < p_.kh; ++i) {
+            const int64_t at = top + i * p_.gap_y;
+            if (at < 0 || at >= p_.h) continue;
+            const S* from = plane + at * from_.row;
+            const int64_t count = std::min(p_.w, p_.line() - p_.left);
+            for (int64_t x = 0; x < count; ++x) line_[p_.left + x] = load(from[x * from_.column]);
+            for (int64_t j = 0; j < p_.kw; ++j) {
+                const T* value = line_.data() + j * p_.gap_x;
+                const int32_t place = int32_t(at * p_.w + j * p_.gap_x - p_.left);
+                if (KNOWS_STEP && p_.step_x == 1)
+                    compare<KNOWS_STEP>(value, place);
+                else if (KNOWS_STEP && p_.step_x == 2)
+                    compare<2 * KNOWS_STEP>(value, place);
+                else
+                    compare<0>(value, place);
             }
         }
+        return found_.data();
     }
-    if (found >= 0) return found;
-    return std::clamp<int64_t>(top, 0, p.h - 1) * p.w + std::clamp<int64_t>(left, 0, p.w - 1);
-}
+
+private:
+    static constexpr int KNOWS_STEP = std::is_same_v<T, float>;  // when it is compiled
+
+    /// The first of `count` elements from `start` on, `gap` apart, that lies within [0, size); or the one nearest to them.
+    static int64_t first(int64_t start, int64_t gap, int64_t count, int64_t size) {
+        for (int64_t i = start; i < start + count * gap; i += gap)
+            if (i >= 0 && i < size) return i;
+        return std::clamp<int64_t>(start, 0, size - 1);
+    }
+
+    template <int STEP>
+    __attribute__((noinline)) void compare(const T* value, int32_t place) {
+        const int64_t n = p_.columns;
+        const int32_t step = STEP ? STEP : int32_t(p_.step_x);
+        T* best = best_.data();
+        int32_t* found = found_.data();
+        NORCH_INDEPENDENT
+        for (int64_t x = 0; x < n; ++x) {
+            const T v = value[x * step], old = best[x];
+            const bool is_larger = (v > old) | ((v != v) & (old == old));
+            best[x] = is_larger ? v : old;
+            found[x] = is_larger ? place + int32_t(x) * step : found[x];
+        }
+    }
+
+    const Pool& p_;
+    Planes from_;
+    Scratch<T> line_, best_;
+    Scratch<int32_t> found_, columns_;
+};
 
 template <class S>
 KernelPtr indices(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
-    const double ns = double(p.columns) * (2 + p.window());
+    if (p.h * p.w > INT32_MAX) return nullptr;
+    const double ns = double(p.columns) * (1 + 0.4 * p.window());
     return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const S* plane = reinterpret_cast<const S*>(data[1]) + from.at(i / p.rows);
-            int64_t* out = reinterpret_cast<int64_t*>(data[0]) + i * p.columns;
-            for (int64_t x = 0; x < p.columns; ++x) out[x] = place(p, from, plane, i % p.rows, x);
-        }
+        Places<std::conditional_t<std::is_integral_v<S>, int64_t, compute_t<S>>> places(p, from);
+        int64_t* out = reinterpret_cast<int64_t*>(data[0]) + begin * p.columns;
+        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns)
+            std::copy_n(places.in_row(reinterpret_cast<const S*>(data[1]) + from.at(at.plane), at.y), p.columns, out);
     });
 }
 
@@ -190,17 +231,20 @@ KernelPtr max_grad(const Request& r) {
     if constexpr (std::is_same_v<S, T>) {
         if (p.is_halving() && p.rows && from.column == 1 && grads.column == 1) return halving_grad<T>(r, p);
     }
-    const double ns = double(p.rows * p.columns) * (2 + p.window()) + double(p.h * p.w);
+    if (p.h * p.w > INT32_MAX) return nullptr;
+    const double ns = double(p.rows * p.columns) * (2 + 0.4 * p.window()) + double(p.h * p.w);
     return parallel_kernel(p.planes, ns, [=](char* const* data, int64_t begin, int64_t end) {
         Scratch<T> sums(p.h * p.w);
+        Places<T> places(p, from);
         for (int64_t i = begin; i < end; ++i) {
             const S* plane = reinterpret_cast<const S*>(data[2]) + from.at(i);
             const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i);
             S* out = reinterpret_cast<S*>(data[0]) + i * p.h * p.w;
             std::fill_n(sums.data(), p.h * p.w, T(0));
-            for (int64_t y = 0; y < p.rows; ++y)
-                for (int64_t x = 0; x < p.columns; ++x)
-                    sums[place(p, from, plane, y, x)] += load(g[y * grads.row + x * grads.column]);
+            for (int64_t y = 0; y < p.rows; ++y, g += grads.row) {
+                const int32_t* at = places.in_row(plane, y);
+                for (int64_t x = 0; x < p.columns; ++x) sums[at[x]] += load(g[x * grads.column]);
+            }
             for (int64_t x = 0; x < p.h * p.w; ++x) out[x] = store<S>(sums[x]);
         }
     });
