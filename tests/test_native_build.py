@@ -95,7 +95,9 @@ def test_two_at_once_wait_for_each_other(tool, tmp_path):
     assert (tmp_path / "installed.txt").exists()
 
 
-@pytest.mark.parametrize(("given", "kind"), [({}, "native"), ({"NORCH_CPU_BUILD": "full"}, "full")])
+@pytest.mark.parametrize(
+    ("given", "kind"), [({}, "native"), *(({"NORCH_CPU_BUILD": kind}, kind) for kind in ("full", "check"))]
+)
 def test_which_build(tool, tmp_path, given, kind):
     tool(lines=["error: so that there is a log"], build=1, **given)
     folder = tmp_path / "build" / f"norch-cpu-{kind}"
