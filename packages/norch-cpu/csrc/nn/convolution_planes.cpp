@@ -13,6 +13,7 @@ namespace {
 
 constexpr int VECTORS = 8;        // of results that are computed together
 constexpr int TAPS_AT_ONCE = 5;   // in the gradient of the weight
+constexpr int64_t IMAGE_ELEMENTS = 2048;  // of images whose products are summed together there
 
 /// Along one dim: place y sees, for tap i, row (y + shift[i]) of phase[i]; a row of the copy is row * step + phase - pad of
 /// the plane.
@@ -41,7 +42,7 @@ struct Copy {
 
     /// The elements that a plane has; those around them are 0 already.
     template <class S, class T>
-    void fill(const S* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
+    __attribute__((noinline)) void fill(const S* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
         const int64_t first_y = std::max<int64_t>(0, -top);
         int64_t phase_y = (first_y + top) % step_y, row_y = (first_y + top) / step_y;
         for (int64_t y = first_y; y < h && row_y < phase_rows; ++y) {
@@ -116,11 +117,13 @@ void sum_all_taps(const T* x, const int64_t* distance, const T* weights, size_t 
     }
 }
 
-/// sums[t] = the sum over i of grad[i] * x[i + distance[t]] for some taps; whole vectors.
+/// Adds to the lanes of each of some taps t the products grad[i] * x[i + distance[t]]; whole vectors.
 template <class T>
-void sum_products(const T* grad, const T* x, const int64_t* distance, int64_t count, T* sums) {
+void add_products(const T* grad, const T* x, const int64_t* distance, int64_t count, T* lanes) {
     constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> a[TAPS_AT_ONCE] = {}, b[TAPS_AT_ONCE] = {};
+    vector_t<T, L> a[TAPS_AT_ONCE], b[TAPS_AT_ONCE] = {};
+    NORCH_UNROLL
+    for (int t = 0; t < TAPS_AT_ONCE; ++t) a[t] = load_vector<L>(lanes + t * L);
     for (int64_t i = 0; i < count; i += 2 * L) {
         const auto g = load_vector<L>(grad + i), h = load_vector<L>(grad + i + L);
         NORCH_UNROLL
@@ -130,13 +133,19 @@ void sum_products(const T* grad, const T* x, const int64_t* distance, int64_t co
             b[t] += load_vector<L>(from + L) * h;
         }
     }
-    for (int t = 0; t < TAPS_AT_ONCE; ++t) {
-        T lanes[L];
-        store_vector(lanes, a[t] + b[t]);
-        for (int width = L / 2; width; width /= 2)
-            for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-        sums[t] = lanes[0];
-    }
+    NORCH_UNROLL
+    for (int t = 0; t < TAPS_AT_ONCE; ++t) store_vector(lanes + t * L, a[t] + b[t]);
+}
+
+/// The sum of a tap's lanes, which become 0.
+template <class T>
+__attribute__((noinline)) T take_sum(T* lanes) {
+    constexpr int L = SIMD_WIDTH<T>;
+    for (int width = L / 2; width; width /= 2)
+        for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+    const T sum = lanes[0];
+    std::fill_n(lanes, L, T(0));
+    return sum;
 }
 
 /// Elements after the last that are read or written: vectors are whole.
@@ -281,47 +290,63 @@ T sum_rows(const T* grad, const T* x, const Pass& pass, int64_t pitch) {
     return sum;
 }
 
-/// The gradient of the weight: the batch's products are summed one image after the other.
+/// The gradient of the weight: the products of some images are summed by lanes, what these give one after the other.
 template <class S>
 KernelPtr weight_grad(const Request& r) {
     using T = compute_t<S>;
+    constexpr int L = SIMD_WIDTH<T>;
     const Operand &out = r.operands[0], &grad = r.operands[1];
     Planes planes = of_result(r, grad, r.operands[2], out);
     const double ns = planes.group_ns() * double(planes.batch) * 2;
     const auto g = grad.strides;
     return make_kernel(ns * double(planes.groups), [=, planes = std::move(planes)](char* const* data, const Scalar*) {
         const Pass& pass = planes.passes[0];
+        const int64_t pitch = planes.copy.pitch, count = (pass.rows - 1) * pitch + pass.columns;
         const int64_t all = int64_t(pass.distance.size());
         const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE;
+        const int64_t images = std::max<int64_t>(1, IMAGE_ELEMENTS / count);
         parallel_for(planes.groups, ns, [&](int64_t begin, int64_t end) {
-            const int64_t count = (pass.rows - 1) * planes.copy.pitch + pass.columns;
-            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(pass.rows * planes.copy.pitch + SLACK<T>);
+            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(pass.rows * pitch + SLACK<T>);
             std::fill_n(copies.data(), planes.source_size() + SLACK<T>, T(0));
-            std::fill_n(flat.data(), pass.rows * planes.copy.pitch + SLACK<T>, T(0));
-            std::vector<T> sums(size_t(whole * planes.to));
+            std::fill_n(flat.data(), pass.rows * pitch + SLACK<T>, T(0));
+            std::vector<T> sums(size_t(all * planes.to)), lanes(size_t(whole * planes.to * L), T(0));
             std::vector<int64_t> distance(pass.distance);
             distance.resize(size_t(whole), 0);
             for (int64_t group = begin; group < end; ++group) {
+                const auto take_grad = [&](int64_t n, int64_t o) __attribute__((noinline)) {
+                    const S* from = reinterpret_cast<const S*>(data[1]) + n * g[0] + (group * planes.to + o) * g[1];
+                    for (int64_t y = 0; y < pass.rows; ++y)
+                        Copy::copy_line(from + y * g[2], g[3], pass.columns, flat.data() + y * pitch);
+                };
                 std::fill(sums.begin(), sums.end(), T(0));
-                for (int64_t n = 0; n < planes.batch; ++n) {
-                    planes.fill(reinterpret_cast<const S*>(data[2]), n, group, copies.data());
-                    for (int64_t o = 0; o < planes.to; ++o) {
-                        const S* from = reinterpret_cast<const S*>(data[1]) + n * g[0] + (group * planes.to + o) * g[1];
-                        for (int64_t y = 0; y < pass.rows; ++y)
-                            Copy::copy_line(from + y * g[2], g[3], pass.columns, flat.data() + y * planes.copy.pitch);
-                        for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE) {
-                            T found[TAPS_AT_ONCE];
-                            sum_products(flat.data(), copies.data(), distance.data() + t, count, found);
-                            for (int64_t k = 0; k < TAPS_AT_ONCE; ++k)
-                                sums[size_t(o * whole + t + k)] += std::isfinite(found[k])
-                                    ? found[k] : sum_rows(flat.data(), copies.data() + distance[size_t(t + k)], pass, planes.copy.pitch);
+                for (int64_t first = 0, last; first < planes.batch; first = last) {
+                    last = std::min(planes.batch, first + images);
+                    for (int64_t n = first; n < last; ++n) {
+                        planes.fill(reinterpret_cast<const S*>(data[2]), n, group, copies.data());
+                        for (int64_t o = 0; o < planes.to; ++o) {
+                            take_grad(n, o);
+                            for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
+                                add_products(flat.data(), copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L);
                         }
                     }
+                    for (int64_t o = 0; o < planes.to; ++o)
+                        for (int64_t t = 0; t < all; ++t) {
+                            T sum = take_sum(lanes.data() + (o * whole + t) * L);
+                            if (!std::isfinite(sum)) {
+                                sum = 0;
+                                for (int64_t n = first; n < last; ++n) {
+                                    planes.fill(reinterpret_cast<const S*>(data[2]), n, group, copies.data());
+                                    take_grad(n, o);
+                                    sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], pass, pitch);
+                                }
+                            }
+                            sums[size_t(o * all + t)] += sum;
+                        }
                 }
                 S* to = reinterpret_cast<S*>(data[0]) + group * planes.weight_group;
                 for (int64_t o = 0; o < planes.to; ++o)
                     for (int64_t i = 0; i < all; ++i)
-                        to[o * planes.weight_to + pass.weight[size_t(i)]] = store<S>(sums[size_t(o * whole + i)]);
+                        to[o * planes.weight_to + pass.weight[size_t(i)]] = store<S>(sums[size_t(o * all + i)]);
             }
         });
     });
