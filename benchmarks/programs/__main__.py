@@ -20,6 +20,7 @@ import tempfile
 import threading
 import tomllib
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -98,9 +99,8 @@ class Run:
         variables.pop("PYTHONDONTWRITEBYTECODE", None)  # else norch would be compiled again each time
         command = [sys.executable, "-W", "ignore", str(HERE / "child.py"), library, str(to), json.dumps(program.what)]
         with errors.open("w") as stderr:
-            self.process = subprocess.Popen(
-                command, cwd=work, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-            )
+            streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+            self.process = subprocess.Popen(command, cwd=work, env=variables, text=True, **streams)
         timer = threading.Timer(limit, self.process.kill)
         timer.start()
         self._answer()
@@ -235,7 +235,7 @@ def main() -> None:
     if options.table:
         kept = [{key: value for key, value in row.items() if key != "trace"} for row in rows]
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        meta = {"date": date.today().isoformat(), "commit": commit.stdout.strip()}
+        meta = {"date": date.today().isoformat(), "commit": commit.stdout.strip(), "torch": version("torch")}
         RESULTS.write_text(json.dumps(meta | {"programs": kept}, indent=1) + "\n")
         before, rest = PAGE.read_text().split(BEGIN)
         PAGE.write_text(before + BEGIN + table(rows) + END + rest.split(END)[1])
