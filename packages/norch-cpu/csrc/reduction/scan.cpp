@@ -182,7 +182,7 @@ public:
         parallel_for(tasks_, ns_, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t start = i % blocks() * AT_ONCE;
-                char* at[3];
+                char* at[3] = {};
                 std::copy_n(data, lines_.strides.size(), at);
                 lines_.move(at, outer_, i / blocks());
                 const Place place = {at[0], at[1], at[has_indices_ ? 2 : 1]};
