@@ -47,12 +47,16 @@ class _ByFunction(LRScheduler):
 class LambdaLR(_ByFunction):
     """The initial rate times `lr_lambda(epoch)`: a function, or a list of one for each group."""
 
+    __init__ = _ByFunction.__init__  # else Pythons before 3.11.4 show Replayed.__new__'s parameters
+
     def _rates(self) -> Rates:
         return [lr * factor(self.last_epoch) for lr, factor in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
 class MultiplicativeLR(_ByFunction):
     """The rate of the epoch before times `lr_lambda(epoch)`: a function, or a list of one for each group."""
+
+    __init__ = _ByFunction.__init__
 
     def _rates(self) -> Rates:
         if self._is_initial:
