@@ -45,7 +45,10 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """The initial rate times `lr_lambda(epoch)`: a function, or a list of one for each group."""
+    """The initial rate times `lr_lambda(epoch)`: a function, or a list of one for each group.
+
+    Raises ValueError for another number of functions than groups, TypeError for what cannot be called.
+    """
 
     __init__ = _ByFunction.__init__  # else Pythons before 3.11.4 show Replayed.__new__'s parameters
 
@@ -54,7 +57,10 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The rate of the epoch before times `lr_lambda(epoch)`: a function, or a list of one for each group."""
+    """The rate of the epoch before times `lr_lambda(epoch)`: a function, or a list of one for each group.
+
+    Raises ValueError for another number of functions than groups, TypeError for what cannot be called.
+    """
 
     __init__ = _ByFunction.__init__
 
