@@ -205,8 +205,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     }
     times = [f"{median(r['time'] for r in kind):.2f} for {name}" for name, kind in kinds.items() if kind]
     lines = [
-        f"{len(ran)} of {len(rows)} programs run with only the imports changed and agree with PyTorch. Of PyTorch's, their "
-        f"median time is {' and '.join(times)}, their median peak memory {median(r['memory'] for r in ran):.2f}.",
+        f"{len(ran)} of {len(rows)} programs run with only the imports changed and agree with PyTorch. Of PyTorch's, "
+        f"their median time is {' and '.join(times)}, their median peak memory {median(r['memory'] for r in ran):.2f}.",
         "",
         "| repository | program | ran | largest difference | time | memory |",
         "| --- | --- | --- | --- | --- | --- |",
