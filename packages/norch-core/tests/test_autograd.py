@@ -331,6 +331,36 @@ def test_modes_as_decorators(mode: Any) -> None:
     assert recorded(leaf(1)).requires_grad
 
 
+def test_a_mode_decorates_a_generator() -> None:
+    closed = []
+
+    @norch.no_grad()
+    def steps(count: int) -> Any:
+        try:
+            for _ in range(count):
+                try:
+                    seen.append((norch.is_grad_enabled(), (yield norch.is_grad_enabled())))
+                except KeyError:
+                    seen.append((norch.is_grad_enabled(), "thrown"))
+            return "end"
+        finally:
+            closed.append(norch.is_grad_enabled())
+
+    seen: list[Any] = []
+    running = steps(2)
+    assert next(running) is False
+    assert norch.is_grad_enabled()
+    assert running.send("sent") is False
+    with pytest.raises(StopIteration) as end:
+        running.throw(KeyError)
+    assert (end.value.value, seen) == ("end", [(False, "sent"), (False, "thrown")])
+    begun = steps(1)
+    next(begun)
+    begun.close()
+    assert closed == [False, False]
+    assert norch.is_grad_enabled()
+
+
 def test_threads_and_tasks_have_their_own_mode() -> None:
     inside, go, seen = threading.Event(), threading.Event(), []
 

@@ -53,15 +53,41 @@ class _Mode:
         _inference.set(inference)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        if function.__code__.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
-            raise TypeError(
-                f"{type(self).__name__} cannot decorate the generator {function.__name__}; use `with` inside it"
-            )
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
+            return self._generator(function)
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             with self._again():
                 return function(*args, **kwargs)
+
+        return call
+
+    def _generator(self, function: Callable[..., Any]) -> Any:
+        """A generator function that runs in the mode, and whose caller does not between its steps."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            running = function(*args, **kwargs)
+            try:
+                with self._again():
+                    value = next(running)
+                while True:
+                    try:
+                        given = yield value
+                    except GeneratorExit:
+                        with self._again():
+                            running.close()
+                        raise
+                    except BaseException as error:
+                        with self._again():
+                            value = running.throw(error)
+                    else:
+                        with self._again():
+                            value = running.send(given)
+            except StopIteration as end:
+                return end.value
 
         return call
 
