@@ -186,6 +186,11 @@ def test_ldexp_of_float64():
 # --- Integers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("mode", "expected"), [("trunc", -3), ("floor", -4), (None, -3.5)])
+def test_numbers_are_divided_as_tensors_are(mode: Any, expected: float) -> None:
+    assert norch.div(-7, 2, rounding_mode=mode).item() == expected
+
+
 @pytest.mark.parametrize("dtype", [norch.int64, norch.int32, norch.int16, norch.int8, norch.uint8], ids=str)
 def test_division_of_integers_is_exact(dtype):
     limits = norch.iinfo(dtype)

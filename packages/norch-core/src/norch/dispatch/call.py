@@ -51,6 +51,9 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
             for i in op.tensors:
                 if not (isinstance(args[i], TensorBase) or i in op.mixed or (args[i] is None and i in op.optional)):
                     raise DTypeError(f"{op.name}(): {op.params[i]} must be a Tensor, got {describe(args[i])}")
+            if op.mixed and not any(isinstance(args[i], TensorBase) for i in op.tensors):  # of numbers only
+                first = min(op.mixed)
+                args = (*args[:first], TensorBase._result_class._scalar(args[first]), *args[first + 1 :])
         for i in set(range(len(args))).difference(op.slots):
             if not (is_plain(args[i]) and isinstance(args[i], Hashable)):
                 raise DTypeError(f"{op.name}(): {op.params[i]} cannot be {describe(args[i])}")
