@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -112,20 +115,49 @@ def test_rotary_embeddings():
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: norch.sin(A), lambda: norch.softmax(A, 0), lambda: norch.maximum(X, A), lambda: A**0.5, lambda: A.dtype],
+    [lambda: norch.sin(A), lambda: norch.softmax(A, 0), lambda: norch.maximum(X, A), lambda: A**0.5, lambda: A.cumsum],
 )
 def test_what_it_lacks_says_the_way_around(call):
     with pytest.raises(
-        (norch.DTypeError, AttributeError), match="norch has no complex dtypes: z.real, z.imag and view_as"
+        (norch.DTypeError, AttributeError), match="no tensor of norch is complex: z.real, z.imag and view_as"
     ):
         call()
 
 
-def test_a_complex_dtype_says_the_way_around():
-    with pytest.raises(
-        AttributeError, match=r"no attribute 'cfloat'; view_as_complex\(\) of \(..., 2\) is complex here"
-    ):
-        norch.cfloat
+def test_a_complex_dtype_is_for_comparing():
+    assert A.dtype is norch.complex128 is norch.cdouble
+    assert A.to(norch.complex128).dtype == norch.complex128
+    assert norch.complex64.is_complex
+    assert norch.complex64.itemsize == 8
+    assert copy.copy(norch.complex64) is pickle.loads(pickle.dumps(norch.complex64)) is norch.complex64
+    with pytest.raises(norch.DTypeError, match=r"no tensor is complex, got norch.complex64; view_as_complex\(\) of"):
+        norch.ones(2, dtype=norch.complex64)
+
+
+def test_a_real_tensor_becomes_complex():
+    z = X.to(norch.complex128)
+    assert z.dtype is norch.complex128
+    assert z.real.tolist() == X.tolist()
+    assert not z.imag.any()
+    assert z.to(norch.complex64).dtype is z.to(dtype=norch.float32).dtype is norch.complex64
+    assert norch.as_tensor(X, dtype=norch.complex64).dtype is norch.complex64
+    assert z.to("cpu").device == X.device
+
+
+def test_tensors_of_complex_data_are_pairs():
+    assert norch.tensor(1 - 2j).item() == 1 - 2j
+    z = norch.tensor([[1j, 2], [3, 4 - 1j]], requires_grad=True)
+    assert (z.dtype, z.tolist()) == (norch.complex64, [[1j, 2], [3, 4 - 1j]])
+    assert z.requires_grad
+    assert norch.tensor([1, 2], dtype=norch.complex128).tolist() == [1, 2]
+    assert norch.tensor(NA).tolist() == norch.tensor(NA.tolist(), dtype=norch.complex128).tolist() == NA.tolist()
+    assert norch.tensor(NA.astype(np.complex64)).dtype is norch.complex64
+    array = NA.copy()
+    shared = norch.from_numpy(array)
+    array[0, 0] = 5j
+    assert shared[0, 0].item() == 5j
+    with pytest.raises(norch.DTypeError, match="expected numbers"):
+        norch.tensor(1j, dtype=norch.float32)
 
 
 def test_wrong_parts_are_named():

@@ -70,6 +70,26 @@ class DType:
         return "bool_" if self.name == "bool" else self.name
 
 
+class ComplexDType:
+    """A name for the dtype of complex numbers, to be compared with: a `ComplexPair` has one, no tensor does.
+
+    Attributes: `name`, `itemsize` (bytes of both parts), `is_complex` (True), `is_floating_point` (False), `parts` (the
+    DType of each part).
+    """
+
+    __slots__ = ("itemsize", "name", "parts")
+    is_complex, is_floating_point, is_signed = True, False, True
+
+    def __init__(self, name: str, parts: DType) -> None:
+        self.name, self.itemsize, self.parts = name, 2 * parts.itemsize, parts
+
+    def __repr__(self) -> str:
+        return f"norch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
 bool_ = DType("bool", 1, BOOL, 0)
 uint8 = DType("uint8", 1, INTEGER, 1)
 int8 = DType("int8", 1, INTEGER, 1)
@@ -88,6 +108,10 @@ float8_e4m3fn = DType("float8_e4m3fn", 1, FLOATING, 0, True)
 float8_e5m2 = DType("float8_e5m2", 1, FLOATING, 0, True)
 float8_e4m3fnuz = DType("float8_e4m3fnuz", 1, FLOATING, 0, True)
 float8_e5m2fnuz = DType("float8_e5m2fnuz", 1, FLOATING, 0, True)
+
+complex32, complex64, complex128 = chalf, cfloat, cdouble = (
+    ComplexDType("complex32", float16), ComplexDType("complex64", float32), ComplexDType("complex128", float64),
+)  # fmt: skip
 
 DTYPES = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 STORED = (uint16, uint32, uint64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz)
@@ -131,6 +155,8 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
     except TypeError:
         name = None
     found = _BY_NAME.get(str(name).removeprefix("norch."))
+    if isinstance(value, ComplexDType):
+        raise DTypeError(f"{op}(): no tensor is complex, got {value!r}; view_as_complex() of (..., 2) is")
     if found is None:
         raise DTypeError(f"{op}(): norch has no dtype for {value!r}; it has {', '.join(_BY_NAME)}")
     return found

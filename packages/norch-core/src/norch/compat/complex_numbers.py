@@ -1,5 +1,5 @@
 """Complex numbers as pairs of real ones: what lies between `norch.fft`, `view_as_complex` or `polar` and what is real
-again. There are no complex dtypes: a `ComplexPair` is no Tensor, though it is called as one where its methods reach.
+again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is called as one where its methods reach.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import builtins
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.arguments import check_functions, describe
+from ..dtype import ComplexDType, bfloat16, complex32, complex64, complex128, float16, float32, float64
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
 from ..ops import atan2, broadcast_tensors, cat, cos, einsum, exp, sin, sqrt, stack, where
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INSTEAD = (
-    "norch has no complex dtypes: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with all "
-    "ops, and view_as_complex() makes a ComplexPair of one again"
+    "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
+    "all ops, and view_as_complex() makes a ComplexPair of one again"
 )
+
+_DTYPES = {float16: complex32, bfloat16: complex32, float32: complex64, float64: complex128}
 
 
 class ComplexPair:
@@ -52,6 +55,7 @@ class ComplexPair:
     shape = property(lambda self: type(self.pair.shape)(self.pair.shape[:-1]), doc="Without the dim of the parts.")
     ndim = property(lambda self: self.pair.ndim - 1, doc="How many dims there are, without that of the parts.")
     device = property(lambda self: self.pair.device, doc="Where the parts are.")
+    dtype = property(lambda self: _DTYPES[self.pair.dtype], doc="complex64 of float32 parts.")
     requires_grad = property(lambda self: self.pair.requires_grad, doc="Whether the graph records what it is in.")
 
     def size(self, dim: int | None = None) -> Any:
@@ -172,6 +176,14 @@ class ComplexPair:
         size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return ComplexPair(self.pair.reshape(*size, 2))
 
+    def to(self, *args: Any, **kwargs: Any) -> ComplexPair:
+        """As `Tensor.to`: complex64 or float32 give parts of float32."""
+
+        def of_parts(value: Any) -> Any:
+            return value.parts if isinstance(value, ComplexDType) else value
+
+        return ComplexPair(self.pair.to(*map(of_parts, args), **{name: of_parts(v) for name, v in kwargs.items()}))
+
     def __getattr__(self, name: str) -> Any:
         if name in _OF_PAIR:
             return lambda *args, **kwargs: ComplexPair(getattr(self.pair, name)(*args, **kwargs))
@@ -195,7 +207,7 @@ class ComplexPair:
         raise DTypeError(f"{name}(): does not take a ComplexPair; {_INSTEAD}")
 
 
-_OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_", "to"})
+_OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_"})
 _OF_PARTS = frozenset({
     "expand", "flatten", "flip", "index_select", "movedim", "narrow", "permute", "repeat", "roll", "select", "squeeze",
     "swapaxes", "t", "transpose", "tril", "triu", "unflatten", "unsqueeze",
@@ -319,7 +331,7 @@ def angle(input: Any) -> Tensor:
 
 
 def is_complex(input: Any) -> bool:
-    """Whether `input` is a ComplexPair: there are no complex dtypes."""
+    """Whether `input` is a ComplexPair: no tensor is complex."""
     return isinstance(input, ComplexPair)
 
 

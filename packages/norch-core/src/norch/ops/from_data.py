@@ -10,7 +10,20 @@ import numpy as np
 
 from ..device import CPU, Device, get_default_device
 from ..dispatch.plan import SCALARS
-from ..dtype import FLOATING, INTEGER, DType, as_dtype, get_default_dtype, iinfo, int64, scalar_dtype
+from ..dtype import (
+    FLOATING,
+    INTEGER,
+    ComplexDType,
+    DType,
+    as_dtype,
+    complex64,
+    complex128,
+    float64,
+    get_default_dtype,
+    iinfo,
+    int64,
+    scalar_dtype,
+)
 from ..errors import DTypeError, ShapeError
 from ..observing import TRANSFER, observable
 from ..spec import Spec
@@ -44,6 +57,8 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     Raises as `tensor` does.
     """
     target = get_default_device() if device is None else Device(device)
+    if isinstance(dtype, ComplexDType):
+        return _complex(data, dtype, target)
     chosen = None if dtype is None else as_dtype(dtype, "tensor")
     if isinstance(data, TensorBase):
         given: Tensor = data  # type: ignore[assignment]
@@ -57,8 +72,21 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     else:
         if not isinstance(data, np.ndarray):
             data = _array_of(data, chosen)
+        if data.dtype.kind == "c" and dtype is None:
+            return _complex(data, complex128 if data.dtype.itemsize > 8 else complex64, target)
         out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
     return out if target is out.spec.device else out.to(target)
+
+
+def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
+    """A ComplexPair of complex numbers, of real ones, or of another pair."""
+    from ..compat import complex_numbers as pairs
+
+    if isinstance(data, TensorBase) or pairs.is_complex(data):
+        return data.to(device, dtype)
+    values = np.asarray(data)
+    parts = [tensor(np.array(x), dtype=dtype.parts, device=device) for x in (values.real, values.imag)]
+    return pairs.complex(*parts)
 
 
 _ARRAY_CODES = {"float32": "f", "float64": "d", "int64": "q"}
@@ -109,6 +137,8 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         raise DTypeError(f"tensor(): {error}") from None
     if array.dtype.kind in "fuO" and set(map(type, _numbers(data))) <= {int, bool} and array.size:
         array = np.array(data, object)  # integers beyond int64, which NumPy would take for something else
+    elif array.dtype.kind == "c" and dtype is None:
+        return array.astype(np.complex128 if get_default_dtype() is float64 else np.complex64)
     elif array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
     if (array.dtype.kind == "f" and dtype is None) or not array.size:
@@ -195,6 +225,11 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
+    if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
+        from ..compat.complex_numbers import view_as_complex
+
+        parts = np.ascontiguousarray(array).view(array.real.dtype).reshape(*array.shape, 2)
+        return view_as_complex(array_to_tensor(parts, None, False))  # type: ignore[return-value]
     return array_to_tensor(array, None, False)
 
 

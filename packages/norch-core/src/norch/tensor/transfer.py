@@ -12,6 +12,7 @@ from ..dispatch.op import Op
 from ..dtype import (
     FLOATING,
     TENSOR_TYPES,
+    ComplexDType,
     DType,
     as_dtype,
     bfloat16,
@@ -66,6 +67,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             device = Device(value)
         elif isinstance(value, TensorBase):
             dtype, device = value.spec.dtype, value.spec.device
+        elif isinstance(value, ComplexDType):
+            return _complex(self, value, args, kwargs)
         elif value is not None and not isinstance(value, bool):
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
     for name in kwargs:
@@ -86,6 +89,16 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         elif form is not preserve_format and not is_channels_last(out.spec):
             out = out.clone(memory_format=form)
     return out.clone() if out is self and kwargs.get("copy") else out
+
+
+def _complex(tensor: Tensor, dtype: ComplexDType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from ..compat.complex_numbers import complex
+
+    def of_parts(value: Any) -> Any:
+        return dtype.parts if value is dtype else value
+
+    parts = to(tensor, *map(of_parts, args), **{name: of_parts(value) for name, value in kwargs.items()})
+    return complex(parts, parts.new_zeros(parts.shape))
 
 
 _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
