@@ -52,6 +52,15 @@ def test_values() -> None:
     assert norch.full((1,), 0.1, dtype=norch.float64).item() == 0.1
 
 
+def test_sizes_by_name() -> None:
+    x = norch.ones(1, dtype=norch.float64)
+    made = [x.new_zeros(size=(3, 2)), x.new_ones(size=[3, 2], layout=norch.strided), x.new_empty(size=(3, 2))]
+    assert {(tuple(m.shape), m.dtype) for m in made} == {((3, 2), norch.float64)}
+    assert x.new_ones(2, pin_memory=False, requires_grad=True).requires_grad
+    with pytest.raises(TypeError, match="unexpected arguments sizes"):
+        x.new_ones(2, sizes=3)
+
+
 @pytest.mark.parametrize("suffix", ["like", "new"])
 def test_forms_after_another_tensor(suffix: str) -> None:
     x = norch.ones(2, 3, dtype=norch.float16).t()
@@ -192,7 +201,7 @@ def test_the_default_dtype_is_back() -> None:
 
 
 def test_data_that_make_no_tensor() -> None:
-    for data in ("abc", None, object(), {1: 2}, [1, "a"], [None], 1j):
+    for data in ("abc", None, object(), {1: 2}, [1, "a"], [None]):
         with pytest.raises(DTypeError):
             norch.tensor(data)
     for data in ([1, [2]], [[1, 2], 3], [[1], [2, 3]], [np.zeros(2), np.zeros(3)]):

@@ -10,7 +10,19 @@ from ..dtype import as_dtype, get_default_dtype
 from ..errors import ShapeError
 from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
-from .creation import DeviceLike, _like, bounded, empty_spec, fill_spec, filled, finish, full, linspace, with_float64
+from .creation import (
+    DeviceLike,
+    _like,
+    bounded,
+    empty_spec,
+    fill_spec,
+    filled,
+    finish,
+    full,
+    linspace,
+    with_float64,
+    with_options,
+)
 from .from_data import tensor
 from .registry import method, public
 
@@ -20,26 +32,35 @@ if TYPE_CHECKING:
 
 @method()
 def new_empty(
-    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """An uninitialised tensor of shape `size` with this one's dtype and device. Raises as empty does."""
-    return finish(empty_spec(_like(self, size, dtype, device, "new_empty")), requires_grad)
+    if more and not size:
+        size = more.pop("size", size)
+    out = empty_spec(_like(self, size, dtype, device, "new_empty"))
+    return with_options("new_empty", out, requires_grad, more) if more or requires_grad else out
 
 
 @method()
 def new_zeros(
-    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Zeros of shape `size` with this tensor's dtype and device. Raises as zeros does."""
-    return finish(fill_spec(_like(self, size, dtype, device, "new_zeros"), 0), requires_grad)
+    if more and not size:
+        size = more.pop("size", size)
+    out = fill_spec(_like(self, size, dtype, device, "new_zeros"), 0)
+    return with_options("new_zeros", out, requires_grad, more) if more or requires_grad else out
 
 
 @method()
 def new_ones(
-    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    self: Tensor, *size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Ones of shape `size` with this tensor's dtype and device. Raises as ones does."""
-    return finish(fill_spec(_like(self, size, dtype, device, "new_ones"), 1), requires_grad)
+    if more and not size:
+        size = more.pop("size", size)
+    out = fill_spec(_like(self, size, dtype, device, "new_ones"), 1)
+    return with_options("new_ones", out, requires_grad, more) if more or requires_grad else out
 
 
 @method()
