@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import http.server
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +54,34 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(kind, "resources", [(name, md5(data)) for name, data in packed.items()])
         monkeypatch.setattr(kind, "unpacked_md5", {name: md5(data) for name, data in contents.items()})
     return contents, packed, arrays
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        data = self.server.files.get(self.path)
+        if callable(data):
+            data = data()
+        if data is None:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(self.server.claims.get(self.path, len(data))))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server of `server.files` by path, at `server.url`; `server.asked` lists the paths that were asked for."""
+    monkeypatch.setenv("no_proxy", "*")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.files, server.asked, server.claims = {}, [], {}
+        server.url = f"http://127.0.0.1:{server.server_port}/"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

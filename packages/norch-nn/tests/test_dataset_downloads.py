@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
-
 import pytest
 from vision_files import NAMES, archive, cifar_files, md5, put
 
@@ -12,36 +9,6 @@ from norch.vision.datasets import CIFAR10, CIFAR100, MNIST, DatasetError
 from norch.vision.datasets import download as downloads
 
 pytestmark = pytest.mark.usefixtures("no_distribution", "on_host")
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        data = self.server.files.get(self.path)
-        if callable(data):
-            data = data()
-        if data is None:
-            return self.send_error(404)
-        self.send_response(200)
-        self.send_header("Content-Length", str(self.server.claims.get(self.path, len(data))))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.asked, server.claims = {}, [], {}
-        server.url = f"http://127.0.0.1:{server.server_port}/"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_download(small, server, monkeypatch, tmp_path, capsys):

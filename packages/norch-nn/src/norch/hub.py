@@ -1,0 +1,78 @@
+"""Files of weights by URL, kept where PyTorch keeps them: what either has downloaded, the other finds.
+
+weights = norch.hub.load_state_dict_from_url("https://.../resnet18-f37072fd.pth", map_location="cpu")
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import norch
+
+from .compat.paths import lacking
+from .utils.downloading import WrongHash, fetch
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+"""Finds the first digits of the SHA-256 that a file's name ends with: `resnet18-f37072fd.pth`."""
+
+_folder: str | None = None
+load = lacking("hub", "load", "clone the repository and import what its hubconf.py has")
+
+
+def get_dir() -> str:
+    """The folder of what was downloaded: as `set_dir` said, else $TORCH_HOME/hub, by default ~/.cache/torch/hub."""
+    if _folder is not None:
+        return _folder
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return str(Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Sets `get_dir()`, in this process."""
+    global _folder
+    _folder = os.path.expanduser(os.fspath(d))
+
+
+def download_url_to_file(
+    url: str, dst: str | os.PathLike[str], hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Writes what `url` gives to the file `dst`, whole or not at all. `progress`: whether a line on stderr shows it.
+
+    hash_prefix: what its SHA-256 begins with. Raises OSError for what does not come, RuntimeError for another hash.
+    """
+    target = Path(dst).expanduser()
+    try:
+        fetch(url, target, (hash_prefix or "").lower(), "sha256", progress)
+    except WrongHash as error:
+        raise RuntimeError(f"download_url_to_file(): {url}: {error}") from None
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | os.PathLike[str] | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = True,
+) -> Any:
+    """What `norch.load` reads from a file of weights, which is downloaded unless it lies in `model_dir` already.
+
+    model_dir: by default `checkpoints` in `get_dir()`. map_location: as of `norch.load`. check_hash: whether the file
+    must have the hash that its name ends with. file_name: by default that of the URL. weights_only: as of `norch.load`.
+    Raises OSError for what does not come, RuntimeError for another hash, and as `norch.load`.
+    """
+    folder = Path(get_dir(), "checkpoints") if model_dir is None else Path(model_dir).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / (file_name or Path(urlparse(url).path).name)
+    if not file.exists():
+        found = HASH_REGEX.search(file.name) if check_hash else None
+        download_url_to_file(url, file, found and found.group(1), progress)
+    return norch.load(file, map_location=map_location, weights_only=weights_only)
+
+
+load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
