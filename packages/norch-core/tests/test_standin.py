@@ -72,8 +72,8 @@ def test_what_is_lacking_raises_when_it_is_used() -> None:
     assert not isinstance(norch.ones(1), ScriptModule)
     with pytest.raises(NotImplementedError, match=r"norch has no jit\.ScriptModule; norch\.save"):
         ScriptModule()
-    with pytest.raises(ModuleNotFoundError, match=r"norch\.fx"):
-        import_module("norch.fx")
+    with pytest.raises(ModuleNotFoundError, match=r"norch\.monitor"):
+        import_module("norch.monitor")
     with pytest.raises(AttributeError, match="no attribute 'trce'"):
         norch.jit.trce
 
@@ -87,7 +87,7 @@ from torch.autograd import Variable
 assert torch is norch and torch.cuda.amp is norch.cuda.amp
 assert norch.__spec__.name == norch.__name__ == "norch"
 try:
-    import torch.fx
+    import torch.monitor
 except ModuleNotFoundError as error:
     print(error)
 torch.nothing_of_that_name if hasattr(torch, "nothing_of_that_name") else None
@@ -101,8 +101,8 @@ assert "torch" not in __import__("sys").modules
     done = run(code)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "norch, here in place of PyTorch, has no torch.fx",
-        "norch lacks of what was asked for:", "torch.fx", "torch.nothing_of_that_name",
+        "norch, here in place of PyTorch, has no torch.monitor",
+        "norch lacks of what was asked for:", "torch.monitor", "torch.nothing_of_that_name",
     ]  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def test_run_as_torch(tmp_path: Path) -> None:
 
 USES = """
 import torch, os.path
-import torch.fx as fx
+import torch.monitor as monitor
 import torch.linalg
 from torch import ones as one, Nothing
 from torch.onnx import export
@@ -175,7 +175,7 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "broken.py").write_text("def")
     assert main(["check", str(file)]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"{file}:3: norch lacks torch.fx",
+        f"{file}:3: norch lacks torch.monitor",
         f"{file}:5: norch lacks torch.Nothing",
         f"{file}:6: norch lacks torch.onnx.export: norch.save(model.state_dict(), path) keeps a model, and norch.load "
         "reads it",

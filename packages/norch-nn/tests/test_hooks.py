@@ -193,6 +193,15 @@ def test_state_hooks_change_what_is_loaded():
     assert list(given) == ["0.kernel", "other"]
 
 
+@pytest.mark.parametrize("with_module", [False, True])
+def test_the_old_hook_of_load_state_dict(with_module):
+    net, seen = nn.Linear(1, 1), []
+    net._register_load_state_dict_pre_hook(lambda *args: seen.append(args), with_module=with_module)
+    net.load_state_dict(net.state_dict())
+    assert (seen[0][0] is net) == with_module
+    assert list(seen[0][with_module]) == ["weight", "bias"]
+
+
 def test_state_is_assigned():
     net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     net[0].bias.requires_grad_(False)

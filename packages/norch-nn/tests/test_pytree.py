@@ -54,6 +54,12 @@ def test_types_are_registered_once():
         pytree.register_pytree_node(Box, None, None)
 
 
+def test_dicts_by_their_keys():
+    children, keys = pytree._dict_flatten_with_keys({"a": 1, 2: 3})
+    assert [(str(key), child) for key, child in children] == [("['a']", 1), ("[2]", 3)]
+    assert pytree._dict_unflatten([4, 5], keys) == {"a": 4, 2: 5}
+
+
 def test_leaves_are_pytorchs():
     torch = pytest.importorskip("torch")
     from torch.utils import _pytree as theirs

@@ -54,6 +54,12 @@ from .dtype import (
     DType,
     bfloat16,
     can_cast,
+    cdouble,
+    cfloat,
+    chalf,
+    complex32,
+    complex64,
+    complex128,
     finfo,
     float8_e4m3fn,
     float8_e4m3fnuz,
@@ -147,6 +153,10 @@ _LATER = {
     ),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
     "capturing": ("capture",),
+    "compat.assertions": (
+        "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
+        "_check_tensor_all_with", "_check_type", "_check_value", "_check_with",
+    ),
     "compat.compiling": ("compile",),
     "compat.determinism": (
         "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode",
@@ -170,6 +180,7 @@ _LATER = {
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
+    "compat.paths": ("Event", "Stream"),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
@@ -214,7 +225,6 @@ def __dir__() -> list[str]:
 
 
 plugins.reserved_names = __dir__
-_COMPLEX = ("cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128")
 
 
 def __getattr__(name: str) -> Any:
@@ -252,5 +262,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
         + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")
-        + ("; view_as_complex() of (..., 2) is complex here" if name in _COMPLEX else "")
     )

@@ -27,6 +27,9 @@ LIKE_PYTORCH: dict[str, Any] = {
 }
 """What scripts name on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
+NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "graph")
+"""What scripts name while they are imported: annotations and base classes. Without a backend it can only be named."""
+
 
 class DeviceModule:
     """The module of a device type, and what its backend adds to it in `module`: streams, memory statistics."""
@@ -152,6 +155,10 @@ class DeviceModule:
                 return tensor_type(name, self.device_type)
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
+        if added is None and name in NAMED_WHILE_IMPORTED:
+            from .compat.paths import lacking
+
+            return lacking(self.device_type, name, self.why_not() or "its backend has none")
         hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"
         raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}; {hint}")
 

@@ -407,3 +407,11 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
         for i, output in enumerate(outputs):
             if output.spec.dtype.is_floating_point:
                 output.node = Output(node, i)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks"):
+        from ..compat.paths import lacking
+
+        return lacking("autograd.graph", name, "norch.utils.checkpoint computes again what it would keep")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

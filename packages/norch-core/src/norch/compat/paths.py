@@ -7,16 +7,18 @@ it. A name that norch lacks, and that scripts import without using it, is there 
 from __future__ import annotations
 
 import sys
+import typing
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from enum import Enum
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple, NoReturn
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any, Final, NamedTuple, NoReturn
 
 from ..backend import registry
+from ..tensor_base import TensorBase
 
 ROOT = __name__.partition(".")[0]
 
@@ -50,6 +52,11 @@ def lacking(path: str, name: str, instead: str) -> type:
     )
 
 
+Stream, Event = (
+    lacking("", name, f"a device's module has its own, such as norch.cuda.{name}") for name in ("Stream", "Event")
+)
+
+
 def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     """A decorator, with or without arguments, that leaves what it decorates as it is."""
     return function if callable(function) else unchanged
@@ -68,11 +75,30 @@ class SDPBackend(Enum):
     CUDNN_ATTENTION = 3
 
 
-_JIT = {"script": unchanged, "ignore": unchanged, "export": unchanged, "unused": unchanged, "script_method": unchanged}
-_NOT_COMPILING = dict.fromkeys(("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling"), lambda: False)
+_JIT = dict.fromkeys(("script", "ignore", "export", "unused", "script_method"), unchanged)
+_JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
+_JIT |= {"Final": Final, "strict_fusion": nullcontext}
+_TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
+_NOT_COMPILING: dict[str, Any] = dict.fromkeys(
+    ("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling", "is_exporting"), lambda: False
+)
+_COMPILER = dict.fromkeys(("disable", "allow_in_graph", "assume_constant_result"), unchanged) | _NOT_COMPILING
+_COMPILER |= dict.fromkeys(
+    ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
+    lambda *args, **kwargs: None,
+)
 _CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
+_ATTENTION = "nn.functional.scaled_dot_product_attention takes a mask"
+_SAFETENSORS = "norch.save_safetensors writes such files, norch.load_safetensors reads them"
+_COLLECTIVES = "norch.distributed.nn.functional has collectives with gradients"
+_FUNCTIONAL = (
+    "all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor wait_tensor"
+)
+_IMAGE = "PIL.Image reads and writes images, vision.transforms.functional.pil_to_tensor makes tensors of them"
+_IO = "ImageReadMode VideoReader decode_image read_image read_video write_jpeg write_png write_video"
+_SHARDED = "norch.distributed.fsdp.fully_shard cuts a model's parameters"
+_TRACE = "norch.compile(model) records what a model computes"
 _SCRIPT = "norch.load gives the state_dict of a TorchScript archive, to load into a model"
-_DOWNLOAD = "download the file and read it with norch.load or norch.load_safetensors"
 
 PLACES: dict[str, Place] = {
     "_C": Place(),
@@ -80,27 +106,42 @@ PLACES: dict[str, Place] = {
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "autograd.variable": Place(("autograd",)),
-    "compiler": Place(names={"disable": unchanged, "allow_in_graph": unchanged, **_NOT_COMPILING}),
-    "_dynamo": Place(names={"disable": unchanged, "allow_in_graph": unchanged, "reset": lambda: None}),
+    "compiler": Place(names=_COMPILER),
+    "_higher_order_ops": Place(),
+    "_higher_order_ops.associative_scan": Place(lacks={"associative_scan": "cumsum and cumprod are such scans"}),
+    "_dynamo": Place(names=_COMPILER | {"config": SimpleNamespace()}),
+    "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
+    "fx": Place(names={"wrap": unchanged}, lacks=dict.fromkeys(("symbolic_trace", "Tracer", "GraphModule"), _TRACE)),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
+    "distributed.checkpoint.hf_storage": Place(
+        lacks=dict.fromkeys(("HuggingFaceStorageReader", "HuggingFaceStorageWriter"), _SAFETENSORS)
+    ),
+    "distributed.checkpoint._consolidate_hf_safetensors": Place(lacks={"consolidate_safetensors_files": _SAFETENSORS}),
     "distributed.fsdp.api": Place(("distributed.fsdp",)),
     "distributed.fsdp.fully_sharded_data_parallel": Place(("distributed.fsdp",)),
     "distributed._tensor": Place(("distributed.tensor",)),
+    "distributed.tensor.placement_types": Place(("distributed.tensor",), lacks={"_StridedShard": _SHARDED}),
+    "distributed._functional_collectives": Place(lacks=dict.fromkeys(_FUNCTIONAL.split(), _COLLECTIVES)),
+    "distributed.tensor._utils": Place(lacks={"compute_local_shape_and_global_offset": _SHARDED}),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
-    "hub": Place(lacks=dict.fromkeys(("load", "load_state_dict_from_url", "download_url_to_file"), _DOWNLOAD)),
     "jit": Place(
         names=_JIT | _NOT_COMPILING,
         lacks=dict.fromkeys(("trace", "save", "ScriptModule"), _CHECKPOINT) | {"load": _SCRIPT},
     ),
+    "jit.annotations": Place(names={name: getattr(typing, name) for name in _TYPES}),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
+    "nn.attention.flex_attention": Place(
+        names={"_DEFAULT_SPARSE_BLOCK_SIZE": 128},
+        lacks=dict.fromkeys(("AuxRequest", "BlockMask", "create_block_mask", "flex_attention"), _ATTENTION),
+    ),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
@@ -108,15 +149,25 @@ PLACES: dict[str, Place] = {
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(lacks={"export": _CHECKPOINT}),
+    "overrides": Place(
+        names={
+            "has_torch_function": lambda tensors: False,
+            "is_tensor_like": lambda value: isinstance(value, TensorBase),
+        },
+        lacks={"TorchFunctionMode": "norch calls no __torch_function__"},
+    ),
     "optim.adamw": Place(("optim",)),
     "types": Place(names={"Number": int | float | bool, "Device": Any}),
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
-    "utils.model_zoo": Place(lacks={"load_url": _DOWNLOAD}),
+    "utils.model_zoo": Place(("hub",)),
+    "vision.transforms.v2": Place(("vision.transforms",)),
+    "vision.transforms.v2.functional": Place(("vision.transforms.functional",)),
+    "vision.io": Place(lacks=dict.fromkeys(_IO.split(), _IMAGE)),
     "vision.models.mobilenet": Place(("vision.models",)),
-    "vision.models.utils": Place(lacks={"load_state_dict_from_url": _DOWNLOAD}),
+    "vision.models.utils": Place(("hub",)),
 }
 """By path under `norch`, as PyTorch has it under `torch`."""
 

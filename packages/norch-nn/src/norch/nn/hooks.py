@@ -131,6 +131,14 @@ class Hookable:
         """
         return RemovableHandle(self._all_hooks().load_pre, Hook(hook))
 
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """`register_load_state_dict_pre_hook` of a hook that is not given the module, unless `with_module`."""
+        if with_module:
+            return self.register_load_state_dict_pre_hook(hook)
+        return self.register_load_state_dict_pre_hook(lambda module, *args: hook(*args))
+
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, incompatible_keys)` before the keys are judged; it may change their lists."""
         return RemovableHandle(self._all_hooks().load, Hook(hook))

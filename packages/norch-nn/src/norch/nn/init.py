@@ -76,13 +76,13 @@ def eye_(tensor: norch.Tensor) -> norch.Tensor:
 
 def xavier_uniform_(tensor: norch.Tensor, gain: float = 1.0, generator: norch.Generator | None = None) -> norch.Tensor:
     """Uniform with variance gain**2 * 2 / (fan_in + fan_out). Glorot and Bengio (2010)."""
-    bound = gain * math.sqrt(6.0 / sum(_fans(tensor, "xavier_uniform_")))
+    bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor, "xavier_uniform_")))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: norch.Tensor, gain: float = 1.0, generator: norch.Generator | None = None) -> norch.Tensor:
     """Normal with variance gain**2 * 2 / (fan_in + fan_out). Glorot and Bengio (2010)."""
-    std = gain * math.sqrt(2.0 / sum(_fans(tensor, "xavier_normal_")))
+    std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor, "xavier_normal_")))
     return normal_(tensor, 0.0, std, generator)
 
 
@@ -220,11 +220,11 @@ def sparse_(
 def _kaiming_std(tensor: norch.Tensor, a: float, mode: str, nonlinearity: str, op: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"{op}(): mode must be 'fan_in' or 'fan_out', got {mode!r}")
-    fan = _fans(tensor, op)[mode == "fan_out"]
+    fan = _calculate_fan_in_and_fan_out(tensor, op)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 
-def _fans(tensor: norch.Tensor, op: str) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: norch.Tensor, op: str = "_calculate_fan_in_and_fan_out") -> tuple[int, int]:
     """How many inputs an output depends on, and how many outputs an input reaches, for a weight (out, in, *kernel)."""
     if tensor.ndim < 2:
         raise norch.ShapeError(f"{op}(): fans need at least 2 dims, got shape {tuple(tensor.shape)}")

@@ -9,7 +9,16 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-PyTree = Any
+PyTree = Context = Any
+
+
+class MappingKey(NamedTuple):
+    """The key of a child in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
 
 
 class _Kind(NamedTuple):
@@ -19,15 +28,24 @@ class _Kind(NamedTuple):
     unflatten: Callable[[list[Any], Any], Any]
 
 
-def _of_dict(value: Any) -> tuple[list[Any], Any]:
+def _dict_flatten(value: Any) -> tuple[list[Any], Any]:
     return list(value.values()), list(value)
+
+
+def _dict_unflatten(children: Iterable[Any], keys: Any) -> dict[Any, Any]:
+    return dict(zip(keys, children))
+
+
+def _dict_flatten_with_keys(value: Any) -> tuple[list[tuple[MappingKey, Any]], Any]:
+    children, keys = _dict_flatten(value)
+    return [(MappingKey(key), child) for key, child in zip(keys, children)], keys
 
 
 _KINDS: dict[type, _Kind] = {
     list: _Kind(lambda v: (v, None), lambda children, _: children),
     tuple: _Kind(lambda v: (v, None), lambda children, _: tuple(children)),
-    dict: _Kind(_of_dict, lambda children, keys: dict(zip(keys, children))),
-    OrderedDict: _Kind(_of_dict, lambda children, keys: OrderedDict(zip(keys, children))),
+    dict: _Kind(_dict_flatten, _dict_unflatten),
+    OrderedDict: _Kind(_dict_flatten, lambda children, keys: OrderedDict(zip(keys, children))),
     defaultdict: _Kind(
         lambda v: (list(v.values()), (v.default_factory, list(v))),
         lambda children, context: defaultdict(context[0], zip(context[1], children)),

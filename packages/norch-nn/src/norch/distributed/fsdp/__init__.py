@@ -19,6 +19,7 @@ backend needs anything for it, and nothing is computed twice.
 
 from __future__ import annotations
 
+from ...compat.paths import lacking
 from .fully_shard import FSDPModule, fully_shard, register_fsdp_forward_method
 from .options import (
     BackwardPrefetch,
@@ -31,9 +32,16 @@ from .options import (
 from .policy import MixedPrecisionPolicy
 from .wrapper import FullyShardedDataParallel, summon_full_params
 
+CPUOffloadPolicy = lacking(
+    "distributed.fsdp",
+    "CPUOffloadPolicy",
+    "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()",
+)
+
 __all__ = [
     "BackwardPrefetch",
     "CPUOffload",
+    "CPUOffloadPolicy",
     "FSDPModule",
     "FullStateDictConfig",
     "FullyShardedDataParallel",

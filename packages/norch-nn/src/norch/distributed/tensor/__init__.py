@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...compat.paths import lacking
+
 
 @dataclass(frozen=True)
 class Replicate:
@@ -17,4 +19,16 @@ class Shard:
     dim: int
 
 
-Placement = Replicate | Shard
+@dataclass(frozen=True)
+class Partial:
+    """Each process has a summand, or by `reduce_op` another part of a reduction."""
+
+    reduce_op: str = "sum"
+
+
+Placement = Replicate | Shard | Partial
+
+_INSTEAD = "fully_shard cuts a model's parameters, and each process computes with tensors"
+DTensor, distribute_tensor, distribute_module = (
+    lacking("distributed.tensor", name, _INSTEAD) for name in ("DTensor", "distribute_tensor", "distribute_module")
+)
