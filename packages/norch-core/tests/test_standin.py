@@ -13,7 +13,7 @@ import pytest
 
 import norch
 from norch.__main__ import main
-from norch.compat import check
+from norch.compat import check, lacks
 from norch.compat.paths import PLACES
 
 
@@ -76,6 +76,25 @@ def test_what_is_lacking_raises_when_it_is_used() -> None:
         import_module("norch.monitor")
     with pytest.raises(AttributeError, match="no attribute 'trce'"):
         norch.jit.trce
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (path, name)
+        for path, groups in lacks.LACKS.items()
+        if not path.startswith(("distributed", "hub", "nn", "utils", "vision"))
+        for names, _ in groups
+        for name in names.split()
+    ],
+)
+def test_what_is_lacking_can_be_named(path: str, name: str) -> None:
+    module = import_module(f"norch.{path}".rstrip("."))
+    kind = getattr(module, name)
+    assert kind is getattr(module, name)
+    assert not isinstance(norch.ones(1), kind)
+    with pytest.raises(NotImplementedError, match=f"norch has no .*{name}; "):
+        kind()
 
 
 def test_install_makes_torch_norch() -> None:

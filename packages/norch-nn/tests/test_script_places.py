@@ -11,6 +11,7 @@ import pytest
 
 import norch
 from norch import nn
+from norch.compat import lacks
 from norch.compat.paths import PLACES
 from norch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -167,6 +168,40 @@ assert load_state_dict_from_url is torch.hub.load_state_dict_from_url
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (made.stdout, made.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in lacks.LACKS if p.startswith(("distributed", "hub", "nn", "utils", "vision"))]
+)
+def test_what_is_lacking_can_be_named(path: str) -> None:
+    module = import_module(f"norch.{path}")
+    for names, _ in lacks.LACKS[path]:
+        for name in names.split():
+            with pytest.raises(NotImplementedError, match=f"norch has no .*{name}; "):
+                getattr(module, name)()
+    with pytest.raises(AttributeError, match="no attribute 'neither'"):
+        module.neither
+
+
+def test_classes_are_in_vars_of_their_paths() -> None:
+    activations = vars(import_module("norch.nn.modules.activation"))
+    assert activations["ReLU"] is nn.ReLU
+
+
+def test_losses_of_ones_own() -> None:
+    class Own(nn.modules.loss._Loss):
+        def forward(self, x: norch.Tensor) -> norch.Tensor:
+            return x.mean() if self.reduction == "mean" else x
+
+    class Weighted(nn.modules.loss._WeightedLoss):
+        pass
+
+    assert Own()(norch.ones(2)).item() == 1
+    assert Own(reduction="none")(norch.ones(2)).shape == (2,)
+    assert list(Weighted(norch.ones(3)).state_dict()) == ["weight"]
+    assert list(Weighted().state_dict()) == []
+    with pytest.raises(ValueError, match="reduction"):
+        Own(reduction="most")
 
 
 def test_what_packages_of_models_import() -> None:

@@ -180,7 +180,9 @@ _LATER = {
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
-    "compat.paths": ("Event", "Stream"),
+    "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
+    "compat.lacks": ("Event", "PyTorchFileReader", "ScriptModule", "Stream", "TensorType"),
+    "tensor": ("UntypedStorage=Storage",),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
@@ -241,6 +243,8 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
+    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops"):
+        return import_module(f"norch.{name}")
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)

@@ -156,7 +156,7 @@ class DeviceModule:
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
         if added is None and name in NAMED_WHILE_IMPORTED:
-            from .compat.paths import lacking
+            from .compat.lacks import lacking
 
             return lacking(self.device_type, name, self.why_not() or "its backend has none")
         hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"

@@ -13,14 +13,13 @@ from urllib.parse import urlparse
 
 import norch
 
-from .compat.paths import lacking
+from .compat import lacks
 from .utils.downloading import WrongHash, fetch
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 """Finds the first digits of the SHA-256 that a file's name ends with: `resnet18-f37072fd.pth`."""
 
 _folder: str | None = None
-load = lacking("hub", "load", "clone the repository and import what its hubconf.py has")
 
 
 def get_dir() -> str:
@@ -76,3 +75,5 @@ def load_state_dict_from_url(
 
 
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
+
+__getattr__ = lacks.late("hub")

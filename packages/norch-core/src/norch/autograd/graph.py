@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from ..compat import lacks
 from ..errors import AutogradError
 from ..observing import NODE, observable
 from ..source_lines import Line, table
@@ -409,9 +410,4 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
                 output.node = Output(node, i)
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks"):
-        from ..compat.paths import lacking
-
-        return lacking("autograd.graph", name, "norch.utils.checkpoint computes again what it would keep")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lacks.late("autograd.graph")

@@ -10,15 +10,17 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from datetime import timedelta
 from enum import Enum
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 from ..backend import registry
 from ..tensor_base import TensorBase
+from . import lacks
 
 ROOT = __name__.partition(".")[0]
 
@@ -26,35 +28,11 @@ ROOT = __name__.partition(".")[0]
 class Place(NamedTuple):
     """What a path has: the public and private names of `homes`, the first that has one, and `names`.
 
-    homes: modules of norch, or, where they begin with "/", others. lacks: by name, what there is instead.
+    homes: modules of norch, or, where they begin with "/", others.
     """
 
     homes: tuple[str, ...] = ()
     names: Mapping[str, Any] = MappingProxyType({})
-    lacks: Mapping[str, str] = MappingProxyType({})
-
-
-def lacking(path: str, name: str, instead: str) -> type:
-    """A class of that name that cannot be made: it can be imported, inherited from and asked for with isinstance."""
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
-
-    return type(
-        name,
-        (),
-        {
-            "__init__": __init__,
-            "__module__": f"{ROOT}.{path}".rstrip("."),
-            "__doc__": f"Not there: {instead}.",
-            "_instead": instead,
-        },
-    )
-
-
-Stream, Event = (
-    lacking("", name, f"a device's module has its own, such as norch.cuda.{name}") for name in ("Stream", "Event")
-)
 
 
 def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +53,8 @@ class SDPBackend(Enum):
     CUDNN_ATTENTION = 3
 
 
-_JIT = dict.fromkeys(("script", "ignore", "export", "unused", "script_method"), unchanged)
+_DECORATORS = "script ignore export unused script_method script_if_tracing _overload _overload_method"
+_JIT = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext}
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
@@ -87,85 +66,69 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
-_CHECKPOINT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
-_ATTENTION = "nn.functional.scaled_dot_product_attention takes a mask"
-_SAFETENSORS = "norch.save_safetensors writes such files, norch.load_safetensors reads them"
-_COLLECTIVES = "norch.distributed.nn.functional has collectives with gradients"
-_FUNCTIONAL = (
-    "all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor wait_tensor"
-)
-_IMAGE = "PIL.Image reads and writes images, vision.transforms.functional.pil_to_tensor makes tensors of them"
-_IO = "ImageReadMode VideoReader decode_image read_image read_video write_jpeg write_png write_video"
-_SHARDED = "norch.distributed.fsdp.fully_shard cuts a model's parameters"
-_TRACE = "norch.compile(model) records what a model computes"
-_SCRIPT = "norch.load gives the state_dict of a TorchScript archive, to load into a model"
+_TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
 PLACES: dict[str, Place] = {
-    "_C": Place(),
-    "_C._nn": Place(("nn.functional",)),
+    "__config__": Place(names={"show": lambda: "", "parallel_info": lambda: ""}),
+    "_C": Place(
+        names={
+            "_log_api_usage_once": lambda *event: None,
+            "_TensorMeta": type,
+            "_TensorBase": TensorBase,
+            "_disabled_torch_function_impl": lambda function, types, args=(), kwargs=None: NotImplemented,
+        }
+    ),
+    "_C._nn": Place(("nn.functional", "nn.transfer")),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
-    "_higher_order_ops.associative_scan": Place(lacks={"associative_scan": "cumsum and cumprod are such scans"}),
     "_dynamo": Place(names=_COMPILER | {"config": SimpleNamespace()}),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
+    "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
-    "fx": Place(names={"wrap": unchanged}, lacks=dict.fromkeys(("symbolic_trace", "Tracer", "GraphModule"), _TRACE)),
+    "fx": Place(names={"wrap": unchanged}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
-    "distributed.checkpoint.hf_storage": Place(
-        lacks=dict.fromkeys(("HuggingFaceStorageReader", "HuggingFaceStorageWriter"), _SAFETENSORS)
-    ),
-    "distributed.checkpoint._consolidate_hf_safetensors": Place(lacks={"consolidate_safetensors_files": _SAFETENSORS}),
     "distributed.fsdp.api": Place(("distributed.fsdp",)),
     "distributed.fsdp.fully_sharded_data_parallel": Place(("distributed.fsdp",)),
     "distributed._tensor": Place(("distributed.tensor",)),
-    "distributed.tensor.placement_types": Place(("distributed.tensor",), lacks={"_StridedShard": _SHARDED}),
-    "distributed._functional_collectives": Place(lacks=dict.fromkeys(_FUNCTIONAL.split(), _COLLECTIVES)),
-    "distributed.tensor._utils": Place(lacks={"compute_local_shape_and_global_offset": _SHARDED}),
+    "distributed.tensor.placement_types": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
-    "jit": Place(
-        names=_JIT | _NOT_COMPILING,
-        lacks=dict.fromkeys(("trace", "save", "ScriptModule"), _CHECKPOINT) | {"load": _SCRIPT},
-    ),
+    "jit": Place(names=_JIT | _NOT_COMPILING),
     "jit.annotations": Place(names={name: getattr(typing, name) for name in _TYPES}),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
-    "nn.attention.flex_attention": Place(
-        names={"_DEFAULT_SPARSE_BLOCK_SIZE": 128},
-        lacks=dict.fromkeys(("AuxRequest", "BlockMask", "create_block_mask", "flex_attention"), _ATTENTION),
-    ),
+    "nn.attention.flex_attention": Place(names={"_DEFAULT_SPARSE_BLOCK_SIZE": 128}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "nn.utils.parametrizations": Place(("nn.utils",)),
-    "onnx": Place(lacks={"export": _CHECKPOINT}),
+    "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "overrides": Place(
         names={
             "has_torch_function": lambda tensors: False,
             "is_tensor_like": lambda value: isinstance(value, TensorBase),
-        },
-        lacks={"TorchFunctionMode": "norch calls no __torch_function__"},
+        }
     ),
     "optim.adamw": Place(("optim",)),
     "types": Place(names={"Number": int | float | bool, "Device": Any}),
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
+    "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",)),
     "vision.transforms.v2": Place(("vision.transforms",)),
     "vision.transforms.v2.functional": Place(("vision.transforms.functional",)),
-    "vision.io": Place(lacks=dict.fromkeys(_IO.split(), _IMAGE)),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(("hub",)),
 }
@@ -179,12 +142,16 @@ _HOMES = {
 _SAME = "activation container distance dropout lazy linear loss module normalization padding pooling transformer"
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
+PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 _DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel
     half_normal independent kl laplace log_normal multivariate_normal normal one_hot_categorical poisson studentT
     transforms uniform utils"""
 for _name in _DISTRIBUTIONS.split():
     PLACES[f"distributions.{_name}"] = Place(("distributions",))
+for _name in lacks.LACKS:
+    if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub"):  # which are files
+        PLACES.setdefault(_name, Place())
 for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
 
@@ -213,8 +180,9 @@ def _find(path: str, name: str) -> Any:
                 continue
             if hasattr(module, name):
                 return getattr(module, name)
-        if name in place.lacks:
-            return lacking(path, name, place.lacks[name])
+        found = lacks.find(path, name)
+        if found is not None:
+            return found
     raise AttributeError(f"module '{ROOT}.{path}' has no attribute {name!r}")
 
 
@@ -226,6 +194,9 @@ class _Made(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.partition(".")[2]
+        if name.startswith("nn.modules.") and PLACES[name].homes:  # whose classes scripts look for in vars()
+            home = vars(import_module(f"{ROOT}.{PLACES[name].homes[0]}"))
+            vars(module).update((key, value) for key, value in home.items() if not key.startswith("_"))
         if name not in PLACES:
             first, _, part = name.partition(".")
             found: Any = getattr(sys.modules[ROOT], first)

@@ -58,17 +58,16 @@ RULES: dict[str, Callable[..., int]] = {
 
 
 class FlopCounter(Observer):
-    """Calls `count(flops)` for each op of this thread that has a rule. What such an op is computed from, on a backend
-    that does not have it, is not counted again."""
+    """Calls `count(flops, op)` for each op of this thread that has a rule. What such an op is computed from, on a
+    backend that does not have it, is not counted again."""
 
-    def __init__(self, count: Callable[[int], None]) -> None:
+    def __init__(self, count: Callable[[int, str], None]) -> None:
         self.count, self.thread, self.inside = count, get_ident(), 0
 
     def entered(self, what: Observed, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if what.kind not in (OP, INTO) or get_ident() != self.thread:
             return None
-        rule = RULES.get(what.name)
-        if rule is None or self.inside:
+        if what.name not in RULES or self.inside:
             return None
         given = [*args, *[kwargs[name] for name in sorted(kwargs, key=lambda name: name != "input")]]
         out = given.pop(0).spec if what.kind == INTO else None
@@ -76,14 +75,14 @@ class FlopCounter(Observer):
         if any(spec is not None and type(spec) is not Spec for spec in specs):
             return None  # inside vmap: the op on all samples comes next
         self.inside += 1
-        return rule, out, specs
+        return what.name, out, specs
 
     def left(self, token: Any, result: Any, error: BaseException | None) -> None:
         if token is None:
             return
         self.inside -= 1
-        rule, out, specs = token
+        op, out, specs = token
         if error is None:
             if out is None:
                 out = (result[0] if isinstance(result, tuple) else result).spec
-            self.count(rule(out, *specs))
+            self.count(RULES[op](out, *specs), op)

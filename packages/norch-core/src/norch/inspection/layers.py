@@ -57,7 +57,7 @@ class Recorder:
         self.root = Layer("", "", type(model).__name__, id(model))
         self.open: list[Layer] = []
 
-    def count(self, flops: int) -> None:
+    def count(self, flops: int, op: str) -> None:
         for layer in self.open:
             layer.flops += flops
 

@@ -12,6 +12,7 @@ fallback, and LinAlgError where a matrix has no answer.
 Arguments that mean the same in every function:
 
     A, B: such matrices. ord: which norm. UPLO: "L" or "U", the triangle of a symmetric matrix that is read.
+    check_errors: whether the functions that end in _ex raise all the same.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from .lu import lu, lu_factor, lu_solve
 from .norms import cond, matrix_norm, norm, vector_norm
 from .products import cross, diagonal, multi_dot, vecdot
 from .solving import det, inv, logdet, slogdet, solve, solve_triangular
+from .unchecked import cholesky_ex, inv_ex, lu_factor_ex, solve_ex
 
 __all__ = [
     "LinAlgError",
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",
@@ -36,10 +39,12 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "inv",
+    "inv_ex",
     "logdet",
     "lstsq",
     "lu",
     "lu_factor",
+    "lu_factor_ex",
     "lu_solve",
     "matmul",
     "matrix_norm",
@@ -51,6 +56,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_ex",
     "solve_triangular",
     "svd",
     "svdvals",

@@ -110,6 +110,8 @@ def __getattr__(name: str) -> object:
         late: object = getattr(_import_module(f"{__name__}.{LATE[name]}"), name)
         globals()[name] = late
         return late
+    if name == "aten":
+        return _import_module("norch.compat.aten").aten  # type: ignore[no-any-return]
     if not name.startswith("_"):
         for lookup in LOOKUPS:
             found: object = lookup(name)

@@ -303,6 +303,7 @@ class Storage:
         self._tensor = tensor
 
     def nbytes(self) -> int:
+        """Its size in bytes."""
         return int(self._tensor.buffer.nbytes)
 
     def size(self) -> int:
@@ -312,4 +313,5 @@ class Storage:
     __len__ = size
 
     def data_ptr(self) -> int:
+        """The address of its first byte."""
         return self._tensor.spec.device.backend.data_ptr(self._tensor.buffer)

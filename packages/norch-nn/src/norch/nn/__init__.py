@@ -84,7 +84,6 @@ from .lazy import LazyConvTranspose1d as LazyConvTranspose1d
 from .lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from .lazy import LazyConvTranspose3d as LazyConvTranspose3d
 from .lazy import LazyLinear as LazyLinear
-from .lazy import UninitializedParameter as UninitializedParameter
 from .linear import Bilinear as Bilinear
 from .linear import Flatten as Flatten
 from .linear import Identity as Identity
@@ -142,6 +141,7 @@ from .padding import ZeroPad3d as ZeroPad3d
 from .parallel.data_parallel import DataParallel as DataParallel
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedParameter as UninitializedParameter
 from .parameter_container import ParameterDict as ParameterDict
 from .parameter_container import ParameterList as ParameterList
 from .pixels import ChannelShuffle as ChannelShuffle

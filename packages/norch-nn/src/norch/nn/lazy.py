@@ -11,27 +11,7 @@ from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2
 from .linear import Linear
 from .module import Module
 from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
-from .parameter import Parameter
-
-
-class UninitializedParameter(Parameter):
-    """A parameter without elements as yet, that an optimiser may be given already; `materialize` gives it a shape."""
-
-    __slots__ = ()
-
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
-        empty = norch.empty(0, device=device, dtype=dtype).as_subclass(cls)
-        return empty.requires_grad_(requires_grad)  # type: ignore[return-value]
-
-    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
-        """Makes it a Parameter of `shape`, its values not set, on its device and of its dtype unless given."""
-        self.data = norch.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        self.__class__ = Parameter  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return "<UninitializedParameter>"
-
-    __str__ = __repr__
+from .parameter import Parameter, UninitializedParameter
 
 
 class _Lazy(Module):

@@ -12,7 +12,7 @@ from typing import ClassVar
 import norch
 
 from . import functional as F
-from .functional.loss_arguments import REDUCTIONS, check_reduction
+from .functional.loss_arguments import REDUCTIONS, check_reduction, deprecated_reduction
 from .layer import layer
 from .module import Module
 
@@ -26,6 +26,26 @@ class Loss(Module):
 
     def __post_init__(self) -> None:
         check_reduction(type(self).__name__, self.reduction, self._reductions)
+
+
+class _Loss(Loss):
+    """The base of PyTorch's losses, for losses of one's own: `reduction` is by default "mean"."""
+
+    @deprecated_reduction()
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.__post_init__()
+
+
+class _WeightedLoss(_Loss):
+    """`_Loss` with a buffer `weight`."""
+
+    @deprecated_reduction()
+    def __init__(self, weight: norch.Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.weight: norch.Tensor | None
 
 
 @layer()

@@ -41,6 +41,26 @@ class Buffer(norch.Tensor):
         return buffer
 
 
+class UninitializedParameter(Parameter):
+    """A parameter without elements as yet, that an optimiser may be given already; `materialize` gives it a shape."""
+
+    __slots__ = ()
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        empty = norch.empty(0, device=device, dtype=dtype).as_subclass(cls)
+        return empty.requires_grad_(requires_grad)  # type: ignore[return-value]
+
+    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
+        """Makes it a Parameter of `shape`, its values not set, on its device and of its dtype unless given."""
+        self.data = norch.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = Parameter  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<UninitializedParameter>"
+
+    __str__ = __repr__
+
+
 def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
     if data is None:
         return norch.empty(0)

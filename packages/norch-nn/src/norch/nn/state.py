@@ -42,6 +42,9 @@ class LoadResult(NamedTuple):
         return f"LoadResult(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
+_IncompatibleKeys = LoadResult  # PyTorch's name
+
+
 def _own(module: Module) -> list[str]:
     """The names of what a module itself saves."""
     names = [*module._parameter_names, *(name for name, kept in module._buffer_names.items() if kept)]

@@ -114,3 +114,8 @@ def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.De
     if dtype is not None and not dtype.is_floating_point:
         raise norch.DTypeError(f"Module.to(): only accepts floating dtypes, got {dtype}")
     return device, dtype
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[norch.Device | None, norch.DType | None, bool, Any]:
+    """What the arguments of `Module.to` ask for: device, dtype, non_blocking, memory_format."""
+    return *destination(args, kwargs), bool(kwargs.get("non_blocking")), kwargs.get("memory_format")

@@ -5,7 +5,7 @@ A leaf is what is no dict, list, tuple, named tuple, OrderedDict, defaultdict or
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -21,11 +21,11 @@ class MappingKey(NamedTuple):
         return f"[{self.key!r}]"
 
 
-class _Kind(NamedTuple):
+class NodeDef(NamedTuple):
     """How a container comes apart, (children, context), and together again."""
 
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
-    unflatten: Callable[[list[Any], Any], Any]
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten_fn: Callable[[list[Any], Any], Any]
 
 
 def _dict_flatten(value: Any) -> tuple[list[Any], Any]:
@@ -41,18 +41,18 @@ def _dict_flatten_with_keys(value: Any) -> tuple[list[tuple[MappingKey, Any]], A
     return [(MappingKey(key), child) for key, child in zip(keys, children)], keys
 
 
-_KINDS: dict[type, _Kind] = {
-    list: _Kind(lambda v: (v, None), lambda children, _: children),
-    tuple: _Kind(lambda v: (v, None), lambda children, _: tuple(children)),
-    dict: _Kind(_dict_flatten, _dict_unflatten),
-    OrderedDict: _Kind(_dict_flatten, lambda children, keys: OrderedDict(zip(keys, children))),
-    defaultdict: _Kind(
+SUPPORTED_NODES: dict[type, NodeDef] = {
+    list: NodeDef(lambda v: (v, None), lambda children, _: children),
+    tuple: NodeDef(lambda v: (v, None), lambda children, _: tuple(children)),
+    dict: NodeDef(_dict_flatten, _dict_unflatten),
+    OrderedDict: NodeDef(_dict_flatten, lambda children, keys: OrderedDict(zip(keys, children))),
+    defaultdict: NodeDef(
         lambda v: (list(v.values()), (v.default_factory, list(v))),
         lambda children, context: defaultdict(context[0], zip(context[1], children)),
     ),
-    deque: _Kind(lambda v: (v, v.maxlen), lambda children, length: deque(children, length)),
+    deque: NodeDef(lambda v: (v, v.maxlen), lambda children, length: deque(children, length)),
+    namedtuple: NodeDef(lambda v: (v, type(v)), lambda children, kind: kind(*children)),  # type: ignore[dict-item]
 }
-_NAMED = _Kind(lambda v: (v, type(v)), lambda children, kind: kind(*children))
 
 
 class TreeSpec(NamedTuple):
@@ -74,15 +74,24 @@ class TreeSpec(NamedTuple):
         return self.type is None
 
 
-LeafSpec = TreeSpec(None, None, ())
+class LeafSpec(TreeSpec):
+    """The shape of a leaf."""
+
+    def __new__(cls) -> LeafSpec:
+        return super().__new__(cls, None, None, ())
 
 
-def _kind(value: Any, is_leaf: Callable[[Any], bool] | None) -> _Kind | None:
-    if is_leaf is not None and is_leaf(value):
-        return None
-    if isinstance(value, tuple) and hasattr(value, "_fields") and type(value) not in _KINDS:
-        return _NAMED
-    return _KINDS.get(type(value))
+_LEAF = LeafSpec()
+
+
+def _get_node_type(value: Any) -> type:
+    """The type that `SUPPORTED_NODES` knows a container by."""
+    is_named = isinstance(value, tuple) and hasattr(value, "_fields") and type(value) not in SUPPORTED_NODES
+    return namedtuple if is_named else type(value)  # type: ignore[return-value]
+
+
+def _kind(value: Any, is_leaf: Callable[[Any], bool] | None) -> NodeDef | None:
+    return None if is_leaf is not None and is_leaf(value) else SUPPORTED_NODES.get(_get_node_type(value))
 
 
 def tree_flatten(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
@@ -93,9 +102,9 @@ def tree_flatten(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> 
         kind = _kind(value, is_leaf)
         if kind is None:
             leaves.append(value)
-            return LeafSpec
-        children, context = kind.flatten(value)
-        return TreeSpec(type(value), context, tuple([visit(child) for child in children]))
+            return _LEAF
+        children, context = kind.flatten_fn(value)
+        return TreeSpec(_get_node_type(value), context, tuple([visit(child) for child in children]))
 
     return leaves, visit(tree)
 
@@ -110,8 +119,8 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
     def build(spec: TreeSpec) -> Any:
         if spec.type is None:
             return next(rest)
-        kind = _KINDS.get(spec.type, _NAMED)
-        return kind.unflatten([build(child) for child in spec.children_specs], spec.context)
+        kind = SUPPORTED_NODES[spec.type]
+        return kind.unflatten_fn([build(child) for child in spec.children_specs], spec.context)
 
     return build(treespec)
 
@@ -168,9 +177,9 @@ def register_pytree_node(
 
     Other options are taken for PyTorch's sake. Raises ValueError for a type that is one already.
     """
-    if cls in _KINDS:
+    if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls.__name__} is a container already")
-    _KINDS[cls] = _Kind(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn)
 
 
 _register_pytree_node = register_pytree_node

@@ -19,7 +19,7 @@ backend needs anything for it, and nothing is computed twice.
 
 from __future__ import annotations
 
-from ...compat.paths import lacking
+from ...compat import lacks
 from .fully_shard import FSDPModule, fully_shard, register_fsdp_forward_method
 from .options import (
     BackwardPrefetch,
@@ -32,16 +32,9 @@ from .options import (
 from .policy import MixedPrecisionPolicy
 from .wrapper import FullyShardedDataParallel, summon_full_params
 
-CPUOffloadPolicy = lacking(
-    "distributed.fsdp",
-    "CPUOffloadPolicy",
-    "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()",
-)
-
 __all__ = [
     "BackwardPrefetch",
     "CPUOffload",
-    "CPUOffloadPolicy",
     "FSDPModule",
     "FullStateDictConfig",
     "FullyShardedDataParallel",
@@ -53,3 +46,5 @@ __all__ = [
     "register_fsdp_forward_method",
     "summon_full_params",
 ]
+
+__getattr__ = lacks.late("distributed.fsdp")

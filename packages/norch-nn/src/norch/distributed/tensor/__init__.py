@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...compat.paths import lacking
+from ...compat import lacks
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,4 @@ class Partial:
 
 Placement = Replicate | Shard | Partial
 
-_INSTEAD = "fully_shard cuts a model's parameters, and each process computes with tensors"
-DTensor, distribute_tensor, distribute_module = (
-    lacking("distributed.tensor", name, _INSTEAD) for name in ("DTensor", "distribute_tensor", "distribute_module")
-)
+__getattr__ = lacks.late("distributed.tensor")

@@ -1,0 +1,133 @@
+"""What scripts import of PyTorch and norch lacks: by path, the names and what there is instead.
+
+Each is a class that can be imported, inherited from, named in annotations and asked for with isinstance, and that
+raises NotImplementedError when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NoReturn
+
+ROOT = __name__.partition(".")[0]
+
+
+def lacking(path: str, name: str, instead: str) -> type:
+    """The class of such a name."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
+
+    return type(
+        name,
+        (),
+        {
+            "__init__": __init__,
+            "__module__": f"{ROOT}.{path}".rstrip("."),
+            "__doc__": f"Not there: {instead}.",
+            "_instead": instead,
+        },
+    )
+
+
+LACKS: dict[str, list[tuple[str, str]]] = {
+    "": [
+        ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
+        ("PyTorchFileReader", "norch.load reads PyTorch's files"),
+        ("ScriptModule", "norch.compile(model) records what a model computes"),
+        ("TensorType", "norch.Tensor is the type of tensors"),
+    ],
+    "_dynamo": [("OptimizedModule", "norch.compile(model) gives a module that has the other as _orig_mod")],
+    "_higher_order_ops.associative_scan": [("associative_scan", "cumsum and cumprod are such scans")],
+    "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
+    "autograd.graph": [
+        (
+            "saved_tensors_hooks save_on_cpu disable_saved_tensors_hooks",
+            "norch.utils.checkpoint computes again what it would keep",
+        )
+    ],
+    "distributed._functional_collectives": [
+        (
+            "all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor "
+            "wait_tensor",
+            "norch.distributed.nn.functional has collectives with gradients",
+        )
+    ],
+    "distributed.checkpoint._consolidate_hf_safetensors": [
+        ("consolidate_safetensors_files", "norch.save_safetensors writes such files")
+    ],
+    "distributed.checkpoint.hf_storage": [
+        ("HuggingFaceStorageReader HuggingFaceStorageWriter", "norch.load_safetensors reads such files")
+    ],
+    "distributed.fsdp": [
+        ("CPUOffloadPolicy", "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()")
+    ],
+    "distributed.rpc": [("init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")],
+    "distributed.tensor": [
+        (
+            "DTensor distribute_module distribute_tensor",
+            "fully_shard cuts a model's parameters, and each process computes with tensors",
+        )
+    ],
+    "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
+    "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
+    "fx": [("GraphModule Tracer symbolic_trace", "norch.compile(model) records what a model computes")],
+    "hub": [("load", "clone the repository and import what its hubconf.py has")],
+    "jit": [
+        ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),
+        ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
+    ],
+    "nn.attention.flex_attention": [
+        (
+            "AuxRequest BlockMask create_block_mask flex_attention",
+            "nn.functional.scaled_dot_product_attention takes a mask",
+        )
+    ],
+    "nn.utils.prune": [
+        (
+            "BasePruningMethod L1Unstructured LnStructured PruningContainer RandomStructured RandomUnstructured "
+            "custom_from_mask global_unstructured identity is_pruned l1_unstructured ln_structured random_structured "
+            "random_unstructured remove",
+            "nn.utils.parametrize.register_parametrization multiplies a weight by a mask",
+        )
+    ],
+    "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
+    "overrides": [("TorchFunctionMode", "norch calls no __torch_function__")],
+    "utils.data.dataloader": [
+        (
+            "_BaseDataLoaderIter _MultiProcessingDataLoaderIter _SingleProcessDataLoaderIter",
+            "an iterator of a DataLoader is what iter() gives",
+        )
+    ],
+    "vision.io": [
+        (
+            "ImageReadMode VideoReader decode_image read_image read_video write_jpeg write_png write_video",
+            "PIL.Image reads and writes images, vision.transforms.functional.pil_to_tensor makes tensors of them",
+        )
+    ],
+}
+
+
+@cache
+def find(path: str, name: str) -> type | None:
+    """The class of a name that is lacking, or None."""
+    for names, instead in LACKS.get(path, ()):
+        if name in names.split():
+            return lacking(path, name, instead)
+    return None
+
+
+def late(path: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that has such names."""
+
+    def __getattr__(name: str) -> Any:
+        found = find(path, name)
+        if found is None:
+            raise AttributeError(f"module '{ROOT}.{path}' has no attribute {name!r}")
+        return found
+
+    return __getattr__
+
+
+__getattr__ = late("")

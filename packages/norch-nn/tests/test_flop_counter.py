@@ -1,0 +1,47 @@
+"""Counting floating point operations: `norch.utils.flop_counter`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import norch
+from norch import nn
+from norch.utils.flop_counter import FlopCounterMode
+
+
+def test_products_are_counted(capsys: Any) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)), norch.ones(3, 8)
+    with FlopCounterMode(display=False) as counter:
+        loss = model(x).sum()
+    forward = 2 * 3 * (8 * 4 + 4 * 2)
+    assert counter.get_flop_counts() == {"Global": {"linear": forward}}
+    with counter:
+        loss.backward()
+    assert counter.get_total_flops() == 2 * forward - 2 * 3 * 8 * 4  # x needs no gradient
+    norch.mm(x, x.T)
+    assert counter.get_total_flops() == 2 * forward - 2 * 3 * 8 * 4
+    assert capsys.readouterr().out == ""
+    with FlopCounterMode():
+        norch.mm(x, x.T)
+    assert capsys.readouterr().out.split() == ["matmul", "144", "all", "144"]
+
+
+def test_a_mapping_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="custom_mapping"):
+        FlopCounterMode(custom_mapping={"sin": 1})
+
+
+def test_as_pytorch_counts() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode as Theirs
+
+    found = []
+    for library, counter in ((norch, FlopCounterMode), (torch, Theirs)):
+        a, w = (library.ones(s, requires_grad=True) for s in ((2, 3, 8, 8), (4, 3, 3, 3)))
+        with counter(display=False) as counted:
+            y = library.nn.functional.conv2d(a, w).flatten(2)
+            (y @ y.mT).sum().backward()
+        found.append(counted.get_total_flops())
+    assert found[0] == found[1]
