@@ -97,6 +97,14 @@ def test_what_is_lacking_can_be_named(path: str, name: str) -> None:
         kind()
 
 
+def test_tensors_are_flattened_and_back() -> None:
+    tensors = [norch.arange(6).reshape(2, 3), norch.tensor(7), norch.arange(2)]
+    flat = norch._utils._flatten_dense_tensors(tensors)
+    assert flat.tolist() == [0, 1, 2, 3, 4, 5, 7, 0, 1]
+    back = norch._utils._unflatten_dense_tensors(flat, tensors)
+    assert [x.tolist() for x in back] == [x.tolist() for x in tensors]
+
+
 def test_install_makes_torch_norch() -> None:
     code = """
 import norch.compat as standin

@@ -243,7 +243,7 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
-    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops"):
+    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops", "_utils"):
         return import_module(f"norch.{name}")
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too

@@ -79,6 +79,7 @@ PLACES: dict[str, Place] = {
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
+    "_utils": Place(("compat.flattening",)),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "autograd.variable": Place(("autograd",)),
