@@ -1,11 +1,12 @@
 """Public PyTorch programs, run by norch with only the imports changed, beside PyTorch: python benchmarks/programs
 
 What runs is listed in programs.toml. The repositories are fetched from GitHub at the commits named there, or looked for
-in --sources as owner+name; nothing of them is kept. Each program runs in a process of its own for each library, both
-drawing the same random numbers; data that would be downloaded are noise. A script runs up to some backward passes,
-whose losses are compared; of a model its results and gradients are. Of a model passes are timed in turn, the least
-processor time of each library counts; of a script all from the imports on, the lesser of two runs. --table writes the
-table of docs/from-pytorch.md.
+in --sources as owner+name; nothing of them is kept. Packages are those that are installed: pip install timm .... Each
+program runs in a process of its own for each library, both drawing the same random numbers; data that would be
+downloaded are noise. A script runs up to some backward passes, whose losses are compared; of a model its results and
+gradients are. Of a model passes are timed in turn, the least processor time of each library counts; of a script all
+from the imports on, the lesser of two runs. --table writes the table of docs/from-pytorch.md, by repository;
+benchmarks/results/programs.json has each program.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ def programs() -> list[Program]:
     """Those of programs.toml."""
     found = []
     for group in LISTED["models"]:
+        source = group.get("repository") or f"{group['package']} {LISTED['packages'][group['package']]}"
         for line in group["programs"]:
-            module, expression = line.split(": ", 1)
-            label = f"{module}: {expression}"
+            module, expression = ("", line) if "package" in group else line.split(": ", 1)
+            label = line
             what = {"module": module, "expression": expression, "before": group.get("before", "")}
             expression, _, inputs = expression.partition(" <- ")
             what |= {"expression": expression, "inputs": inputs or group["inputs"]}
-            found.append(Program(group["repository"], label.partition(" <- ")[0], group.get("folder", ""), what))
+            found.append(Program(source, label.partition(" <- ")[0], group.get("folder", ""), what))
     for group in LISTED["scripts"]:
         for line in group["programs"]:
             words = line.split()
@@ -75,6 +77,9 @@ LISTED = tomllib.loads((HERE / "programs.toml").read_text())
 
 
 def fetched(repository: str, sources: Path | None, cache: Path) -> Path:
+    if repository.partition(" ")[0] in LISTED["packages"]:
+        (cache / "nothing").mkdir(parents=True, exist_ok=True)
+        return cache / "nothing"
     if sources is not None:
         return sources / repository.replace("/", "+")
     folder = cache / repository.replace("/", "+")
@@ -208,17 +213,28 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{len(ran)} of {len(rows)} programs run with only the imports changed and agree with PyTorch. Of PyTorch's, "
         f"their median time is {' and '.join(times)}, their median peak memory {median(r['memory'] for r in ran):.2f}.",
         "",
-        "| repository | program | ran | largest difference | time | memory |",
+        "| | | agree | largest difference | time | memory |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
+    for repository, script in dict.fromkeys((row["repository"], is_script(row)) for row in rows):
+        group = [row for row in rows if (row["repository"], is_script(row)) == (repository, script)]
+        good = [row for row in group if agrees(row)]
+        line = f"| {repository} | {'scripts' if script else 'models'} | {len(good)} of {len(group)} |"
+        if good:
+            differences, times, memory = ([row[key] for row in good] for key in ("difference", "time", "memory"))
+            line += f" {max(differences):.0e} | {_range(times)} | {_range(memory)} |"
+        lines.append(line if good else f"{line} | | |")
     for row in rows:
-        place = f"| {row['repository']} | `{row['program']}` |"
-        if "error" in row:
-            lines.append(f"{place} no: {row['error'].splitlines()[0][:160].replace('|', '/')} | | | |")
-        else:
-            yes = "yes" if agrees(row) else "differs"
-            lines.append(f"{place} {yes} | {row['difference']:.0e} | {row['time']:.2f} | {row['memory']:.2f} |")
+        if not agrees(row):
+            why = row["error"].splitlines()[0][:160] if "error" in row else f"differs by {row['difference']:.0e}"
+            lines.append(f"\n`{row['program']}` of {row['repository']}: {why}")
     return "\n".join(lines) + "\n"
+
+
+def _range(values: list[float]) -> str:
+    """The median, and behind it the least and the most where there are several."""
+    ends = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+    return f"{median(values):.2f}{ends}"
 
 
 def main() -> None:
