@@ -10,6 +10,7 @@ from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import Node
+from ..func.trees import REGISTERED
 from ..tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -26,12 +27,17 @@ def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
 
 
 def containers(tree: Any) -> list[Any]:
-    """The dicts, lists and tuples of a tree."""
+    """The dicts, lists, tuples and registered containers of a tree, and these ones' attributes."""
     found: list[Any] = []
     stack = [tree]
     while stack:
         thing = stack.pop()
-        if isinstance(thing, dict | list | tuple):
+        if type(thing) in REGISTERED:
+            found.append(thing)
+            if hasattr(thing, "__dict__"):
+                found.append(vars(thing))
+            stack += REGISTERED[type(thing)].flatten_fn(thing)[0]
+        elif isinstance(thing, dict | list | tuple):
             found.append(thing)
             stack += thing.values() if isinstance(thing, dict) else thing
     return found

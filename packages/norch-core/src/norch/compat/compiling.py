@@ -1,7 +1,8 @@
-"""`norch.compile`: the function itself."""
+"""`norch.compile`: the function itself, and whether one is being recorded."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -44,3 +45,11 @@ def compile(
     from ..capturing import capture
 
     return capture(model, fullgraph=fullgraph)
+
+
+def is_compiling() -> bool:
+    """Whether `norch.capture` or `norch.compile` is recording a step in this thread: code that reads values, or warns
+    once, leaves that out then. Of a replay it is never asked.
+    """
+    recording = sys.modules.get("norch.capturing.recording")
+    return recording is not None and recording.recorder_here() is not None

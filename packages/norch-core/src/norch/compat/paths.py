@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from ..backend import registry
 from ..tensor_base import TensorBase
 from . import lacks
+from .compiling import is_compiling
 
 ROOT = __name__.partition(".")[0]
 
@@ -58,10 +59,10 @@ _JIT = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext}
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
-_NOT_COMPILING: dict[str, Any] = dict.fromkeys(
-    ("is_scripting", "is_tracing", "is_compiling", "is_dynamo_compiling", "is_exporting"), lambda: False
-)
-_COMPILER = dict.fromkeys(("disable", "allow_in_graph", "assume_constant_result"), unchanged) | _NOT_COMPILING
+_NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
+_COMPILING: dict[str, Any] = dict.fromkeys(("is_compiling", "is_dynamo_compiling"), is_compiling)
+_COMPILER = dict.fromkeys(("disable", "allow_in_graph", "assume_constant_result"), unchanged)
+_COMPILER |= _NOT_SCRIPTING | _COMPILING
 _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
@@ -102,7 +103,7 @@ PLACES: dict[str, Place] = {
     "distributed.tensor.placement_types": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
-    "jit": Place(names=_JIT | _NOT_COMPILING),
+    "jit": Place(names=_JIT | _NOT_SCRIPTING),
     "jit.annotations": Place(names={name: getattr(typing, name) for name in _TYPES}),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),

@@ -1,13 +1,42 @@
-"""Trees: dicts, lists and tuples of tensors, taken apart into a list and put together again."""
+"""Trees: dicts, lists, tuples and registered containers of tensors, taken apart into a list and put together again."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 LEAF: Any = object()
 """The structure of what is no container."""
+
+
+class NodeDef(NamedTuple):
+    """How a container comes apart, (children, context), and together again."""
+
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten_fn: Callable[[list[Any], Any], Any]
+
+
+REGISTERED: dict[type, NodeDef] = {}
+"""The types that `utils._pytree.register_pytree_node` has made containers."""
+
+
+class _Context:
+    """What a registered container keeps beside its children, as a part of a structure, which is compared and hashed."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Context) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -23,6 +52,9 @@ def _children(tree: Any) -> tuple[Any, list[Any]] | None:
         return (kind, tuple(tree)), list(tree.values())
     if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         return (kind, None), list(tree)
+    if kind in REGISTERED:
+        children, context = REGISTERED[kind].flatten_fn(tree)
+        return (kind, _Context(context)), list(children)
     return None
 
 
@@ -44,6 +76,8 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     (kind, keys), parts = structure
     values = [_build(part, leaves) for part in parts]
+    if type(keys) is _Context:
+        return REGISTERED[kind].unflatten_fn(values, keys.value)
     if keys is not None:
         return kind(zip(keys, values, strict=True))
     return kind(*values) if hasattr(kind, "_fields") else kind(values)

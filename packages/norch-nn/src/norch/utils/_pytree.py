@@ -9,6 +9,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from norch.func.trees import REGISTERED, NodeDef
+
 PyTree = Context = Any
 
 
@@ -19,13 +21,6 @@ class MappingKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
-
-
-class NodeDef(NamedTuple):
-    """How a container comes apart, (children, context), and together again."""
-
-    flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]]
-    unflatten_fn: Callable[[list[Any], Any], Any]
 
 
 def _dict_flatten(value: Any) -> tuple[list[Any], Any]:
@@ -179,7 +174,7 @@ def register_pytree_node(
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls.__name__} is a container already")
-    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = REGISTERED[cls] = NodeDef(flatten_fn, unflatten_fn)
 
 
 _register_pytree_node = register_pytree_node
