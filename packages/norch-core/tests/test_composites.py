@@ -7,7 +7,8 @@ import pytest
 from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
-import norch.ops.nn.pixels  # which, as the next, is loaded late
+import norch.ops.matrix.dft  # which, as the next, is loaded late
+import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
 import norch.ops.nn.volumes
 from norch import ops
@@ -101,6 +102,7 @@ SAMPLES = {
     ],
     "sum_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
+    "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],
     "sum_of_squares": [draw(3, 4), 1, True],

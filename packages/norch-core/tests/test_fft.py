@@ -7,7 +7,8 @@ import pytest
 
 import norch
 from norch import fft
-from norch.testing.gradcheck import gradcheck
+from norch.ops.matrix.dft import dft
+from norch.testing.gradcheck import gradcheck, gradgradcheck
 
 RNG = np.random.default_rng(5)
 SIZES = [1, 2, 3, 16, 65, 97, 128, 131, 400, 509, 521, 1022, 1031, 2048, 20000]
@@ -91,6 +92,51 @@ def test_gradients(n):
     assert gradcheck(lambda x: norch.view_as_real(fft.rfft(x)), (x,))
     assert gradcheck(lambda z: norch.view_as_real(fft.fft(norch.view_as_complex(z))), (z,))
     assert gradcheck(lambda z: fft.irfft(norch.view_as_complex(z), n), (z,))
+
+
+KINDS = {
+    "real to half": ((2, 1, 6), (8, -1, 2, 5, 0.5, False)),
+    "half to real": ((2, 2, 5), (8, 1, 1, 8, 0.5, True)),
+    "half of an odd size": ((2, 2, 4), (7, -1, 1, 7, 0.5, True)),
+    "real to doubled": ((2, 1, 7), (7, 1, 2, 4, 0.5, True)),
+    "complex to real": ((2, 2, 6), (6, 1, 1, 4, 0.5, False)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_gradients_of_windowed_transforms(kind):
+    shape, args = KINDS[kind]
+    x = norch.tensor(RNG.standard_normal(shape), requires_grad=True)
+    window = norch.tensor(RNG.standard_normal(args[3] if shape[1] == 2 else shape[2]), requires_grad=True)
+    assert gradcheck(lambda x, w: dft(x, w, *args), (x, window))
+    assert gradgradcheck(lambda x, w: dft(x, w, *args), (x, window))
+
+
+def test_transforms_of_func():
+    x = norch.tensor(RNG.standard_normal((3, 2, 12)))
+    window = norch.tensor(RNG.standard_normal((3, 12)))
+
+    def spectrum(x, w):
+        return norch.view_as_real(fft.rfft(x * w))
+
+    close(norch.func.vmap(spectrum)(x, window), parts(np.fft.rfft(x.numpy() * window.numpy()[:, None])))
+    windowed = norch.func.vmap(lambda x, w: dft(x.unsqueeze(-2), w, 12, -1, 2, 7, 1.0, False))(x, window)
+    close(windowed.movedim(-2, -1), parts(np.fft.rfft(x.numpy() * window.numpy()[:, None])))
+    out, tangent = norch.func.jvp(spectrum, (x[0], window[0]), (x[1], norch.zeros_like(window[0])))
+    close(tangent, parts(np.fft.rfft((x[1] * window[0]).numpy())))
+    close(out, parts(np.fft.rfft((x[0] * window[0]).numpy())))
+
+
+def test_a_captured_step_gives_the_same_bits():
+    def step(x):
+        z = fft.rfft(x)
+        return fft.irfft(z * 0.5, 20), z.abs()
+
+    captured = norch.capture(step)
+    for _ in range(3):
+        x = norch.randn(3, 20)
+        for found, expected in zip(captured(x), step(x), strict=True):
+            assert norch.equal(found, expected)
 
 
 def test_integers_and_16_bits():

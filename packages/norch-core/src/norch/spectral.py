@@ -6,11 +6,11 @@ from typing import Any
 
 from .compat.complex_numbers import ComplexPair
 from .dispatch.arguments import check_functions, describe
+from .dtype import promote_types
 from .errors import DTypeError, ShapeError
-from .fft import fft as whole
-from .fft import ifft as whole_back
-from .fft import irfft, rfft
+from .fft import check_real
 from .ops import ones, pad
+from .ops.matrix.dft import dft
 from .tensor import Tensor
 
 
@@ -26,6 +26,12 @@ def _window(op: str, input: Tensor, n_fft: int, hop: Any, length: Any, window: T
         raise ShapeError(f"{op}(): expected a window of win_length {length}, got shape {tuple(window.shape)}")
     before = (n_fft - length) // 2
     return hop, pad(window, (before, n_fft - length - before)) if length < n_fft else window
+
+
+def _of_one_dtype(op: str, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    real = check_real(op, x)
+    common = promote_types(real.dtype, weights.dtype)
+    return real.to(common), weights.to(common)
 
 
 def stft(
@@ -58,9 +64,10 @@ def stft(
         x = pad(x.unsqueeze(1), (n_fft // 2, n_fft // 2), pad_mode).squeeze(1)
     if x.shape[1] < n_fft:
         raise ShapeError(f"stft(): n_fft {n_fft} is more than the {x.shape[1]} elements of {tuple(input.shape)}")
-    frames = x.unfold(1, n_fft, hop) * weights
-    norm = "ortho" if normalized else None
-    pair = (whole if onesided is False else rfft)(frames, norm=norm).pair.transpose(1, 2)
+    x, weights = _of_one_dtype("stft", x, weights)
+    count = n_fft if onesided is False else n_fft // 2 + 1
+    scale = n_fft**-0.5 if normalized else 1.0
+    pair = dft(x.unfold(1, n_fft, hop).unsqueeze(2), weights, n_fft, -1, 2, count, scale, False).permute(0, 3, 1, 2)
     pair = pair if input.ndim == 2 else pair.squeeze(0)
     return ComplexPair(pair) if return_complex else pair
 
@@ -88,14 +95,14 @@ def istft(
     if return_complex:
         raise DTypeError("istft(): a signal is real here; return_complex must be False")
     hop, weights = _window("istft", pair, n_fft, hop_length, win_length, window)
-    z = ComplexPair((pair if pair.ndim == 4 else pair.unsqueeze(0)).transpose(1, 2))
-    count, frequencies = z.shape[1:]
+    z = (pair if pair.ndim == 4 else pair.unsqueeze(0)).permute(0, 2, 3, 1)
+    _, count, _, frequencies = z.shape
     whole_given = frequencies == n_fft if onesided is None else not onesided
     if not count or frequencies != (n_fft if whole_given else n_fft // 2 + 1):
         raise ShapeError(f"istft(): {frequencies} frequencies of {count} frames do not fit n_fft {n_fft}")
-    norm = "ortho" if normalized else None
-    frames = whole_back(z, norm=norm).real if whole_given else irfft(z, n_fft, norm=norm)
-    out = _added(frames * weights, hop)
+    z, weights = _of_one_dtype("istft", z, weights)
+    scale = n_fft**-0.5 if normalized else 1 / n_fft
+    out = _added(dft(z, weights, n_fft, 1, 1, n_fft, scale, not whole_given).squeeze(2), hop)
     covered = _added((weights * weights).expand(1, count, n_fft), hop)
     start = n_fft // 2 if center else 0
     total = out.shape[1]

@@ -55,6 +55,14 @@ def _linear_activation(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     return op.call(x.value, weight, bias, activation)
 
 
+@rule("dft")
+def _dft(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
+    x, window, *rest = args
+    if is_at(window, level):
+        return front(op.decompose(*args), level)  # type: ignore[misc]
+    return op.call(x.value, window, *rest)
+
+
 # --- Images ---------------------------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,21 @@ def _quantized_linear(v: Array, w: Array, scale: Any = None, bias: Any = None) -
 
 _SCALE = exactly([0.5, -0.25, 2], float32)
 
+
+def _dft(v: Array, *args: Any) -> Array:
+    """By the sums of its definition. Without a window it is the second argument that is None."""
+    window, n, sign, outputs, count, scale, doubled = args
+    inputs, size = v.shape[-2:]
+    z = v[..., 0, :] + 1j * v[..., 1, :] if inputs == 2 else v[..., 0, :] * (1 if window is None else window)
+    twice = np.array([1 if not doubled or 2 * k in (0, n) else 2 for k in range(n)])
+    z = z * twice[:size] if (inputs, outputs) == (2, 1) else z
+    found = z @ np.exp(sign * 2j * np.pi * np.outer(np.arange(size), np.arange(count)) / n) * scale
+    if outputs == 1:
+        return (found.real * (1 if window is None or inputs == 1 else window))[..., None, :]
+    found = found * twice[:count] if inputs == 1 else found
+    return np.stack([found.real, found.imag], -2)
+
+
 SAMPLES = samples(
     Sample("quantized_linear", _quantized_linear, (
         case(exactly(_whole(2, 5)), exactly(_whole(3, 5, most=3), int8), _SCALE),
@@ -88,6 +103,11 @@ SAMPLES = samples(
         case(exactly(_whole(64)), _blocks_of(2, 64, 36)),
         case(x(0, 32), _blocks_of(3, 32, 18)),
     ), "float", strict=False, loose=8),
+    Sample("dft", _dft, (
+        case(x(2, 2, 6), None, 6, -1, 2, 6, 1.0, False), case(x(2, 2, 1, 8), x(8), 8, -1, 2, 5, 0.5, False),
+        case(x(3, 2, 5), x(8), 8, 1, 1, 8, 0.125, True), case(x(1, 5), None, 7, 1, 2, 4, 1.0, True),
+        case(x(2, 2, 3), None, 4, -1, 1, 3, 1.0, False), case(x(0, 1, 4), None, 4, 1, 2, 4, 1.0, False),
+    ), "float", strict=False, loose=32, call=lambda *args: _transformed(*args)),
     Sample("tensordot", _dot, (case(x(2, 3, 2), x(3, 2, 2)), case(x(2, 3), x(2, 2), ([0], [1])),
            case(x(2), x(3), 0)), "number", strict=False, loose=8),
     Sample("inner", np.inner, (case(x(2, 3), x(4, 3)), case(x(3), x(2, 3)), case(x(), x(3))), "number", strict=False,
@@ -124,3 +144,9 @@ def _by_product(a: Any, b: Any) -> Any:
     from ...ops import cdist
 
     return cdist(a, b, compute_mode="use_mm_for_euclid_dist")
+
+
+def _transformed(*args: Any) -> Any:
+    from ...ops.matrix.dft import dft
+
+    return dft(*args)
