@@ -1,0 +1,132 @@
+// Rows that become the lanes of vectors, and back: element j of all rows is vector j.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/simd.h"
+
+namespace norch::nn {
+
+/// As many rows as a vector has lanes; of those beyond `count`, which stand for no row, others are read again.
+template <class T>
+struct RowLanes {
+    static constexpr int L = SIMD_WIDTH<T>, W = 16 / int(sizeof(T)), GROUPS = L / W;
+    using V = vector_t<T, L>;
+    using Quarter = vector_t<T, W>;  // 16 bytes, within which lanes change places at the least cost
+
+    T* at[L];
+    int64_t along;  // from one element to the next
+    int count;
+
+    bool side_by_side() const {
+        for (int i = 1; i < L; ++i)
+            if (at[i] != at[0] + i) return false;
+        return count == L;
+    }
+
+    /// put(j, vector) for each j < n.
+    template <class Put>
+    NORCH_INLINE void read(int64_t n, const Put& put) const {
+        int64_t j = 0;
+        if (side_by_side()) {
+            for (; j < n; ++j) put(j, load_vector<L>(at[0] + j * along));
+        } else if (along == 1) {
+            for (; j + W <= n; j += W) {
+                V rows[W];
+                NORCH_UNROLL
+                for (int i = 0; i < W; ++i) rows[i] = gathered(i, j);
+                transpose(rows);
+                NORCH_UNROLL
+                for (int i = 0; i < W; ++i) put(j + i, rows[i]);
+            }
+        }
+        for (; j < n; ++j) {
+            V v;
+            for (int i = 0; i < L; ++i) v[i] = at[i][j * along];
+            put(j, v);
+        }
+    }
+
+    /// Element j is vector get(j), for each j < n.
+    template <class Get>
+    NORCH_INLINE void write(int64_t n, const Get& get) const {
+        int64_t j = 0;
+        if (side_by_side()) {
+            for (; j < n; ++j) store_vector(at[0] + j * along, get(j));
+        } else if (along == 1) {
+            for (; j + W <= n; j += W) {
+                V rows[W];
+                NORCH_UNROLL
+                for (int i = 0; i < W; ++i) rows[i] = get(j + i);
+                transpose(rows);
+                NORCH_UNROLL
+                for (int i = 0; i < W; ++i) scatter(rows[i], i, j, std::make_integer_sequence<int, GROUPS>());
+            }
+        }
+        for (; j < n; ++j) {
+            const V v = get(j);
+            for (int i = 0; i < count; ++i) at[i][j * along] = v[i];
+        }
+    }
+
+private:
+    template <int... I>
+    static NORCH_INLINE V joined(const Quarter* parts, std::integer_sequence<int, I...>) {
+        V out;
+        if constexpr (GROUPS == 1) out = parts[0];
+        else if constexpr (GROUPS == 2) out = __builtin_shufflevector(parts[0], parts[1], I...);
+        else {
+            using Half = vector_t<T, L / 2>;
+            constexpr auto half = std::make_integer_sequence<int, L / 2>();
+            const Half low = paired(parts[0], parts[1], half), high = paired(parts[2], parts[3], half);
+            out = __builtin_shufflevector(low, high, I...);
+        }
+        return out;
+    }
+    template <int... I>
+    static NORCH_INLINE vector_t<T, 2 * W> paired(Quarter a, Quarter b, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(a, b, I...);
+    }
+
+    /// Of rows i, i + W, ... the elements j to j + W.
+    NORCH_INLINE V gathered(int i, int64_t j) const {
+        Quarter parts[GROUPS];
+        NORCH_UNROLL
+        for (int g = 0; g < GROUPS; ++g) parts[g] = load_vector<W>(at[g * W + i] + j);
+        return joined(parts, std::make_integer_sequence<int, L>());
+    }
+
+    template <int G, int... I>
+    static NORCH_INLINE Quarter part(V v, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(v, v, (G * W + I)...);
+    }
+    template <int... G>
+    NORCH_INLINE void scatter(V v, int i, int64_t j, std::integer_sequence<int, G...>) const {
+        const auto one = [&](int row, Quarter values) NORCH_INLINE_LAMBDA {
+            if (row < count) store_vector(at[row] + j, values);
+        };
+        (one(G * W + i, part<G>(v, std::make_integer_sequence<int, W>())), ...);
+    }
+
+    template <bool HIGH, int... I>
+    static NORCH_INLINE V in_turn(V a, V b, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(a, b, (I / W * W + (HIGH ? W / 2 : 0) + I % W / 2 + (I % 2 ? L : 0))...);
+    }
+    /// Squares of W * W, one in each 16 bytes of W vectors.
+    static NORCH_INLINE void transpose(V* rows) {
+        constexpr auto lanes = std::make_integer_sequence<int, L>();
+        NORCH_UNROLL
+        for (int stage = 1; stage < W; stage *= 2) {
+            V next[W];
+            NORCH_UNROLL
+            for (int i = 0; i < W / 2; ++i) {
+                next[2 * i] = in_turn<false>(rows[i], rows[i + W / 2], lanes);
+                next[2 * i + 1] = in_turn<true>(rows[i], rows[i + W / 2], lanes);
+            }
+            NORCH_UNROLL
+            for (int i = 0; i < W; ++i) rows[i] = next[i];
+        }
+    }
+};
+
+}  // namespace norch::nn
