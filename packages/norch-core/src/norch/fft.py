@@ -27,25 +27,33 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _along(
-    op: str, x: Tensor, n: int | None, dim: Any, norm: str | None, sign: int, outputs: int, is_half: bool = False
+    op: str, x: Tensor, n: int | None, dim: Any, norm: str | None, sign: int, inputs: int, outputs: int, half: bool
 ) -> Tensor:
-    """The transform along `dim` of (..., parts). n: the size that it is of. is_half: complex numbers go to n // 2."""
-    at = wrap_dim(dim, x.spec.ndim - 1, op)
-    moved = x.movedim((-1, at), (-2, -1))
-    given = moved.spec.shape[-1] if n is None else as_int(n, op, "n")
+    """The transform along `dim` of numbers or (with `inputs` 2) their parts (..., 2), to such.
+
+    n: the size that it is of. half: complex numbers are those up to n // 2, and stand for all.
+    """
+    ndim = x.spec.ndim + 1 - inputs
+    at = wrap_dim(dim, ndim, op) - ndim - 1  # of rows, but for the last
+    rows = x.unsqueeze(-2) if inputs == 1 else x.transpose(-1, -2)
+    if at < -2:
+        rows = rows.transpose(at, -1)
+    have = rows.spec.shape[-1]
+    given = have if n is None else as_int(n, op, "n")
     if given < 1:
         raise ShapeError(f"{op}(): n must be at least 1, got {given}")
     if norm not in (None, *_NORMS):
         raise ValueError(f"{op}(): norm must be one of {', '.join(_NORMS)}, got {norm!r}")
-    inputs, have = moved.spec.shape[-2:]
-    most = given // 2 + 1 if is_half and inputs == 2 else given
+    most = given // 2 + 1 if half and inputs == 2 else given
     if have > most:
-        moved = moved.narrow(-1, 0, most)
+        rows = rows.narrow(-1, 0, most)
     scaled = norm == "forward" if sign < 0 else norm in (None, "backward")
     scale = 1 / sqrt(given) if norm == "ortho" else 1 / given if scaled else 1.0
-    count = given // 2 + 1 if is_half and outputs == 2 else given
-    out = dft(moved, None, given, sign, outputs, count, scale, is_half and inputs == 2)
-    return out.movedim((-2, -1), (-1, at))
+    count = given // 2 + 1 if half and outputs == 2 else given
+    out = dft(rows, None, given, sign, outputs, count, scale, half and inputs == 2)
+    if at < -2:
+        out = out.transpose(at, -1)
+    return out.squeeze(-2) if outputs == 1 else out.transpose(-1, -2)
 
 
 def check_real(op: str, input: Any) -> Tensor:
@@ -61,9 +69,9 @@ def check_real(op: str, input: Any) -> Tensor:
 
 
 def _complex(op: str, input: Any, sign: int, n: int | None, dim: Any, norm: str | None) -> ComplexPair:
-    if isinstance(input, ComplexPair):
-        return ComplexPair(_along(op, input.pair, n, dim, norm, sign, 2))
-    return ComplexPair(_along(op, check_real(op, input).unsqueeze(-1), n, dim, norm, sign, 2))
+    inputs = 2 if isinstance(input, ComplexPair) else 1
+    x = input.pair if inputs == 2 else check_real(op, input)
+    return ComplexPair(_along(op, x, n, dim, norm, sign, inputs, 2, False))
 
 
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> ComplexPair:
@@ -83,7 +91,7 @@ def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> ComplexPair:
     """The first n // 2 + 1 results of `fft` of real numbers, of which the others are the conjugates."""
-    return ComplexPair(_along("rfft", check_real("rfft", input).unsqueeze(-1), n, dim, norm, -1, 2, True))
+    return ComplexPair(_along("rfft", check_real("rfft", input), n, dim, norm, -1, 1, 2, True))
 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
@@ -97,7 +105,7 @@ def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
     size = 2 * (pair.shape[at] - 1) if n is None else as_int(n, "irfft", "n")
     if size < 1:
         raise ShapeError(f"irfft(): n must be at least 1, got {size}")
-    return _along("irfft", pair, size, at, norm, 1, 1, True).squeeze(-1)
+    return _along("irfft", pair, size, at, norm, 1, 2, 1, True)
 
 
 # --- Along several dims ---------------------------------------------------------------------------------------------

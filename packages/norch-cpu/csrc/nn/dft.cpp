@@ -23,7 +23,7 @@ struct Complex {
 /// Numbers in vectors, one of each row; of all rows real parts lie before imaginary ones.
 template <class T>
 struct LaneNumbers {
-    static constexpr int L = SIMD_WIDTH<T>;
+    static constexpr int L = SIMD_WIDTH<T>, STEP = 1;
     using E = vector_t<T, L>;
     T* z;
     NORCH_INLINE Complex<E> get(int64_t i) const { return {load_vector<L>(z + i * 2 * L), load_vector<L>(z + i * 2 * L + L)}; }
@@ -31,15 +31,46 @@ struct LaneNumbers {
         store_vector(z + i * 2 * L, v.re);
         store_vector(z + i * 2 * L + L, v.im);
     }
+    NORCH_INLINE Complex<E> get_back(int64_t i) const { return get(i); }
+    NORCH_INLINE void set_back(int64_t i, Complex<E> v) const { set(i, v); }
+    static NORCH_INLINE T turn(const T* turns) { return *turns; }
 };
 
 /// Numbers of one row.
 template <class T>
 struct Planes {
+    static constexpr int STEP = 1;
     using E = T;
     T *re, *im;
     NORCH_INLINE Complex<E> get(int64_t i) const { return {re[i], im[i]}; }
     NORCH_INLINE void set(int64_t i, Complex<E> v) const { re[i] = v.re, im[i] = v.im; }
+    NORCH_INLINE Complex<E> get_back(int64_t i) const { return get(i); }
+    NORCH_INLINE void set_back(int64_t i, Complex<E> v) const { set(i, v); }
+    static NORCH_INLINE T turn(const T* turns) { return *turns; }
+};
+
+/// Numbers of one row, as many at a time as a vector has lanes; backwards from i too.
+template <class T>
+struct PlaneVectors {
+    static constexpr int L = SIMD_WIDTH<T>, STEP = L;
+    using E = vector_t<T, L>;
+    Planes<T> of;
+    template <int... I>
+    static NORCH_INLINE E reversed(E v, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(v, v, (L - 1 - I)...);
+    }
+    static NORCH_INLINE E reversed(E v) { return reversed(v, std::make_integer_sequence<int, L>()); }
+    NORCH_INLINE Complex<E> get(int64_t i) const { return {load_vector<L>(of.re + i), load_vector<L>(of.im + i)}; }
+    NORCH_INLINE void set(int64_t i, Complex<E> v) const {
+        store_vector(of.re + i, v.re);
+        store_vector(of.im + i, v.im);
+    }
+    NORCH_INLINE Complex<E> get_back(int64_t i) const {
+        const Complex<E> v = get(i - L + 1);
+        return {reversed(v.re), reversed(v.im)};
+    }
+    NORCH_INLINE void set_back(int64_t i, Complex<E> v) const { set(i - L + 1, {reversed(v.re), reversed(v.im)}); }
+    static NORCH_INLINE E turn(const T* turns) { return load_vector<L>(turns); }
 };
 
 /// What a kernel was asked for: see `dft` of norch.
@@ -54,57 +85,78 @@ struct Wanted {
     int64_t room() const { return std::max(points(), inputs == 2 ? size : 0) + 1; }
 };
 
-/// From the transform of n / 2 numbers that stand for two real ones each to that of these. at(k): where number k is.
-template <class T, class Numbers, class At>
-NORCH_INLINE void finish_halved(const Wanted& w, const FourierTables<T>& tables, const Numbers& z, const At& at) {
+/// For numbers k and m - k, of which one's conjugate goes with the other: their sum and, turned, their difference.
+template <class E>
+struct Pair {
+    E sum_re, sum_im, x, y;
+};
+
+/// set(k, m - k, pair) for each k from `k` on that, with those of its step, lies before m - k. Returns the first left out.
+template <class T, class Numbers, class At, class Set>
+NORCH_INLINE int64_t each_pair(const FourierTables<T>& tables, const Numbers& z, int64_t k, Complex<T> factor, const At& at, const Set& set) {
     using E = typename Numbers::E;
-    const int64_t m = w.points();
-    const T whole = T(w.scale), half = T(w.doubled ? w.scale : w.scale / 2), *turns = tables.half_turns.data();
-    const Complex<E> first = z.get(0);
-    z.set(0, {(first.re + first.im) * whole, E{}});
-    z.set(m, {(first.re - first.im) * whole, E{}});
-    for (int64_t k = 1; k <= m / 2; ++k) {
+    const int64_t m = tables.n;
+    const T *const turns_re = tables.half_turns[0].data(), *const turns_im = tables.half_turns[1].data();
+    for (; 2 * (k + Numbers::STEP - 1) <= (Numbers::STEP == 1 ? m : m - 1); k += Numbers::STEP) {
         const int64_t i = at(k), j = at(m - k);
-        const Complex<E> a = z.get(i), b = z.get(j);
-        const E sr = a.re + b.re, si = a.im - b.im, dr = a.re - b.re, di = a.im + b.im;
-        const E x = turns[2 * k] * di + turns[2 * k + 1] * dr, y = turns[2 * k] * dr - turns[2 * k + 1] * di;
-        z.set(i, {(sr + x) * half, (si - y) * half});
-        z.set(j, {(sr - x) * half, (-si - y) * half});
+        const Complex<E> a = z.get(i), b = z.get_back(j);
+        const E dr = (a.re - b.re) * factor.re, di = (a.im + b.im) * factor.im;
+        const auto c = Numbers::turn(turns_re + k), s = Numbers::turn(turns_im + k);
+        set(i, j, Pair<E>{(a.re + b.re) * factor.re, (a.im - b.im) * factor.im, c * di + s * dr, c * dr - s * di});
     }
+    return k;
 }
 
-/// Makes the spectrum of real numbers of what was given, of which real parts are wanted: and of it, for an even n, the
-/// numbers whose transform is two real ones each.
-template <class T, class Numbers>
-NORCH_INLINE void start_real(const Wanted& w, const FourierTables<T>& tables, const Numbers& z) {
+/// From the transform of n / 2 numbers that stand for two real ones each to that of these: from number k on, where at(k)
+/// says. Returns the first that is left out.
+template <class T, class Numbers, class At>
+NORCH_INLINE int64_t finish_halved(const Wanted& w, const FourierTables<T>& tables, const Numbers& z, int64_t k, const At& at) {
     using E = typename Numbers::E;
-    const T whole = T(w.scale), half = T(w.doubled ? w.scale : w.scale / 2), sign = w.forward ? T(1) : T(-1);
-    const auto at = [&](int64_t j) NORCH_INLINE_LAMBDA -> Complex<E> {
-        const Complex<E> v = z.get(j);
-        if (j == 0 || 2 * j == w.n) return {v.re * whole, E{}};
-        if (w.n - j >= w.size) return {v.re * half, v.im * (half * sign)};
-        const Complex<E> other = z.get(w.n - j);
-        return {(v.re + other.re) * half, (v.im - other.im) * (half * sign)};
-    };
-    if (w.n % 2) {
-        z.set(0, at(0));
-        for (int64_t j = 1; j <= w.n / 2; ++j) {
-            const Complex<E> v = at(j);
-            z.set(j, v);
-            z.set(w.n - j, {v.re, -v.im});
-        }
-        return;
+    const T half = T(w.doubled ? w.scale : w.scale / 2);
+    return each_pair(tables, z, k, {half, half}, at, [&](int64_t i, int64_t j, const Pair<E>& p) NORCH_INLINE_LAMBDA {
+        z.set(i, {p.sum_re + p.x, p.sum_im - p.y});
+        z.set_back(j, {p.sum_re - p.x, -p.sum_im - p.y});
+    });
+}
+template <class T, class Numbers>
+NORCH_INLINE void finish_ends(const Wanted& w, const Numbers& z) {
+    const auto first = z.get(0);
+    using E = typename Numbers::E;
+    z.set(0, {(first.re + first.im) * T(w.scale), E{}});
+    z.set(w.points(), {(first.re - first.im) * T(w.scale), E{}});
+}
+
+/// Of a spectrum whose real parts are wanted: the numbers whose transform is two of these each.
+template <class T, class Numbers>
+NORCH_INLINE int64_t start_halved(const Wanted& w, const FourierTables<T>& tables, const Numbers& z, int64_t k) {
+    using E = typename Numbers::E;
+    const T half = T(w.doubled ? w.scale : w.scale / 2);
+    const auto same = [](int64_t j) NORCH_INLINE_LAMBDA { return j; };
+    return each_pair(tables, z, k, {half, w.forward ? half : -half}, same, [&](int64_t i, int64_t j, const Pair<E>& p) NORCH_INLINE_LAMBDA {
+        z.set(i, {p.sum_re - p.x, p.sum_im + p.y});
+        z.set_back(j, {p.sum_re + p.x, p.y - p.sum_im});
+    });
+}
+
+/// The same of its ends; or, for an odd n, makes it the spectrum of real numbers.
+template <class T, class Numbers>
+NORCH_INLINE void start_real(const Wanted& w, const Numbers& z) {
+    using E = typename Numbers::E;
+    for (int64_t j = std::max<int64_t>(w.n - w.size + 1, 1); 2 * j < w.n; ++j) {  // what lies beyond the middle
+        const Complex<E> a = z.get(j), b = z.get(w.n - j);
+        z.set(j, {a.re + b.re, a.im - b.im});
     }
-    const int64_t m = w.n / 2;
-    const T* const turns = tables.half_turns.data();
-    const E zeroth = at(0).re, middle = at(m).re;
-    z.set(0, {zeroth + middle, zeroth - middle});
-    for (int64_t j = 1; j <= m / 2; ++j) {
-        const Complex<E> a = at(j), b = at(m - j);
-        const E sr = a.re + b.re, si = a.im - b.im, dr = a.re - b.re, di = a.im + b.im;
-        const E x = turns[2 * j] * di + turns[2 * j + 1] * dr, y = turns[2 * j] * dr - turns[2 * j + 1] * di;
-        z.set(j, {sr - x, si + y});
-        z.set(m - j, {sr + x, y - si});
+    const E first = z.get(0).re * T(w.scale);
+    if (w.n % 2 == 0) {
+        const E middle = z.get(w.n / 2).re * T(w.scale);
+        return z.set(0, {first + middle, first - middle});
+    }
+    const T half = T(w.doubled ? w.scale : w.scale / 2), imaginary = w.forward ? half : -half;
+    z.set(0, {first, E{}});
+    for (int64_t j = 1; j <= w.n / 2; ++j) {
+        const Complex<E> v = z.get(j);
+        z.set(j, {v.re * half, v.im * imaginary});
+        z.set(w.n - j, {v.re * half, -v.im * imaginary});
     }
 }
 
@@ -120,7 +172,7 @@ void transform_block(const Wanted& w, const FourierTables<T>& tables, const Bloc
     constexpr int L = SIMD_WIDTH<T>;
     using V = vector_t<T, L>;
     const LaneNumbers<T> numbers{z};
-    const int64_t* const places = tables.places.data();
+    const int32_t* const places = tables.places.data();
     // A transform back is one forth with real and imaginary parts exchanged.
     const bool exchanged = w.inputs == w.outputs && !w.forward;
     const int64_t step = w.inputs == 1 && w.is_halved() ? L : 2 * L;
@@ -137,18 +189,24 @@ void transform_block(const Wanted& w, const FourierTables<T>& tables, const Bloc
             for (int64_t j = 0; j < w.size; ++j) store_vector(z + j * 2 * L + L, V{});
         if (w.size < w.room()) std::fill(z + w.size * 2 * L, z + w.room() * 2 * L, T(0));
     }
-    if (w.outputs < w.inputs) start_real(w, tables, numbers);
+    if (w.outputs < w.inputs) {
+        start_real<T>(w, numbers);
+        if (w.is_halved()) start_halved(w, tables, numbers, 1);
+    }
     transform_lanes(tables, z);
     if (w.outputs < w.inputs) {
         const auto get = [&](int64_t k) NORCH_INLINE_LAMBDA {
-            return load_vector<L>(z + (w.is_halved() ? places[k / 2] * 2 * L + k % 2 * L : places[k] * 2 * L));
+            return load_vector<L>(z + (w.is_halved() ? places[k / 2] * int64_t(2 * L) + k % 2 * L : places[k] * int64_t(2 * L)));
         };
         if (window) block.out[0].write(w.count, [&](int64_t k) NORCH_INLINE_LAMBDA { return get(k) * window[k]; });
         else block.out[0].write(w.count, get);
         return;
     }
     const bool is_spectrum = w.inputs == 1;
-    if (w.is_halved()) finish_halved(w, tables, numbers, [=](int64_t k) NORCH_INLINE_LAMBDA { return places[k]; });
+    if (w.is_halved()) {
+        finish_ends<T>(w, numbers);
+        finish_halved(w, tables, numbers, 1, [=](int64_t k) NORCH_INLINE_LAMBDA { return int64_t(places[k]); });
+    }
     const T scale = w.is_halved() ? T(1) : T(w.scale);
     // Of a halved one the results beyond the middle are the conjugates of those before.
     const int64_t m = w.points(), whole = w.is_halved() ? std::min(w.count, m + 1) : w.count;
@@ -163,7 +221,7 @@ void transform_block(const Wanted& w, const FourierTables<T>& tables, const Bloc
         for (T*& at : out.at) at += whole * out.along;
         const T other = part ? -factor : factor;
         out.write(w.count - whole, [&](int64_t k) NORCH_INLINE_LAMBDA {
-            return load_vector<L>(from + places[w.n - whole - k] * 2 * L) * other;
+            return load_vector<L>(from + places[w.n - whole - k] * int64_t(2 * L)) * other;
         });
     }
 }
@@ -214,6 +272,10 @@ struct Cut {
                     else for (int64_t l = 0; l < width; ++l) v[l] = from[l];
                     return v;
                 };
+                const auto put = [&](T* to, V v) NORCH_INLINE_LAMBDA {
+                    if (width == L) store_vector(to, v);
+                    else for (int64_t l = 0; l < width; ++l) to[l] = v[l];
+                };
                 for (int64_t j = 0; j < rows; ++j) {
                     store_vector(&z[j * 2 * L], lanes_at(in.re + j * columns + first));
                     store_vector(&z[j * 2 * L + L], lanes_at(in.im + j * columns + first));
@@ -223,11 +285,10 @@ struct Cut {
                 for (int64_t k = 0; k < rows; ++k) {
                     const V cos = load_vector<L>(&steps[size_t(k * 2 * L)]), sin = load_vector<L>(&steps[size_t(k * 2 * L + L)]);
                     const V c = cos * start[2 * k] - sin * start[2 * k + 1], s = sin * start[2 * k] + cos * start[2 * k + 1];
-                    const T* const from = &z[of_columns->places[size_t(k)] * 2 * L];
+                    const T* const from = &z[of_columns->places[size_t(k)] * int64_t(2 * L)];
                     const V re = load_vector<L>(from), im = load_vector<L>(from + L);
-                    const V turned_re = re * c - im * s, turned_im = im * c + re * s;
-                    std::memcpy(between.re + k * columns + first, &turned_re, size_t(width) * sizeof(T));
-                    std::memcpy(between.im + k * columns + first, &turned_im, size_t(width) * sizeof(T));
+                    put(between.re + k * columns + first, re * c - im * s);
+                    put(between.im + k * columns + first, im * c + re * s);
                 }
             }
         });
@@ -248,7 +309,7 @@ struct Cut {
                     for (int l = 0; l < L; ++l) lanes.at[l] = (part ? out.im : out.re) + first + l;
                     const T* const from = z.data() + part * L;
                     lanes.write(columns, [&](int64_t k) NORCH_INLINE_LAMBDA {
-                        return load_vector<L>(from + of_rows->places[size_t(k)] * 2 * L);
+                        return load_vector<L>(from + of_rows->places[size_t(k)] * int64_t(2 * L));
                     });
                 }
             }
@@ -265,6 +326,20 @@ NORCH_INLINE void copy_row(T* to, int64_t to_step, const T* from, int64_t step, 
     } else {
         NORCH_INDEPENDENT
         for (int64_t j = 0; j < n; ++j) to[j * to_step] = from[j * step] * factor(j);
+    }
+}
+
+/// move(j, along, weights of elements 2 j and 2 j + 1) for each j < n.
+template <class T, class Move>
+NORCH_INLINE void each_two(int64_t along, const T* window, int64_t n, const Move& move) {
+    if (along != 1) {
+        for (int64_t j = 0; j < n; ++j) move(j, along, window ? window[2 * j] : T(1), window ? window[2 * j + 1] : T(1));
+    } else if (window) {
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < n; ++j) move(j, 1, window[2 * j], window[2 * j + 1]);
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t j = 0; j < n; ++j) move(j, 1, T(1), T(1));
     }
 }
 
@@ -285,8 +360,11 @@ void transform_row(const Wanted& w, const FourierTables<T>& tables, const Cut<T>
     const auto weight = [=](int64_t j) NORCH_INLINE_LAMBDA { return window ? window[j] : T(1); };
     if (w.inputs == 1 && w.is_halved()) {
         const int64_t odd = w.size / 2, even = w.size - odd;
-        copy_row(x.re, 1, in.part[0], 2 * in.along, even, [&](int64_t j) NORCH_INLINE_LAMBDA { return weight(2 * j); });
-        copy_row(x.im, 1, in.part[0] + in.along, 2 * in.along, odd, [&](int64_t j) NORCH_INLINE_LAMBDA { return weight(2 * j + 1); });
+        each_two(in.along, window, odd, [&](int64_t j, int64_t along, T even_weight, T odd_weight) NORCH_INLINE_LAMBDA {
+            x.re[j] = in.part[0][2 * j * along] * even_weight;
+            x.im[j] = in.part[0][(2 * j + 1) * along] * odd_weight;
+        });
+        if (even > odd) x.re[odd] = in.part[0][2 * odd * in.along] * weight(2 * odd);
         std::fill(x.re + even, x.re + m, T(0));
         std::fill(x.im + odd, x.im + m, T(0));
     } else {
@@ -298,18 +376,29 @@ void transform_row(const Wanted& w, const FourierTables<T>& tables, const Cut<T>
             std::fill(to + n, to + room, T(0));
         }
     }
-    if (w.outputs < w.inputs) start_real(w, tables, x);
+    if (w.outputs < w.inputs) {
+        start_real<T>(w, x);
+        if (w.is_halved()) start_halved(w, tables, x, start_halved(w, tables, PlaneVectors<T>{x}, 1));
+    }
     cut.run(x, between, y);
     if (w.outputs < w.inputs) {
         if (w.is_halved()) {
-            copy_row(out.part[0], 2 * out.along, y.re, 1, (w.count + 1) / 2, [&](int64_t j) NORCH_INLINE_LAMBDA { return weight(2 * j); });
-            copy_row(out.part[0] + out.along, 2 * out.along, y.im, 1, w.count / 2, [&](int64_t j) NORCH_INLINE_LAMBDA { return weight(2 * j + 1); });
+            const int64_t odd = w.count / 2;
+            each_two(out.along, window, odd, [&](int64_t j, int64_t along, T even_weight, T odd_weight) NORCH_INLINE_LAMBDA {
+                out.part[0][2 * j * along] = y.re[j] * even_weight;
+                out.part[0][(2 * j + 1) * along] = y.im[j] * odd_weight;
+            });
+            if (w.count > 2 * odd) out.part[0][2 * odd * out.along] = y.re[odd] * weight(2 * odd);
         } else {
             copy_row(out.part[0], out.along, y.re, 1, w.count, weight);
         }
         return;
     }
-    if (w.is_halved()) finish_halved(w, tables, y, [](int64_t k) NORCH_INLINE_LAMBDA { return k; });
+    if (w.is_halved()) {
+        const auto same = [](int64_t k) NORCH_INLINE_LAMBDA { return k; };
+        finish_ends<T>(w, y);
+        finish_halved(w, tables, y, finish_halved(w, tables, PlaneVectors<T>{y}, 1, same), same);
+    }
     const T scale = w.is_halved() ? T(1) : T(w.scale);
     const int64_t whole = w.is_halved() ? std::min(w.count, m + 1) : w.count;
     for (int64_t part = 0; part < w.outputs; ++part) {
@@ -369,15 +458,21 @@ private:
     }
 
     void run_lanes(char* const* data, const T* window) const {
-        parallel_for((rows_.numel + L - 1) / L, row_ns_ * L, [&](int64_t begin, int64_t end) {
+        // Rows that lie side by side, element by element, are not mixed with those of another such group. Where lanes are
+        // left over at the end of one, they go back over what is done.
+        const bool side_by_side = rows_.ndim() && rows_.strides[0].back() == sizeof(T) && rows_.strides[1].back() == sizeof(T);
+        const int64_t group = side_by_side ? rows_.shape.back() : rows_.numel, blocks = (group + L - 1) / L;
+        parallel_for(rows_.numel / group * blocks, row_ns_ * L, [&](int64_t begin, int64_t end) {
             const Scratch<T> z(w_.room() * 2 * L);
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t first = i * L;
-                const int count = int(std::min<int64_t>(L, rows_.numel - first));
+                const int64_t back = side_by_side && group >= L ? std::max<int64_t>(i % blocks * L - (group - L), 0) : 0;
+                const int64_t first = i / blocks * group + i % blocks * L - back;
+                const int count = int(std::min<int64_t>(L, (i / blocks + 1) * group - first));
                 Block<T> block;
                 for (int part = 0; part < 2; ++part) {
                     block.out[part].along = along_[0], block.in[part].along = along_[1];
                     block.out[part].count = block.in[part].count = count;
+                    block.out[part].first = int(back);
                 }
                 for (int l = 0; l < L; ++l) {
                     const auto at = row(data, first + (l < count ? l : 0));

@@ -193,9 +193,13 @@ std::shared_ptr<const FourierTables<T>> FourierTables<T>::of(int64_t n) {
             place += rest % pass.radix * (pass.size / pass.radix);
             rest /= pass.radix;
         }
-        out->places.push_back(place);
+        out->places.push_back(int32_t(place));
     }
-    for (int64_t k = 0; k <= n / 2; ++k) put(out->half_turns, Root(k, 2 * n));
+    for (int64_t k = 0; k <= n / 2; ++k) {
+        const Root root(k, 2 * n);
+        out->half_turns[0].push_back(T(root.re));
+        out->half_turns[1].push_back(T(root.im));
+    }
     std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
     known[n] = out;
     return out;

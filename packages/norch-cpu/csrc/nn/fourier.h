@@ -27,8 +27,8 @@ struct FourierTables {
     };
     int64_t n;
     std::vector<Pass> passes;
-    std::vector<int64_t> places;  // of result k, once the passes are done
-    std::vector<T> half_turns;    // exp(-pi i k / n) for k <= n / 2
+    std::vector<int32_t> places;  // of result k, once the passes are done
+    std::vector<T> half_turns[2];  // exp(-pi i k / n) for k <= n / 2: real parts, imaginary parts
 
     /// The tables, which are kept as long as somebody has them. Null for a size with too large a prime factor.
     static std::shared_ptr<const FourierTables> of(int64_t n);

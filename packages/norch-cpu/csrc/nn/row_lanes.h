@@ -16,13 +16,14 @@ struct RowLanes {
 
     T* at[L];
     int64_t along;  // from one element to the next
-    int count;
+    int count, first = 0;  // rows before the first are not written
 
     bool side_by_side() const {
         for (int i = 1; i < L; ++i)
             if (at[i] != at[0] + i) return false;
-        return count == L;
+        return true;
     }
+    bool is_full() const { return count == L && first == 0; }
 
     /// put(j, vector) for each j < n.
     template <class Put>
@@ -51,21 +52,14 @@ struct RowLanes {
     template <class Get>
     NORCH_INLINE void write(int64_t n, const Get& get) const {
         int64_t j = 0;
-        if (side_by_side()) {
+        if (side_by_side() && is_full()) {
             for (; j < n; ++j) store_vector(at[0] + j * along, get(j));
         } else if (along == 1) {
-            for (; j + W <= n; j += W) {
-                V rows[W];
-                NORCH_UNROLL
-                for (int i = 0; i < W; ++i) rows[i] = get(j + i);
-                transpose(rows);
-                NORCH_UNROLL
-                for (int i = 0; i < W; ++i) scatter(rows[i], i, j, std::make_integer_sequence<int, GROUPS>());
-            }
+            j = is_full() ? write_squares<true>(n, get) : write_squares<false>(n, get);
         }
         for (; j < n; ++j) {
             const V v = get(j);
-            for (int i = 0; i < count; ++i) at[i][j * along] = v[i];
+            for (int i = first; i < count; ++i) at[i][j * along] = v[i];
         }
     }
 
@@ -96,16 +90,20 @@ private:
         return joined(parts, std::make_integer_sequence<int, L>());
     }
 
-    template <int G, int... I>
-    static NORCH_INLINE Quarter part(V v, std::integer_sequence<int, I...>) {
-        return __builtin_shufflevector(v, v, (G * W + I)...);
-    }
-    template <int... G>
-    NORCH_INLINE void scatter(V v, int i, int64_t j, std::integer_sequence<int, G...>) const {
-        const auto one = [&](int row, Quarter values) NORCH_INLINE_LAMBDA {
-            if (row < count) store_vector(at[row] + j, values);
-        };
-        (one(G * W + i, part<G>(v, std::make_integer_sequence<int, W>())), ...);
+    template <bool ALL, class Get>
+    NORCH_INLINE int64_t write_squares(int64_t n, const Get& get) const {
+        int64_t j = 0;
+        for (; j + W <= n; j += W) {
+            V rows[W];
+            NORCH_UNROLL
+            for (int i = 0; i < W; ++i) rows[i] = get(j + i);
+            transpose(rows);
+            NORCH_UNROLL
+            for (int i = 0; i < L; ++i)  // copied by bytes, since GCC shuffles the upper lanes to take them
+                if (ALL || (i >= first && i < count))
+                    std::memcpy(at[i] + j, reinterpret_cast<const char*>(&rows[i % W]) + i / W * sizeof(Quarter), sizeof(Quarter));
+        }
+        return j;
     }
 
     template <bool HIGH, int... I>
