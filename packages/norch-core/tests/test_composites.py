@@ -106,6 +106,7 @@ SAMPLES = {
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],
     "sum_of_squares": [draw(3, 4), 1, True],
+    "sum_windows": [draw(2, 3, 2, 4), 1, 2, 9],
     "cumprod": [draw(3, 6), 1],
     "cummax": [draw(3, 4), 1],
     "cummin": [draw(3, 4), 0],

@@ -11,6 +11,7 @@ from .errors import DTypeError, ShapeError
 from .fft import check_real
 from .ops import ones, pad
 from .ops.matrix.dft import dft
+from .ops.shape.strided import sum_windows
 from .tensor import Tensor
 
 
@@ -102,10 +103,11 @@ def istft(
         raise ShapeError(f"istft(): {frequencies} frequencies of {count} frames do not fit n_fft {n_fft}")
     z, weights = _of_one_dtype("istft", z, weights)
     scale = n_fft**-0.5 if normalized else 1 / n_fft
-    out = _added(dft(z, weights, n_fft, 1, 1, n_fft, scale, not whole_given).squeeze(2), hop)
-    covered = _added((weights * weights).expand(1, count, n_fft), hop)
+    frames = dft(z, weights, n_fft, 1, 1, n_fft, scale, not whole_given).squeeze(2)
+    total = n_fft + (count - 1) * hop
+    out = sum_windows(frames, 1, hop, total)
+    covered = sum_windows((weights * weights).expand(1, count, n_fft), 1, hop, total)
     start = n_fft // 2 if center else 0
-    total = out.shape[1]
     end = start + length if length is not None else total - n_fft // 2 if center else total
     out, covered = out[:, start : min(end, total)], covered[:, start : min(end, total)]
     if not out.numel() or covered.abs().min().item() < 1e-11:
@@ -114,17 +116,6 @@ def istft(
     if length is not None and out.shape[1] < length:
         out = pad(out, (0, length - out.shape[1]))
     return out if pair.ndim == 4 else out.squeeze(0)
-
-
-def _added(frames: Tensor, hop: int) -> Tensor:
-    """(batch, frames, n) as (batch, time): the sums of frames that lie `hop` apart."""
-    batch, count, n = frames.shape
-    total = n + (count - 1) * hop
-    # In blocks of hop elements, frames that do not touch lie apart: as many sums as a frame has blocks.
-    blocks = -(-n // hop)
-    parts = pad(frames, (0, blocks * hop - n)).reshape(batch, count, blocks, hop)
-    out = sum(pad(parts[:, :, k], (0, 0, k, blocks - 1 - k)) for k in range(blocks))
-    return out.reshape(batch, -1)[:, :total]  # type: ignore[union-attr]
 
 
 check_functions(globals())

@@ -13,7 +13,8 @@
 namespace norch::nn {
 namespace {
 
-constexpr int64_t IN_LANES = 1 << 17;  // bytes that the numbers of all lanes may take: they should stay in the cache
+// Bytes that the numbers of all lanes may take: of few blocks, which threads cannot share, and of many.
+constexpr int64_t FEW_IN_LANES = 1 << 17, MANY_IN_LANES = 1 << 20;
 
 template <class E>
 struct Complex {
@@ -433,7 +434,7 @@ public:
         }
         if (operands.size() > 2) window_step_ = operands[2].strides[0], window_size_ = operands[2].shape[0];
         const int64_t bytes = w_.room() * 2 * L * int64_t(sizeof(T));
-        if (bytes > IN_LANES || (rows_.numel * 2 <= L && w_.points() >= 128)) {
+        if (bytes > (rows_.numel >= 4 * L ? MANY_IN_LANES : FEW_IN_LANES) || (rows_.numel * 2 <= L && w_.points() >= 128)) {
             cut_ = std::make_unique<Cut<T>>(w_.points());
             if (!cut_->rows) cut_ = nullptr;
         }

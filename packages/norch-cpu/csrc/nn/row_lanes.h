@@ -18,9 +18,10 @@ struct RowLanes {
     int64_t along;  // from one element to the next
     int count, first = 0;  // rows before the first are not written
 
-    bool side_by_side() const {
+    /// Whether the rows lie `apart` from each other.
+    bool lie(int64_t apart) const {
         for (int i = 1; i < L; ++i)
-            if (at[i] != at[0] + i) return false;
+            if (at[i] != at[0] + i * apart) return false;
         return true;
     }
     bool is_full() const { return count == L && first == 0; }
@@ -29,17 +30,14 @@ struct RowLanes {
     template <class Put>
     NORCH_INLINE void read(int64_t n, const Put& put) const {
         int64_t j = 0;
-        if (side_by_side()) {
+        if (lie(1)) {
             for (; j < n; ++j) put(j, load_vector<L>(at[0] + j * along));
+        } else if (lie(2)) {  // one of two parts
+            for (; j < n; ++j) put(j, every_second<L>(at[0] + j * along));
         } else if (along == 1) {
-            for (; j + W <= n; j += W) {
-                V rows[W];
-                NORCH_UNROLL
-                for (int i = 0; i < W; ++i) rows[i] = gathered(i, j);
-                transpose(rows);
-                NORCH_UNROLL
-                for (int i = 0; i < W; ++i) put(j + i, rows[i]);
-            }
+            j = read_squares<1>(n, put);
+        } else if (along == 2) {
+            j = read_squares<2>(n, put);
         }
         for (; j < n; ++j) {
             V v;
@@ -52,7 +50,7 @@ struct RowLanes {
     template <class Get>
     NORCH_INLINE void write(int64_t n, const Get& get) const {
         int64_t j = 0;
-        if (side_by_side() && is_full()) {
+        if (lie(1) && is_full()) {
             for (; j < n; ++j) store_vector(at[0] + j * along, get(j));
         } else if (along == 1) {
             j = is_full() ? write_squares<true>(n, get) : write_squares<false>(n, get);
@@ -82,12 +80,38 @@ private:
         return __builtin_shufflevector(a, b, I...);
     }
 
-    /// Of rows i, i + W, ... the elements j to j + W.
-    NORCH_INLINE V gathered(int i, int64_t j) const {
-        Quarter parts[GROUPS];
-        NORCH_UNROLL
-        for (int g = 0; g < GROUPS; ++g) parts[g] = load_vector<W>(at[g * W + i] + j);
-        return joined(parts, std::make_integer_sequence<int, L>());
+    template <int LANES, class U, int... I>
+    static NORCH_INLINE U every_second(U low, U high, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(low, high, (2 * I < LANES ? 2 * I : 2 * I + 1)...);
+    }
+    /// p[0], p[2], ...: of nothing behind the last of them is read.
+    template <int LANES>
+    static NORCH_INLINE vector_t<T, LANES> every_second(const T* p) {
+        constexpr auto lanes = std::make_integer_sequence<int, LANES>();
+        return every_second<LANES>(load_vector<LANES>(p), load_vector<LANES>(p + LANES - 1), lanes);
+    }
+
+    template <int STEP, class Put>
+    NORCH_INLINE int64_t read_squares(int64_t n, const Put& put) const {
+        int64_t j = 0;
+        for (; j + W <= n; j += W) {
+            V rows[W];
+            NORCH_UNROLL
+            for (int i = 0; i < W; ++i) {
+                Quarter parts[GROUPS];
+                NORCH_UNROLL
+                for (int g = 0; g < GROUPS; ++g) {
+                    const T* const from = at[g * W + i] + j * STEP;
+                    if constexpr (STEP == 1) parts[g] = load_vector<W>(from);
+                    else parts[g] = every_second<W>(from);
+                }
+                rows[i] = joined(parts, std::make_integer_sequence<int, L>());
+            }
+            transpose(rows);
+            NORCH_UNROLL
+            for (int i = 0; i < W; ++i) put(j + i, rows[i]);
+        }
+        return j;
     }
 
     template <bool ALL, class Get>

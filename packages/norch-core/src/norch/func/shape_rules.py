@@ -85,6 +85,12 @@ def _join(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     return op.call([front(x, level) for x in tensors], wrap_dim(dim, n, op.name) + 1)
 
 
+@rule("sum_windows")
+def _sum_windows(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
+    x, dim, *rest = args
+    return op.call(x.value, dim + 1, *rest)
+
+
 @rule("pad")
 def _pad(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     x, before, after, value = args

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ...autograd.accumulate import shared_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
-from ..copying import write
+from ..copying import contiguous, write
 from ..creation import arange, fill_spec
-from ..families import view
+from ..families import composite, view
 from ..registry import method, public
+from .views import narrow, slice_dim
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -58,9 +59,8 @@ def _infer_unfold(spec: Spec, dim: Any, size: Any, step: Any) -> tuple[Spec, int
 
 
 def _unfold_vjp(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tensor:
-    dense = x_spec.like()
-    windows, _ = _infer_unfold(dense, dim, size, step)
-    return _strided_vjp(g, dense, windows.shape, windows.strides, 0)
+    at = wrap_dim(dim, x_spec.ndim, "unfold")
+    return sum_windows(g, at, step, x_spec.shape[at])
 
 
 UNFOLD = view("unfold", "x dim size step", _infer_unfold, _unfold_vjp)
@@ -98,3 +98,26 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         wrap_dim(dimension, 0, "unfold")
         return unfold(input.unsqueeze(0), 0, size, step).reshape(size)
     return UNFOLD.call(input, dimension, size, step)
+
+
+def _infer_sum_windows(windows: Spec, dim: int, step: int, size: int) -> Spec:
+    return windows.like((*windows.shape[:dim], size, *windows.shape[dim + 1 : -1]))
+
+
+def _sum_windows_vjp(g: Tensor, windows_spec: Spec, dim: int, step: int) -> Tensor:
+    return unfold(g, dim, windows_spec.shape[-1], step)
+
+
+@composite(_infer_sum_windows, _sum_windows_vjp)
+def sum_windows(windows: Tensor, dim: int, step: int, size: int) -> Tensor:
+    """The sums, in `size` elements along `dim`, of windows that lie `step` apart there: what `unfold` makes of its
+    gradient.
+    """
+    out = fill_spec(_infer_sum_windows(windows.spec, dim, step, size), 0)
+    windows = contiguous(windows)  # most elements are read together with others of their windows
+    count, width = windows.spec.shape[dim], windows.spec.shape[-1]
+    apart = -(-width // step)  # so many windows on, they do not touch
+    for first in range(min(apart, count)):
+        part = unfold(narrow(out, dim, first * step, size - first * step), dim, width, apart * step)
+        part.add_(slice_dim(windows, dim, first, -(-(count - first) // apart), apart))
+    return out
