@@ -98,7 +98,8 @@ struct Lanes {
             x[0] = sum(a, b);
             x[1] = difference(a, b);
         } else if constexpr (R == 4) {
-            const Complex a = sum(x[0], x[2]), b = difference(x[0], x[2]), c = sum(x[1], x[3]), d = difference(x[1], x[3]);
+            const Complex a = sum(x[0], x[2]), b = difference(x[0], x[2]);
+            const Complex c = sum(x[1], x[3]), d = difference(x[1], x[3]);
             x[0] = sum(a, c);
             x[2] = difference(a, c);
             x[1] = {b.re + d.im, b.im - d.re};

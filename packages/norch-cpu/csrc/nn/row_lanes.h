@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/simd.h"
 
@@ -123,9 +124,10 @@ private:
             for (int i = 0; i < W; ++i) rows[i] = get(j + i);
             transpose(rows);
             NORCH_UNROLL
-            for (int i = 0; i < L; ++i)  // copied by bytes, since GCC shuffles the upper lanes to take them
-                if (ALL || (i >= first && i < count))
-                    std::memcpy(at[i] + j, reinterpret_cast<const char*>(&rows[i % W]) + i / W * sizeof(Quarter), sizeof(Quarter));
+            for (int i = 0; i < L; ++i) {  // copied by bytes, since GCC shuffles the upper lanes to take them
+                const char* const from = reinterpret_cast<const char*>(&rows[i % W]) + i / W * sizeof(Quarter);
+                if (ALL || (i >= first && i < count)) std::memcpy(at[i] + j, from, sizeof(Quarter));
+            }
         }
         return j;
     }
