@@ -117,6 +117,21 @@ def test_what_has_a_kernel():
         assert (found is not None) == expected
 
 
+def test_a_kernel_tells_the_memory_that_it_takes_while_it_runs():
+    backend = norch.device("cpu").backend
+    for shape in [(1, 2, 30_000), (64, 2, 8_000)]:
+        x, out = norch.randn(*shape), norch.empty(*shape)
+        operands = [Operand(t.dtype, tuple(t.shape), t.stride()) for t in (out, x)]
+        kernel = compiled(*operands, n=shape[2], outputs=2, count=shape[2], scale=0.5)
+        norch.cpu.reset_peak_memory_stats()
+        before = norch.cpu.memory_stats()["allocated_bytes"]
+        kernel(out.buffer, 0, x.buffer, 0)
+        taken = norch.cpu.memory_stats()["peak_allocated_bytes"] - before
+        told = backend.scratch_bytes(kernel)
+        # Which of three threads are at work at once is chance.
+        assert told / 4 <= taken <= told * 1.5 + 300_000
+
+
 def layouts(rows, parts, n):
     """Operands (rows, a second dim of 3, parts, n) that lie in memory in every way."""
     values = RNG.standard_normal((rows, 3, parts, n))

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/layout.h"
+#include "common/scratch.h"
 #include "nn/long_row.h"
 #include "runtime/families.h"
 
@@ -104,6 +105,9 @@ public:
             cut_ = std::make_unique<Cut<T>>(w_.points());
             if (!cut_->rows) cut_ = nullptr;
         }
+        const int64_t tasks = cut_ ? rows_.numel : (rows_.numel + L - 1) / L;
+        const int64_t room = cut_ ? row_room<T>(w_) : w_.room() * 2 * L;
+        note_scratch(room * int64_t(sizeof(T)) * std::min<int64_t>(tasks, num_threads()));
         row_ns_ = Cut<T>::ns(w_.points()) / L * (cut_ ? 1.5 : 1);
         work = row_ns_ * double(rows_.numel);
     }

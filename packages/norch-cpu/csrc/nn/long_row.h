@@ -39,8 +39,6 @@ struct Cut {
         }
     }
 
-    int64_t room() const { return std::max(rows, columns) * 2 * SIMD_WIDTH<T>; }
-
     /// A column's or row's share of the work, about.
     static double ns(int64_t size) { return double(size) * (3 + std::log2(double(size))) * 0.15 * sizeof(T); }
 
@@ -187,11 +185,17 @@ void write_complex(const Wanted& w, Planes<T> y, Row<T> out) {
     }
 }
 
+/// How many numbers of type T a row's transform has besides: what goes in, between and comes out.
+template <class T>
+int64_t row_room(const Wanted& w) {
+    return 2 * (2 * w.room() + w.points());
+}
+
 template <class T>
 void transform_row(const Wanted& w, const FourierTables<T>& tables, const Cut<T>& cut, Row<T> in, Row<T> out,
                    const T* window) {
     const int64_t m = w.points(), room = w.room();
-    const Scratch<T> scratch(2 * (2 * room + m));
+    const Scratch<T> scratch(row_room<T>(w));
     const auto planes = [&](int64_t at, int64_t n) { return Planes<T>{scratch.data() + at, scratch.data() + at + n}; };
     Planes<T> x = planes(0, room), y = planes(2 * (room + m), room);
     const Planes<T> between = planes(2 * room, m);
