@@ -13,11 +13,11 @@ from math import sqrt
 from typing import Any
 
 from .compat.complex_numbers import ComplexPair
-from .dispatch.arguments import check_functions, describe
-from .dtype import as_dtype, float32, float64, get_default_dtype
-from .errors import DTypeError, ShapeError
+from .dispatch.arguments import check_functions
+from .dtype import as_dtype, get_default_dtype
+from .errors import ShapeError
 from .ops import arange, pad, roll
-from .ops.matrix.dft import dft
+from .ops.matrix.dft import check_real, dft
 from .spec import as_int, wrap_dim
 from .tensor import Tensor
 
@@ -54,18 +54,6 @@ def _along(
     if at < -2:
         out = out.transpose(at, -1)
     return out.squeeze(-2) if outputs == 1 else out.transpose(-1, -2)
-
-
-def check_real(op: str, input: Any) -> Tensor:
-    """A real operand in a dtype that is transformed."""
-    if not isinstance(input, Tensor):
-        raise DTypeError(f"{op}(): input must be a Tensor, got {describe(input)}")
-    x: Tensor = input if input.is_floating_point() else input.to(get_default_dtype())
-    if x.dtype not in (float32, float64):
-        raise DTypeError(f"{op}(): expected float32 or float64, got {x.dtype}; convert it first")
-    if not x.ndim:
-        raise ShapeError(f"{op}(): expected at least 1 dim, got shape ()")
-    return x
 
 
 def _complex(op: str, input: Any, sign: int, n: int | None, dim: Any, norm: str | None) -> ComplexPair:

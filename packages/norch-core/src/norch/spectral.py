@@ -8,9 +8,8 @@ from .compat.complex_numbers import ComplexPair
 from .dispatch.arguments import check_functions, describe
 from .dtype import promote_types
 from .errors import DTypeError, ShapeError
-from .fft import check_real
 from .ops import ones, pad
-from .ops.matrix.dft import dft
+from .ops.matrix.dft import check_real, dft
 from .ops.shape.strided import sum_windows
 from .tensor import Tensor
 

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dispatch.arguments import describe
+from ...dtype import float32, float64, get_default_dtype
+from ...errors import DTypeError, ShapeError
 from ...spec import Spec
+from ...tensor_base import TensorBase
 from ..copying import row_major_copy
 from ..families import composite
 from ..from_data import tensor
@@ -29,6 +33,20 @@ if TYPE_CHECKING:
 
 _DIRECT = 128
 """Up to so many elements, or a prime below the square of it, a transform is one product."""
+
+
+def check_real(op: str, input: Any) -> Tensor:
+    """A real operand in a dtype that is transformed."""
+    if not isinstance(input, TensorBase):
+        raise DTypeError(f"{op}(): input must be a Tensor, got {describe(input)}")
+    x: Any = input
+    if not x.is_floating_point():
+        x = x.to(get_default_dtype())
+    if x.dtype not in (float32, float64):
+        raise DTypeError(f"{op}(): expected float32 or float64, got {x.dtype}; convert it first")
+    if not x.ndim:
+        raise ShapeError(f"{op}(): expected at least 1 dim, got shape ()")
+    return x  # type: ignore[no-any-return]
 
 
 def _infer(
