@@ -84,14 +84,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "nn.functional.scaled_dot_product_attention takes a mask",
         )
     ],
-    "nn.utils.prune": [
-        (
-            "BasePruningMethod L1Unstructured LnStructured PruningContainer RandomStructured RandomUnstructured "
-            "custom_from_mask global_unstructured identity is_pruned l1_unstructured ln_structured random_structured "
-            "random_unstructured remove",
-            "nn.utils.parametrize.register_parametrization multiplies a weight by a mask",
-        )
-    ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
     "overrides": [("TorchFunctionMode", "norch calls no __torch_function__")],
     "utils.data.dataloader": [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
@@ -68,10 +68,48 @@ class ModuleHooks:
         return {**self.__dict__, "compiled": None}
 
 
+class Registered(MutableMapping[int, Callable[..., Any]]):
+    """Hooks of a kind as the dict that PyTorch's modules keep: `module._forward_pre_hooks`."""
+
+    def __init__(self, module: Hookable, kind: str) -> None:
+        self._module, self._kind = module, kind
+
+    def _own(self) -> dict[int, Hook]:
+        hooks = self._module._hooks
+        own: dict[int, Hook] = {} if hooks is None else getattr(hooks, self._kind)
+        return own
+
+    def __getitem__(self, key: int) -> Callable[..., Any]:
+        return self._own()[key].function
+
+    def __setitem__(self, key: int, function: Callable[..., Any]) -> None:
+        getattr(self._module._all_hooks(), self._kind)[key] = Hook(function)
+        switches.switched(None, "hook", None, key)
+
+    def __delitem__(self, key: int) -> None:
+        del self._own()[key]
+        switches.switched(None, "hook", key, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._own()))
+
+    def __len__(self) -> int:
+        return len(self._own())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class Hookable:
     """The part of Module that takes hooks. `_hooks` is None until there has been one."""
 
     _hooks: ModuleHooks | None
+
+    # As scripts know them from PyTorch.
+    _forward_pre_hooks = property(lambda self: Registered(self, "forward_pre"))
+    _forward_hooks = property(lambda self: Registered(self, "forward"))
+    _backward_pre_hooks = property(lambda self: Registered(self, "backward_pre"))
+    _backward_hooks = property(lambda self: Registered(self, "backward"))
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
