@@ -49,6 +49,7 @@ NAMESPACES = {
     "distributions": ("norch.distributions",),
     "nn": ("norch.nn",),
     "nn-functional": ("norch.nn.functional",),
+    "nn-attention": ("norch.nn.attention", "norch.nn.attention.flex_attention"),
     "nn-init": ("norch.nn.init",),
     "nn-quantized": ("norch.nn.quantized",),
     "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize",

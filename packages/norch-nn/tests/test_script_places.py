@@ -235,7 +235,8 @@ assert torch.jit.annotate(List, [1]) == [1] and torch.fx.wrap(len) is len
 assert not torch.compiler.is_exporting() and torch._dynamo.mark_static_address(torch.ones(1)) is None
 def annotated(a: torch.Stream, b: torch.Event, c: Final[int], d: torch.cuda.Stream, e: torch.cuda.CUDAGraph): pass
 assert annotated.__annotations__["a"] is torch.Stream
-for lacking in (DTensor, CPUOffloadPolicy, save_on_cpu, flex_attention, associative_scan):
+assert flex_attention(*[torch.ones(1, 1, 2, 3)] * 3).shape == (1, 1, 2, 3)
+for lacking in (DTensor, CPUOffloadPolicy, save_on_cpu, associative_scan):
     try:
         lacking(torch.ones(1))
     except NotImplementedError as error:

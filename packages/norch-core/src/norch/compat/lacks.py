@@ -78,12 +78,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),
         ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
     ],
-    "nn.attention.flex_attention": [
-        (
-            "AuxRequest BlockMask create_block_mask flex_attention",
-            "nn.functional.scaled_dot_product_attention takes a mask",
-        )
-    ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
     "overrides": [("TorchFunctionMode", "norch calls no __torch_function__")],
     "utils.data.dataloader": [

@@ -11,7 +11,6 @@ import typing
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import timedelta
-from enum import Enum
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -43,15 +42,6 @@ def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
-
-
-class SDPBackend(Enum):
-    """The kernels of attention that `sdpa_kernel` chooses from; norch's backends choose themselves."""
-
-    MATH = 0
-    FLASH_ATTENTION = 1
-    EFFICIENT_ATTENTION = 2
-    CUDNN_ATTENTION = 3
 
 
 _DECORATORS = "script ignore export unused script_method script_if_tracing _overload _overload_method"
@@ -106,8 +96,6 @@ PLACES: dict[str, Place] = {
     "jit": Place(names=_JIT | _NOT_SCRIPTING),
     "jit.annotations": Place(names={name: getattr(typing, name) for name in _TYPES}),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
-    "nn.attention": Place(names={"SDPBackend": SDPBackend, "sdpa_kernel": lambda *kernels, **more: nullcontext()}),
-    "nn.attention.flex_attention": Place(names={"_DEFAULT_SPARSE_BLOCK_SIZE": 128}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
