@@ -37,7 +37,7 @@ NAMESPACES = (
     "norch.nn.utils.parametrizations", "norch.nn.utils.parametrize", "norch.nn.utils.prune", "norch.nn.utils.rnn",
     "norch.nn.utils.stateless",
     "norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils", "norch.utils.checkpoint", "norch.utils.data",
-    "norch.utils.tensorboard", "norch.vision.datasets", "norch.vision.models", "norch.vision.ops",
+    "norch.utils.tensorboard", "norch.vision.datasets", "norch.vision.io", "norch.vision.models", "norch.vision.ops",
     "norch.vision.transforms", "norch.vision.utils",
     "norch.distributed", "norch.distributed.checkpoint", "norch.distributed.fsdp", "norch.distributed.nn.functional",
     "norch.distributed.optim", "norch.distributed.pipelining", "norch.distributed.tensor.parallel",

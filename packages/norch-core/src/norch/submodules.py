@@ -56,7 +56,10 @@ class LateFinder:
 
 
 def late_submodules(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose submodules, those of `compat.paths` too, are imported when first named."""
+    """The `__getattr__` of a package whose submodules, those of `compat.paths` too, are imported when first named.
+
+    Names of `compat.lacks` are there too.
+    """
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("__"):
@@ -65,6 +68,9 @@ def late_submodules(package: str) -> Callable[[str], Any]:
             except ModuleNotFoundError as error:
                 if error.name != f"{package}.{name}":
                     raise
+            lacking = import_module("norch.compat.lacks").find(package.partition(".")[2], name)
+            if lacking is not None:
+                return lacking
             missing_names[f"{package}.{name}"] = None
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

@@ -88,9 +88,10 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "vision.io": [
         (
-            "ImageReadMode VideoReader decode_image read_image read_video write_jpeg write_png write_video",
-            "PIL.Image reads and writes images, vision.transforms.functional.pil_to_tensor makes tensors of them",
-        )
+            "VideoReader read_video read_video_timestamps write_video",
+            "vision.io.decode_image reads images, of a GIF all",
+        ),
+        ("decode_avif decode_heic", "PIL.Image reads such files with a plug-in of Pillow"),
     ],
 }
 

@@ -140,7 +140,7 @@ _DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet di
 for _name in _DISTRIBUTIONS.split():
     PLACES[f"distributions.{_name}"] = Place(("distributions",))
 for _name in lacks.LACKS:
-    if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub"):  # which are files
+    if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub", "vision.io"):  # as files
         PLACES.setdefault(_name, Place())
 for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
