@@ -169,6 +169,7 @@ _LATER = {
     "compat.complex_numbers": (
         "angle", "complex", "conj", "imag", "is_complex", "polar", "real", "view_as_complex", "view_as_real",
     ),
+    "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",

@@ -30,6 +30,7 @@ from norch import cosine_similarity as cosine_similarity
 from norch import gelu as gelu
 from norch import glu as glu
 from norch import group_norm as group_norm
+from norch import grouped_mm as grouped_mm
 from norch import hardshrink as hardshrink
 from norch import layer_norm as layer_norm
 from norch import linear as linear
