@@ -236,8 +236,9 @@ assert not torch.compiler.is_exporting() and torch._dynamo.mark_static_address(t
 def annotated(a: torch.Stream, b: torch.Event, c: Final[int], d: torch.cuda.Stream, e: torch.cuda.CUDAGraph): pass
 assert annotated.__annotations__["a"] is torch.Stream
 assert flex_attention(*[torch.ones(1, 1, 2, 3)] * 3).shape == (1, 1, 2, 3)
+assert associative_scan(lambda a, b: a + b, torch.ones(3), 0).tolist() == [1, 2, 3]
 assert torch.nn.functional.grouped_mm is torch._grouped_mm
-for lacking in (DTensor, CPUOffloadPolicy, save_on_cpu, associative_scan):
+for lacking in (DTensor, CPUOffloadPolicy, save_on_cpu):
     try:
         lacking(torch.ones(1))
     except NotImplementedError as error:

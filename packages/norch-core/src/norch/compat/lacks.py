@@ -39,7 +39,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
     "_dynamo": [("OptimizedModule", "norch.compile(model) gives a module that has the other as _orig_mod")],
-    "_higher_order_ops.associative_scan": [("associative_scan", "cumsum and cumprod are such scans")],
     "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
     "autograd.graph": [
         (

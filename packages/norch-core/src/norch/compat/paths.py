@@ -76,6 +76,7 @@ PLACES: dict[str, Place] = {
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
+    "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo": Place(names=_COMPILER | {"config": SimpleNamespace()}),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
