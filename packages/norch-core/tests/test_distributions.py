@@ -46,7 +46,9 @@ def test_uniform_and_bernoulli():
     norch.manual_seed(1)
     p = D.Uniform(wide(1.0), 3.0)
     assert p.sample((5000,)).mean().item() == pytest.approx(2.0, abs=0.05)
-    assert p.log_prob(wide([2.0, 4.0])).tolist() == [-math.log(2), -math.inf]
+    assert D.Uniform(wide(1.0), 3.0, False).log_prob(wide([2.0, 4.0])).tolist() == [-math.log(2), -math.inf]
+    with pytest.raises(ValueError, match=r"Uniform: expected value .* Interval\(lower_bound=1.0, upper_bound=3.0\)"):
+        p.log_prob(wide([2.0, 4.0]))
     q = D.Bernoulli(logits=wide([0.0, math.log(3)]))
     assert norch.allclose(q.sample((5000,)).mean(0), wide([0.5, 0.75]), atol=0.03)
     assert norch.allclose(q.log_prob(norch.tensor([1, 0])), wide([0.5, 0.25]).log())

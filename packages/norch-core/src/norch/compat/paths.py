@@ -135,9 +135,8 @@ for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
 PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
-_DISTRIBUTIONS = """bernoulli beta binomial categorical constraints dirichlet distribution exponential gamma gumbel
-    half_normal independent kl laplace log_normal multivariate_normal normal one_hot_categorical poisson studentT
-    transforms uniform utils"""
+_DISTRIBUTIONS = """beta binomial dirichlet exponential gamma gumbel half_normal independent laplace log_normal
+    multivariate_normal one_hot_categorical poisson studentT transforms"""
 for _name in _DISTRIBUTIONS.split():
     PLACES[f"distributions.{_name}"] = Place(("distributions",))
 for _name in lacks.LACKS:
