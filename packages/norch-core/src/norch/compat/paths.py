@@ -135,10 +135,6 @@ for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
 PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
-_DISTRIBUTIONS = """beta binomial dirichlet exponential gamma gumbel half_normal independent laplace log_normal
-    multivariate_normal one_hot_categorical poisson studentT transforms"""
-for _name in _DISTRIBUTIONS.split():
-    PLACES[f"distributions.{_name}"] = Place(("distributions",))
 for _name in lacks.LACKS:
     if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub", "vision.io"):  # as files
         PLACES.setdefault(_name, Place())

@@ -237,7 +237,7 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Any:
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < max(1e-6, finfo(value.dtype).eps))
 
 
 class _Multinomial(Constraint):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import grad
+from ..autograd.mode import enable_grad
 from .distribution import Distribution
+from .utils import sum_rightmost
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -29,13 +31,17 @@ class ExponentialFamily(Distribution):
     def _mean_carrier_measure(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no _mean_carrier_measure")
 
+    def _expected(self) -> tuple[Tensor, list[Any], Any]:
+        """The normaliser, the natural parameters, and its derivatives by them: the expectations of t(x)."""
+        with enable_grad():
+            parameters = [p if p.requires_grad else p.detach().requires_grad_() for p in self._natural_params]
+            normaliser = self._log_normalizer(*parameters)
+            return normaliser, parameters, grad(normaliser.sum(), parameters, create_graph=True)
+
     def entropy(self) -> Tensor:
         carrier = self._mean_carrier_measure
-        parameters = [p.detach().requires_grad_() for p in self._natural_params]
-        normaliser = self._log_normalizer(*parameters)
-        gradients: Any = grad(normaliser.sum(), parameters, create_graph=True)
+        normaliser, parameters, expected = self._expected()
         result: Tensor = normaliser - carrier
-        for p, g in zip(parameters, gradients, strict=True):
-            product: Any = p * g
-            result = result - product.reshape((*self._batch_shape, -1)).sum(-1)
+        for p, g in zip(parameters, expected, strict=True):
+            result = result - sum_rightmost(p * g, len(self._event_shape))
         return result

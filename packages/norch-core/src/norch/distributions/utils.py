@@ -93,3 +93,8 @@ class lazy_property(Generic[T]):
             value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)
         return value
+
+
+def sum_rightmost(value: Tensor, dims: int) -> Tensor:
+    """The sum over the last `dims` dims."""
+    return value if dims == 0 else value.reshape((*value.shape[: value.ndim - dims], -1)).sum(-1)

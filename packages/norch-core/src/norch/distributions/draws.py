@@ -1,0 +1,233 @@
+"""Draws that no op makes: of the gamma, Poisson and binomial distributions, all in float64 and on the tensors' device.
+
+By rejection, in rounds on whole tensors until all elements have a value: how many, Python reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.function import Function
+from ..dtype import float64
+from ..ops import (
+    cat,
+    digamma,
+    exp,
+    expm1,
+    floor,
+    full_like,
+    lgamma,
+    linspace,
+    log,
+    log1p,
+    rand_like,
+    randn_like,
+    sqrt,
+    where,
+    zeros_like,
+)
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def until_accepted(wanted: Tensor, propose: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
+    """Where `wanted`, the first of the proposals that was accepted; else NaN."""
+    value, left = full_like(wanted, math.nan, dtype=float64), wanted
+    while bool(left.any()):
+        proposed, accepted = propose()
+        value = where(left & accepted, proposed, value)
+        left = left & ~accepted
+    return value
+
+
+def standard_exponential(like: Tensor) -> Tensor:
+    """Exponential draws of rate 1, of the shape and dtype of `like`; never 0."""
+    return (-log1p(-rand_like(like))).clamp(min=1e-38 if like.dtype.itemsize < 8 else 1e-300)
+
+
+# --- Gamma ----------------------------------------------------------------------------------------------------------
+
+STEP = 0.055
+LONG_RANGE = (-3.6, 2.2)  # of the nodes: truncation leaves 1e-13 of the integral
+ROWS = 1 << 14  # whose integrands are in memory at once
+
+
+def _integrals(a: Tensor, log_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the gamma distribution with concentration a, at z, over the density at z times z: which side is integrated
+    (True: below z), its mass, and the derivative of log z by a where the quantile is kept.
+
+    With t = z e^v, both are integrals of e^(a v - z (e^v - 1)) over one side of v = 0, on which it only falls, but for
+    a factor e where z <= 1: by the double exponential formula of Takahashi and Mori (1974).
+    """
+    lower = log_z <= log(a).clamp(min=0)
+    z, sign = exp(log_z), where(lower, -1.0, 1.0)
+    most = where(a > z, a, z)
+    rate = where(z <= 1, a, (a - z).abs()) + where(most > 1, sqrt(most), 0.0)
+    t = linspace(*LONG_RANGE, round((LONG_RANGE[1] - LONG_RANGE[0]) / STEP), dtype=float64, device=a.device)
+    width = (LONG_RANGE[1] - LONG_RANGE[0]) / (len(t) - 1)
+    nodes = exp(math.pi / 2 * t.sinh())
+    weights = nodes * t.cosh() * (math.pi / 2 * width)
+    v = nodes * (sign / rate).unsqueeze(-1)
+    values = exp(a.unsqueeze(-1) * v - z.unsqueeze(-1) * expm1(v)) * weights
+    slopes = values * (v + (log_z - digamma(a)).unsqueeze(-1))
+    return lower, values.sum(-1) / rate, slopes.sum(-1) * sign / rate
+
+
+def _in_rows(a: Tensor, log_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if a.numel() <= ROWS:
+        return _integrals(a, log_z)
+    pieces = zip(a.reshape(-1).split(ROWS), log_z.reshape(-1).split(ROWS), strict=True)
+    found = zip(*(_integrals(*piece) for piece in pieces), strict=True)
+    lower, mass, slope = (cat(list(part)).reshape(a.shape) for part in found)
+    return lower, mass, slope
+
+
+class _Slope(Function):
+    """The derivative of the logarithm of a gamma draw by the concentration, where its quantile is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, log_z: Tensor) -> Tensor:
+        return _in_rows(a, log_z)[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a gamma draw cannot be differentiated twice by its concentration")
+
+
+class _LogGamma(Function):
+    """The logarithms of gamma draws of rate 1 by Marsaglia and Tsang (2000), differentiable by implicit gradients
+    (Figurnov, Mohamed and Mnih, 2018).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        small = a < 1
+        d = where(small, a + 1, a) - 1 / 3
+        c = 1 / sqrt(9 * d)
+
+        def propose() -> tuple[Tensor, Tensor]:
+            x = randn_like(d)
+            v = (1 + c * x) ** 3
+            bound = 0.5 * x * x + d - d * v + d * log(where(v > 0, v, 1.0))
+            return log(d * v.clamp(min=1e-300)), (v > 0) & (log(rand_like(d)) < bound)
+
+        drawn = until_accepted((a > 0) & (a < math.inf), propose)
+        drawn = where(small, drawn - standard_exponential(a) / a, drawn)
+        ctx.save_for_backward(a, drawn)
+        return drawn
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        a, drawn = ctx.saved_tensors
+        return grads[0] * _Slope.apply(a, drawn)
+
+
+def log_standard_gamma(concentration: Tensor) -> Tensor:
+    """The logarithms of gamma draws of rate 1, float64, differentiable once."""
+    found: Tensor = _LogGamma.apply(concentration.to(float64))
+    return found
+
+
+class _GammaCdf(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, z: Tensor) -> Tensor:
+        log_z = log(z.clamp(min=1e-300))
+        lower, mass, _ = _in_rows(a, log_z)
+        part = exp(a * log_z - exp(log_z) - lgamma(a)) * mass
+        ctx.save_for_backward(a, z)
+        found = where(lower, part, 1 - part)
+        return where(z <= 0, 0.0, where(z < math.inf, found, 1.0))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        a, z = ctx.saved_tensors
+        log_z = log(z.clamp(min=1e-300))
+        share = exp(a * log_z - z - lgamma(a))
+        return -grads[0] * share * _Slope.apply(a, log_z), grads[0] * share / z
+
+
+def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
+    """The regularised lower incomplete gamma function, of tensors of one shape; in float64."""
+    found: Tensor = _GammaCdf.apply(concentration.to(float64), value.to(float64))
+    return found
+
+
+# --- Counts ---------------------------------------------------------------------------------------------------------
+
+MOST = 120  # counts of an expectation below 10 are less, but for 1 of 10 ** 80
+
+
+def _counted(mass: Tensor, wanted: Tensor, ratio: Callable[[int], Tensor]) -> Tensor:
+    """Draws by inversion: `mass` is the probability of 0, and ratio(k) that of k over that of k - 1."""
+    drawn, below, value = rand_like(mass), mass, zeros_like(mass)
+    left = wanted & (drawn >= below)
+    for k in range(1, MOST):
+        if not bool(left.any()):
+            break
+        value = where(left, float(k), value)
+        mass = mass * ratio(k)
+        below = below + mass
+        left = left & (drawn >= below)
+    return value
+
+
+def _transformed(
+    wanted: Tensor, b: Tensor, a: Tensor, centre: Tensor, log_alpha: Tensor, log_mass: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Draws of counts by transformed rejection (Hoermann, 1993): of these constants, each a tensor."""
+
+    def propose() -> tuple[Tensor, Tensor]:
+        u = rand_like(b) - 0.5
+        us = (0.5 - u.abs()).clamp(min=1e-12)
+        k = floor((2 * a / us + b) * u + centre)
+        return k, log1p(-rand_like(b)) + log_alpha - log(a / (us * us) + b) <= log_mass(k)
+
+    return until_accepted(wanted, propose)
+
+
+def poisson(rate: Tensor) -> Tensor:
+    """Poisson draws, float64; NaN for rates that are none."""
+    rate = rate.to(float64)
+    few, many = (rate >= 0) & (rate < 10), (rate >= 10) & (rate < math.inf)
+    small, large = where(few, rate, 1.0), where(many, rate, 10.0)
+    counted = _counted(exp(-small), few, lambda k: small / k)
+    log_rate, b = log(large), 0.931 + 2.53 * sqrt(large)
+
+    def log_mass(k: Tensor) -> Tensor:
+        return where(k < 0, -math.inf, k * log_rate - large - lgamma(k.clamp(min=0) + 1))
+
+    log_alpha = log(1.1239 + 1.1328 / (b - 3.4))
+    drawn = _transformed(many, b, 0.02483 * b - 0.059, large + 0.43, log_alpha, log_mass)
+    return where(few, counted, drawn)
+
+
+def binomial(count: Tensor, probs: Tensor) -> Tensor:
+    """Binomial draws of tensors of one shape, float64; NaN where these are no counts and probabilities."""
+    n, probs = count.to(float64), probs.to(float64)
+    p = where(probs > 0.5, 1 - probs, probs)
+    valid = (n >= 0) & (n < math.inf) & (p >= 0)
+    few, many = valid & (n * p < 10), valid & (n * p >= 10)
+    odds = p / (1 - p)
+    counted = _counted(exp(n * log1p(-p)), few, lambda k: odds * ((n + 1 - k).clamp(min=0) / k))
+    size, q = where(many, n, 40.0), where(many, p, 0.5)
+    spread, logits = sqrt(size * q * (1 - q)), log(q / (1 - q))
+    b = 1.15 + 2.53 * spread
+    mode = floor((size + 1) * q)
+
+    def log_factorials(k: Tensor) -> Tensor:
+        return lgamma(k + 1) + lgamma(size - k + 1)
+
+    at_mode = log_factorials(mode)
+
+    def log_mass(k: Tensor) -> Tensor:
+        inside = (k >= 0) & (k <= size)
+        k = where(inside, k, 0.0)
+        return where(inside, at_mode - log_factorials(k) + (k - mode) * logits, -math.inf)
+
+    a = 0.0248 * b + 0.01 * q - 0.0873
+    drawn = _transformed(many, b, a, size * q + 0.5, log((2.83 + 5.1 / b) * spread), log_mass)
+    drawn = where(few, counted, drawn)
+    return where(probs > 0.5, n - drawn, drawn)
