@@ -46,7 +46,7 @@ NAMESPACES = {
     "special": ("norch.special",),
     "sparse": ("norch.sparse",),
     "func": ("norch.func",),
-    "distributions": ("norch.distributions",),
+    "distributions": ("norch.distributions", "norch.distributions.constraints", "norch.distributions.transforms"),
     "nn": ("norch.nn",),
     "nn-functional": ("norch.nn.functional",),
     "nn-attention": ("norch.nn.attention", "norch.nn.attention.flex_attention"),

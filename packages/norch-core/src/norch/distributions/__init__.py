@@ -8,6 +8,7 @@ Arguments that mean the same in every distribution:
     validate_args: whether parameters, and what `log_prob` and `cdf` are asked of, must satisfy their constraints; if
     not, ValueError names the parameter. By default they are looked at on the CPU, and not while `norch.capture`
     records; on other devices that would wait: True looks everywhere, False nowhere. sample_shape: a shape, or a size.
+    x, y: values before and after a transform, whose last dims are of the shapes of its domain and codomain.
 """
 
 from __future__ import annotations

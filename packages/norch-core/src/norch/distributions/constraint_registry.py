@@ -84,9 +84,9 @@ for _interval in (constraints.interval, constraints.half_open_interval):
     _register(_interval, _to_interval)
 biject_to.register(constraints.simplex, lambda constraint: StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda constraint: SoftmaxTransform())
-_register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())
+transform_to.register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())
 for _definite in (constraints.positive_definite, constraints.positive_semidefinite):
-    _register(_definite, lambda constraint: PositiveDefiniteTransform())
+    transform_to.register(_definite, lambda constraint: PositiveDefiniteTransform())
 _register(constraints.corr_cholesky, lambda constraint: CorrCholeskyTransform())
 for _table in (biject_to, transform_to):
     _table.register(

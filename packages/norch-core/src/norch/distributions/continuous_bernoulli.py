@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..dtype import finfo
 from ..ops import (
     atanh,
     binary_cross_entropy_with_logits,
@@ -95,15 +96,14 @@ class ContinuousBernoulli(ExponentialFamily):
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        away, p = self._away()
-        found = (p**value * (1 - p) ** (1 - value) + p - 1) / (2 * p - 1)
-        inside = where(away, found, value)
-        return where(value <= 0, 0.0, where(value >= 1, 1.0, inside))
+        return (expm1(self._slope() * value) / expm1(self._slope())).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
-        away, p = self._away()
-        found = (log1p(-p + value * (2 * p - 1)) - log1p(-p)) / (log(p) - log1p(-p))
-        return where(away, found, value)
+        return log1p(value * expm1(self._slope())) / self._slope()
+
+    def _slope(self) -> Tensor:
+        """The logits, which the density's logarithm rises by; never 0."""
+        return where(self.logits == 0, finfo(self.logits.dtype).tiny, self.logits)
 
     def entropy(self) -> Tensor:
         low, high = log(self.probs), log1p(-self.probs)

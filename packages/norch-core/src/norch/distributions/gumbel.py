@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Gumbel(TransformedDistribution):
-    """The Gumbel distribution of mode `loc`: that of the maximum of many draws."""
+    """The Gumbel distribution of mode `loc`, stretched by `scale`: that of the maximum of many draws."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

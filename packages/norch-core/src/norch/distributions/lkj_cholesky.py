@@ -44,7 +44,7 @@ class LKJCholesky(Distribution):
             steps = arange(self.dim - 1, dtype=c.dtype, device=c.device)
             offset = cat([steps.new_zeros((1,)), steps])
             first = (c + 0.5 * (self.dim - 2)).unsqueeze(-1) - 0.5 * offset
-            lengths = Beta(offset + 0.5, first, False).expand((*self._batch_shape, self.dim))
+            lengths = Beta(0.5 * (offset + 1), first, False).expand((*self._batch_shape, self.dim))
             lead = shape[: len(shape) - 2 - len(self._batch_shape)]
             y = lengths.sample(lead).unsqueeze(-1)
             normal = randn_like(y.expand(shape)).tril(-1)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 class Multinomial(Distribution):
     """How often each of n outcomes is drawn in `total_count` draws, a number, by the weights in the last dim of
-    `probs`, or the softmax of `logits`. Raises ValueError unless one of the two is given.
+    `probs`, or the softmax of `logits`. Raises ValueError unless one of the two is given,
+    NotImplementedError for a tensor of counts.
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}

@@ -19,12 +19,8 @@ class Transform:
 
     Whoever writes another sets `domain` and `codomain`, constraints, and `bijective`, and has `_call`, `_inverse` and
     `log_abs_det_jacobian`. cache_size: 1 keeps the last pair of values, so that the inverse of what was just computed
-    is exact and costs nothing; 0 keeps none.
+    is exact and costs nothing; 0 keeps none; else ValueError.
     """
-
-    bijective: Any = False
-    domain: Any
-    codomain: Any
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
@@ -32,6 +28,21 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
+
+    @property
+    def domain(self) -> Any:
+        """The constraint of values before."""
+        raise NotImplementedError
+
+    @property
+    def codomain(self) -> Any:
+        """The constraint of values after."""
+        raise NotImplementedError
+
+    @property
+    def bijective(self) -> Any:
+        """Whether the inverse of what a value becomes is always that value."""
+        return False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inv": None, "_cached_x_y": (None, None)}
@@ -54,7 +65,9 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """1 where the transform grows, -1 where it falls; a number, or a tensor that broadcasts with the values."""
+        """1 where the transform grows, -1 where it falls; a number, or a tensor that broadcasts with the values. Raises
+        NotImplementedError where it does neither.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no sign")
 
     def with_cache(self, cache_size: int = 1) -> Any:
@@ -102,7 +115,7 @@ class Transform:
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |dy/dx|, one for each event: of the shape of `x` without the last domain.event_dim dims. y: what `x`
-        became.
+        became. Raises NotImplementedError where there is none.
         """
         raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian()")
 

@@ -49,6 +49,7 @@ class SoftmaxTransform(Transform):
         return log(y)
 
     def forward_shape(self, shape: Any) -> Any:
+        """As of every transform. Raises ValueError for no dims."""
         return _at_least(1, shape, self)
 
     inverse_shape = forward_shape
@@ -87,9 +88,11 @@ class StickBreakingTransform(Transform):
         return (logsigmoid(x) - x + log(y[..., :-1])).sum(-1)
 
     def forward_shape(self, shape: Any) -> Any:
+        """As of every transform. Raises ValueError for no dims."""
         return Size((*_at_least(1, shape, self)[:-1], shape[-1] + 1))
 
     def inverse_shape(self, shape: Any) -> Any:
+        """As of every transform. Raises ValueError for no dims."""
         return Size((*_at_least(1, shape, self)[:-1], shape[-1] - 1))
 
 
