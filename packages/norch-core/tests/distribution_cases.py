@@ -29,6 +29,10 @@ def continuous(t: Any) -> dict[str, tuple[Any, Any]]:
         "exponential": (d.Exponential(a), f([0.3, 2.0])),
         "fisher": (d.FisherSnedecor(f([3.0, 5.0]), f([6.0, 4.5])), f([0.3, 2.0])),
         "gamma": (d.Gamma(a, b), f([0.3, 2.0])),
+        "generalised pareto": (
+            d.GeneralizedPareto(f([0.1, 0.2, 0.3]), f([1.5, 0.4, 2.0]), f([0.3, 0.0, -0.4])),
+            f([0.3, 2.0, 1.5]),
+        ),
         "gumbel": (d.Gumbel(loc, scale), f([0.3, 2.0])),
         "half cauchy": (d.HalfCauchy(scale), f([0.3, 2.0])),
         "half normal": (d.HalfNormal(scale), f([0.3, 2.0])),

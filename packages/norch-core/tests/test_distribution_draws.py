@@ -28,6 +28,7 @@ SMOOTH = {
     "cauchy": (lambda a, b: D.Cauchy(a, b), (0.3, 1.5)),
     "continuous bernoulli": (lambda a: D.ContinuousBernoulli(a), (0.3,)),
     "exponential": (lambda a: D.Exponential(a), (0.7,)),
+    "generalised pareto": (lambda a, b: D.GeneralizedPareto(a, 1.0, b), (0.3, 0.7)),
     "gumbel": (lambda a, b: D.Gumbel(a, b), (0.3, 1.5)),
     "half cauchy": (lambda a: D.HalfCauchy(a), (1.5,)),
     "half normal": (lambda a: D.HalfNormal(a), (1.5,)),

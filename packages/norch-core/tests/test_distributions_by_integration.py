@@ -17,7 +17,7 @@ import norch
 
 D = norch.distributions
 CONTINUOUS, DISCRETE, VECTORS = continuous(norch), discrete(norch), vectors(norch)
-INFINITE = {"cauchy", "half cauchy", "inverse gamma", "student", "fisher", "pareto"}
+INFINITE = {"cauchy", "half cauchy", "inverse gamma", "student", "fisher", "pareto", "generalised pareto"}
 """Those of which no grid has all of the variance."""
 
 
