@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import pickle
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
-from distribution_cases import COVARIANCE, PROBS, cases
+from distribution_cases import COVARIANCE, PROBS
 
 import norch
 
@@ -62,9 +60,7 @@ def test_gradients_of_draws_by_finite_differences(name):
         drawn = draw(*parameters)
         (found,) = norch.autograd.grad((drawn * norch.arange(1.0, 8.0)).sum(), parameters[i])
         step = 1e-6 * value
-        up, down = (
-            draw(*[wide(v + sign * step * (i == j)) for j, v in enumerate(values)]) for sign in (1, -1)
-        )
+        up, down = (draw(*[wide(v + sign * step * (i == j)) for j, v in enumerate(values)]) for sign in (1, -1))
         expected = ((up - down) / (2 * step) * norch.arange(1.0, 8.0)).sum()
         assert found.item() == pytest.approx(expected.item(), rel=1e-6)
 
@@ -200,9 +196,7 @@ BAD = {
     "Pareto: expected parameter alpha": lambda: D.Pareto(1.0, -1.0),
     "Gumbel: expected parameter scale": lambda: D.Gumbel(1.0, -1.0),
     "parameter covariance_matrix .*PositiveDefinite": lambda: D.MultivariateNormal(wide([0.0, 0.0]), -norch.eye(2)),
-    "parameter scale_tril .*LowerCholesky": lambda: D.MultivariateNormal(
-        wide([0.0, 0.0]), scale_tril=norch.ones(2, 2)
-    ),
+    "parameter scale_tril .*LowerCholesky": lambda: D.MultivariateNormal(wide([0.0, 0.0]), scale_tril=norch.ones(2, 2)),
     "parameter cov_diag": lambda: D.LowRankMultivariateNormal(norch.zeros(2), norch.ones(2, 1), -norch.ones(2)),
     "Wishart: expected parameter df": lambda: D.Wishart(0.5, norch.eye(2)),
     "LKJCholesky: expected parameter concentration": lambda: D.LKJCholesky(2, -1.0),

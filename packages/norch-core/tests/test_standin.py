@@ -111,7 +111,7 @@ import norch.compat as standin
 standin.install(); standin.install()
 import torch, torch.cuda.amp, norch
 from torch.autograd import Variable
-assert torch is norch and torch.cuda.amp is norch.cuda.amp
+assert torch is norch is torch.torch and torch.cuda.amp is norch.cuda.amp
 assert norch.__spec__.name == norch.__name__ == "norch"
 try:
     import torch.monitor
@@ -122,7 +122,7 @@ print(standin.report())
 version, ours = torch.__version__.split("+")
 assert tuple(map(int, version.split("."))) >= (2, 0) and ours == "norch.0.1.0"
 standin.uninstall()
-assert norch.__version__ == "0.1.0"
+assert norch.__version__ == "0.1.0" and not hasattr(norch, "torch")
 assert "torch" not in __import__("sys").modules
 """
     done = run(code)

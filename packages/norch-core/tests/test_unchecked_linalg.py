@@ -61,6 +61,17 @@ def test_gradients_flow_through_the_answers() -> None:
     assert a.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_systems_by_their_cholesky_factor(upper: bool) -> None:
+    a, b = norch.tensor([GOOD, GOOD], dtype=norch.float64), norch.arange(6, dtype=norch.float64).reshape(2, 3)
+    factor = norch.linalg.cholesky(a, upper=upper)
+    found = norch.cholesky_solve(b.expand(2, 2, 3), factor, upper=upper)
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(a.numpy(), b.expand(2, 2, 3).numpy()))
+    np.testing.assert_allclose(norch.cholesky_inverse(factor, upper).numpy(), np.linalg.inv(a.numpy()))
+    small = norch.tensor(GOOD, dtype=norch.float64, requires_grad=True)
+    assert gradcheck(lambda a: norch.cholesky_solve(b, norch.linalg.cholesky((a + a.mT) / 2)), small)
+
+
 def test_the_largest_singular_values() -> None:
     r = np.random.default_rng(3)
     a = norch.tensor(r.standard_normal((2, 30, 4)) @ r.standard_normal((2, 4, 20)))

@@ -52,6 +52,16 @@ def test_checkpointed_tuples_and_keywords() -> None:
         norch.autograd.grad(checkpoint(lambda x: x**3, x).sum(), x, create_graph=True)
 
 
+def test_states_of_devices() -> None:
+    from norch.utils.checkpoint import get_device_states, set_device_states
+
+    assert get_device_states(norch.ones(1), 2) == ([], [])
+    state = norch.get_rng_state()
+    drawn = norch.rand(1).item()
+    set_device_states([0], [state])
+    assert norch.rand(1).item() == drawn
+
+
 def test_checkpoint_sequential() -> None:
     model, x = nn.Sequential(*[nn.Linear(4, 4) for _ in range(5)]), norch.ones(2, 4, requires_grad=True)
     expected = norch.autograd.grad(model(x).sum(), x)[0]
@@ -229,6 +239,7 @@ from torch.overrides import TorchFunctionMode, is_tensor_like
 from torchvision import io
 from torchvision.transforms.v2 import functional as F
 assert _calculate_fan_in_and_fan_out(torch.empty(2, 3, 5, 5)) == (75, 50)
+assert torch.nn.init._calculate_correct_fan(torch.empty(2, 3, 5, 5), "FAN_OUT") == 50
 assert Partial() == Partial("sum") and Partial() != Replicate() and Shard(1).dim == 1
 assert is_tensor_like(torch.ones(1)) and not is_tensor_like(1)
 assert torch.jit.annotate(List, [1]) == [1] and torch.fx.wrap(len) is len

@@ -154,8 +154,8 @@ _LATER = {
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
     "capturing": ("capture",),
     "compat.assertions": (
-        "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
-        "_check_tensor_all_with", "_check_type", "_check_value", "_check_with",
+        "_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
+        "_check_tensor_all", "_check_tensor_all_with", "_check_type", "_check_value", "_check_with",
     ),
     "compat.compiling": ("compile",),
     "compat.determinism": (
@@ -181,8 +181,11 @@ _LATER = {
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
+    "linalg.solving": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
-    "compat.lacks": ("Event", "PyTorchFileReader", "ScriptModule", "Stream", "TensorType"),
+    "compat.lacks": (
+        "Event", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
+    ),
     "tensor": ("UntypedStorage=Storage",),
     "compat.queries": (
         "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
@@ -244,7 +247,7 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
-    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops", "_utils"):
+    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops", "_subclasses", "_utils"):
         return import_module(f"norch.{name}")
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too

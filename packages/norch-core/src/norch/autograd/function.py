@@ -206,3 +206,6 @@ class Function:
         own = {id(r) for r in tensors} - inputs
         context._saved = tuple(t.detach() if id(t) in own else t for t in context._saved)
         context._saved_at = node.sequence_number
+
+
+FunctionCtx = FunctionContext  # PyTorch's name

@@ -45,5 +45,9 @@ def _check_tensor_all(cond: Any, message: Message = None) -> None:
     _check_tensor_all_with(RuntimeError, cond, message)
 
 
+def _assert_async(cond: Any, message: str = "expected the condition to be true") -> None:
+    _check_with(RuntimeError, cond, lambda: message)
+
+
 def _assert(condition: Any, message: str) -> None:
     assert condition, message

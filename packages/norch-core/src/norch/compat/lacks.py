@@ -36,10 +36,15 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
         ("PyTorchFileReader", "norch.load reads PyTorch's files"),
         ("ScriptModule", "norch.compile(model) records what a model computes"),
+        ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
-    "_dynamo": [("OptimizedModule", "norch.compile(model) gives a module that has the other as _orig_mod")],
+    "_subclasses": [("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")],
+    "_subclasses.fake_tensor": [
+        ("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
+    ],
     "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
+    "autograd.forward_ad": [("dual_level make_dual", "norch.func.jvp differentiates forwards")],
     "autograd.graph": [
         (
             "saved_tensors_hooks save_on_cpu disable_saved_tensors_hooks",

@@ -40,6 +40,16 @@ def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     return function if callable(function) else unchanged
 
 
+class _UnpackedDual(NamedTuple):
+    primal: Any
+    tangent: Any
+
+
+def _unpack_dual(tensor: Any, *, level: int | None = None) -> _UnpackedDual:
+    """A tensor, which is no dual number, and None for its tangent."""
+    return _UnpackedDual(tensor, None)
+
+
 def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
@@ -63,6 +73,7 @@ PLACES: dict[str, Place] = {
     "__config__": Place(names={"show": lambda: "", "parallel_info": lambda: ""}),
     "_C": Place(
         names={
+            "_are_functorch_transforms_active": lambda: False,
             "_log_api_usage_once": lambda *event: None,
             "_TensorMeta": type,
             "_TensorBase": TensorBase,
@@ -70,14 +81,17 @@ PLACES: dict[str, Place] = {
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
+    "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False}),
     "_utils": Place(("compat.flattening",)),
+    "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
-    "_dynamo": Place(names=_COMPILER | {"config": SimpleNamespace()}),
+    "_dynamo.eval_frame": Place(("nn.compiled",)),
+    "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
@@ -85,6 +99,8 @@ PLACES: dict[str, Place] = {
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "futures": Place(("distributed.futures",)),
+    "fx.experimental": Place(),
+    "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
     "fx": Place(names={"wrap": unchanged}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),

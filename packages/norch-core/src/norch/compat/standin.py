@@ -55,6 +55,8 @@ class _Alias(Loader):
 def _set_version(name: str, module: ModuleType) -> None:
     if name in VERSIONS:
         vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
+    if name == "torch":
+        vars(module)["torch"] = module  # as PyTorch's module has itself
 
 
 class _Finder(MetaPathFinder):
@@ -92,6 +94,7 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
         if name in VERSIONS:
             vars(sys.modules[name])["__version__"] = __version__
+        vars(sys.modules[name]).pop("torch", None)
         del sys.modules[name]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ..autograd.mode import enable_grad
 from ..dtype import finfo
-from ..ops import as_tensor, broadcast_tensors, log, logit, sigmoid, softmax, tril_indices
+from ..ops import as_tensor, broadcast_tensors, log, logit, randn, sigmoid, softmax, tril_indices
 from ..ops.creation import zeros
 
 if TYPE_CHECKING:
@@ -98,3 +98,11 @@ class lazy_property(Generic[T]):
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     """The sum over the last `dims` dims."""
     return value if dims == 0 else value.reshape((*value.shape[: value.ndim - dims], -1)).sum(-1)
+
+
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Draws of Normal(0, 1), for distributions of one's own."""
+    return randn(tuple(shape), dtype=dtype, device=device)
+
+
+_sum_rightmost = sum_rightmost  # PyTorch's name

@@ -9,9 +9,10 @@ from ..dtype import get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
 from ..tensor_base import TensorBase, make_tensor
-from .base import GraphMethods, Storage
+from .base import GraphMethods
 from .op_methods import OpMethods
 from .properties import Properties
+from .storage import Storage
 
 __all__ = ["Storage", "Tensor", "TensorBase"]
 

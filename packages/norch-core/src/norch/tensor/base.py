@@ -14,6 +14,7 @@ from ..dtype import DType
 from ..errors import AutogradError, DTypeError, IndexError, ShapeError
 from ..spec import Size, wrap_dim
 from ..tensor_base import TensorBase, make_tensor
+from .storage import Storage
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -294,24 +295,3 @@ def _wrapped(dim: int, ndim: int, op: str) -> int:
     if ndim == 0:
         raise IndexError(f"{op}(): a 0-d tensor has no dim {dim}")
     return at
-
-
-class Storage:
-    """The buffer of a tensor, as `Tensor.storage()` shows it."""
-
-    def __init__(self, tensor: TensorBase) -> None:
-        self._tensor = tensor
-
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        return int(self._tensor.buffer.nbytes)
-
-    def size(self) -> int:
-        """Elements of the tensor's dtype that fit."""
-        return self.nbytes() // self._tensor.spec.dtype.itemsize
-
-    __len__ = size
-
-    def data_ptr(self) -> int:
-        """The address of its first byte."""
-        return self._tensor.spec.device.backend.data_ptr(self._tensor.buffer)

@@ -218,10 +218,16 @@ def sparse_(
 
 
 def _kaiming_std(tensor: norch.Tensor, a: float, mode: str, nonlinearity: str, op: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode, op)
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
+
+
+def _calculate_correct_fan(tensor: norch.Tensor, mode: str, op: str = "_calculate_correct_fan") -> int:
+    """The one of both fans that `mode` names."""
+    mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"{op}(): mode must be 'fan_in' or 'fan_out', got {mode!r}")
-    fan = _calculate_fan_in_and_fan_out(tensor, op)[mode == "fan_out"]
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
+    return _calculate_fan_in_and_fan_out(tensor, op)[mode == "fan_out"]
 
 
 def _calculate_fan_in_and_fan_out(tensor: norch.Tensor, op: str = "_calculate_fan_in_and_fan_out") -> tuple[int, int]:

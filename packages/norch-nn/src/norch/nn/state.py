@@ -42,7 +42,7 @@ class LoadResult(NamedTuple):
         return f"LoadResult(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
-_IncompatibleKeys = LoadResult  # PyTorch's name
+_IncompatibleKeys, _EXTRA_STATE_KEY_SUFFIX = LoadResult, EXTRA_KEY  # PyTorch's names
 
 
 def _own(module: Module) -> list[str]:

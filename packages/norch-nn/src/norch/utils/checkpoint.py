@@ -7,7 +7,7 @@ from typing import Any
 
 import norch
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
 
 
 class _Again(norch.autograd.Function):
@@ -101,3 +101,16 @@ def checkpoint_sequential(
     for i in range(segments - 1):
         input = checkpoint(part(i * size, (i + 1) * size), input, use_reentrant=use_reentrant, **kwargs)
     return part((segments - 1) * size, len(chain))(input)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[norch.Tensor]]:
+    """The indices of the devices beside the CPU that tensors among `args` are on, and for each the state of random
+    numbers, a uint8 vector; norch has one for all devices."""
+    found = {a.get_device(): None for a in args if isinstance(a, norch.Tensor) and a.device.type != "cpu"}
+    return list(found), [norch.get_rng_state() for _ in found]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[norch.Tensor]) -> None:
+    """Sets the state of random numbers that `get_device_states` gave."""
+    for _, state in zip(devices, states, strict=True):
+        norch.set_rng_state(state)

@@ -219,10 +219,12 @@ def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
 
 
 @method("view", check=False)
-def view_as_shape(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
+def view_as_shape(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, `bitcast`. Raises ShapeError where the strides would need a copy."""
     if size is not None:
         shape = (tuple(size),)
+    if dtype is not None:
+        shape = (*shape, as_dtype(dtype, "view"))
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
