@@ -367,6 +367,14 @@ def test_imports_of_programs_and_a_time_series(tmp_path):
     assert (found.stdout.strip(), found.returncode) == ("done", 0), found.stderr
 
 
+def test_a_name_that_is_missing_is_reported():
+    from norch.submodules import missing_names
+
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        D.Nothing  # noqa: B018
+    assert missing_names.pop("norch.distributions.Nothing", "") is None
+
+
 def test_distributions_are_loaded_late():
     code = "import sys, norch; print([m for m in sys.modules if m.startswith('norch.distributions')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

@@ -13,6 +13,7 @@ Arguments that mean the same in every distribution:
 
 from __future__ import annotations
 
+from ..submodules import late_submodules
 from . import constraints as constraints
 from . import divergences as _divergences  # noqa: F401 - which register themselves
 from . import divergences_across as _divergences_across  # noqa: F401
@@ -85,6 +86,8 @@ from .uniform import Uniform
 from .von_mises import VonMises
 from .weibull import Weibull
 from .wishart import Wishart
+
+__getattr__ = late_submodules(__name__)
 
 __all__ = [
     "AbsTransform",
