@@ -81,7 +81,8 @@ class Entry:
         if not file or not callable(self.function):
             return None
         found = places(file)
-        names = (getattr(self.function, "__qualname__", ""), f"entry {self.function.__name__}", self.name)
+        own = getattr(self.function, "__name__", self.name)  # which instances that are called have not
+        names = (getattr(self.function, "__qualname__", ""), f"entry {own}", self.name)
         return next(((file, found[n]) for n in names if n in found), None)
 
 
