@@ -134,8 +134,6 @@ PLACES: dict[str, Place] = {
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",)),
-    "vision.transforms.v2": Place(("vision.transforms",)),
-    "vision.transforms.v2.functional": Place(("vision.transforms.functional",)),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(("hub",)),
 }

@@ -48,7 +48,7 @@ def _factor(value: float, name: str) -> None:
 
 @on_pictures
 def rgb_to_grayscale(img: Image, num_output_channels: int = 1) -> Image:
-    """Grey levels, in 1 or 3 channels. Raises ValueError for another number of them."""
+    """Grey levels, in `num_output_channels` channels, 1 or 3. Raises ValueError for another number of them."""
     if num_output_channels not in (1, 3):
         raise ValueError(f"rgb_to_grayscale: num_output_channels must be 1 or 3, got {num_output_channels}")
     if is_picture(img):

@@ -57,7 +57,8 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     """A tensor (C, H, W) or (H, W), or an array (H, W) or (H, W, C), as a PIL image; floats are from 0 to 1.
 
     mode: Pillow's name of what the channels mean, by default L, LA, RGB or RGBA by their number, and I, I;16 or F for
-    one of 32 or 16 bits or floats. Raises ShapeError for other numbers of channels, ImportError without Pillow.
+    one of 32 or 16 bits or floats. Raises ShapeError for other numbers of channels, TypeError for a PIL image,
+    ImportError without Pillow.
     """
     Image = pillow("to_pil_image()")
     array = as_image(pic, "to_pil_image")

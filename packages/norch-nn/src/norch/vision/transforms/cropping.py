@@ -90,7 +90,7 @@ def crop(image: Image, top: int, left: int, height: int, width: int) -> Image:
 
 @on_arrays
 def center_crop(image: Image, output_size: int | Sequence[int]) -> Image:
-    """The middle of the image, with zeros around where it is smaller."""
+    """The middle of the image, of `output_size`, with zeros around where it is smaller."""
     image = as_image(image, "center_crop")
     th, tw = two_sizes(output_size, "center_crop")
     h, w = height_width(image)
@@ -112,7 +112,7 @@ def five_crop(image: Image, size: int | Sequence[int]) -> tuple[Image, Image, Im
 
 
 def ten_crop(image: Image, size: int | Sequence[int], vertical_flip: bool = False) -> tuple[Image, ...]:
-    """`five_crop` of the image, and of it mirrored: left and right exchanged, or top and bottom."""
+    """`five_crop` of the image, and of it mirrored: left and right exchanged, or (`vertical_flip`) top and bottom."""
     mirrored = vflip(image) if vertical_flip else hflip(image)
     return *five_crop(image, size), *five_crop(mirrored, size)
 

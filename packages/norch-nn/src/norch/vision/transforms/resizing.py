@@ -78,7 +78,7 @@ _SUPPORTS = {"bilinear": 1.0, "bicubic": 2.0, "box": 0.5, "hamming": 1.0, "lancz
 
 
 @functools.lru_cache(64)
-def _weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.float64) -> np.ndarray:
+def pixel_weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.float64) -> np.ndarray:
     """(new, old): how much of each old pixel goes into each new one."""
     # In the order of operations that Pillow and PyTorch have, which decides what lies on the edge of a kernel.
     scale = dtype(old) / dtype(new)
@@ -94,7 +94,7 @@ def _weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.flo
 @functools.lru_cache(64)
 def _fixed_weights(old: int, new: int, mode: str) -> np.ndarray:
     """Those of Pillow for bytes: integers of 22 bits after the point, as float64, whose products are exact."""
-    weights = _weights(old, new, mode, True) * 2**22
+    weights = pixel_weights(old, new, mode, True) * 2**22
     return np.trunc(weights + np.copysign(0.5, weights))
 
 
@@ -110,7 +110,7 @@ def _nearest(old: int, new: int, mode: str, array: bool) -> np.ndarray:
     return np.minimum(places.astype(np.int64), old - 1)
 
 
-def _sizes(h: int, w: int, size: Any, max_size: int | None) -> tuple[int, int]:
+def new_sizes(h: int, w: int, size: Any, max_size: int | None) -> tuple[int, int]:
     if not isinstance(size, int) and len(size) == 2:
         if max_size is not None:
             raise ValueError("resize: max_size is for a size of one number, the shorter side")
@@ -157,7 +157,7 @@ def resize(
     h, w = height_width(img)
     if not h or not w:
         raise norch.ShapeError(f"resize: an image of {h} x {w} has no pixels")
-    new_h, new_w = _sizes(h, w, size, max_size)
+    new_h, new_w = new_sizes(h, w, size, max_size)
     if (new_h, new_w) == (h, w):
         return img
     if is_picture(img):
@@ -175,8 +175,8 @@ def resize(
             return _by_pillow(img, (new_w, new_h), pillow_code(InterpolationMode(mode)))
         return _resize_bytes(img, new_h, new_w, mode)
     dtype = np.float64 if array or img.dtype is norch.float64 else np.float32
-    weights = (_weights(*sizes, mode, bool(antialias), dtype) for sizes in ((h, new_h), (w, new_w)))
-    return _resize_array(img, *weights) if array else _resize_tensor(img, *weights)
+    weights = (pixel_weights(*sizes, mode, bool(antialias), dtype) for sizes in ((h, new_h), (w, new_w)))
+    return _resize_array(img, *weights) if array else resize_tensor(img, *weights)
 
 
 @on_pictures
@@ -208,7 +208,7 @@ def _resize_array(img: np.ndarray, down: np.ndarray, across: np.ndarray) -> np.n
     return out.reshape(*out.shape[: img.ndim]).astype(img.dtype)
 
 
-def _resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> norch.Tensor:
+def resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> norch.Tensor:
     dtype = img.dtype if img.dtype in (norch.float32, norch.float64) else norch.float32
     a, b = (norch.from_numpy(part).to(device=img.device, dtype=dtype) for part in (down, across))
     out = a @ (img.to(dtype) @ b.T)
