@@ -196,22 +196,23 @@ class BlockMask:
             raise norch.ShapeError(f"BlockMask: kv_indices {tuple(kv_indices.shape)} must have at least 2 dims")
         if seq_lengths is None:
             seq_lengths = (kv_indices.shape[-2] * rows, kv_indices.shape[-1] * columns)
-        by_columns: list[norch.Tensor | None] = [None] * 4
-        if compute_q_blocks:
-            by_columns[:2] = _ordered(_dense(kv_num_blocks, kv_indices).mT)
-            if full_kv_num_blocks is not None and full_kv_indices is not None:
-                by_columns[2:] = _ordered(_dense(full_kv_num_blocks, full_kv_indices).mT)
         by_rows = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
-        return cls(seq_lengths, *by_rows, *by_columns, BLOCK_SIZE=sizes, mask_mod=mask_mod or noop_mask)
+        found: list[norch.Tensor | None] = [*by_rows, None, None, None, None]
+        if compute_q_blocks:
+            found[4:6] = _ordered(_dense(kv_num_blocks, kv_indices).mT)
+            if full_kv_num_blocks is not None and full_kv_indices is not None:
+                found[6:] = _ordered(_dense(full_kv_num_blocks, full_kv_indices).mT)
+        tensors: dict[str, Any] = dict(zip(_TENSORS, found))
+        return cls(seq_lengths, **tensors, BLOCK_SIZE=sizes, mask_mod=mask_mod or noop_mask)
 
-    def _tensors(self) -> list[norch.Tensor | None]:
-        return [getattr(self, name) for name in _TENSORS]
+    def _tensors(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _TENSORS}
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """All that it is made of: lengths, tensors, sizes of blocks and mask_mod; numbers apart if `flatten`."""
         if flatten:
-            return (*self.seq_lengths, *self._tensors(), *self.BLOCK_SIZE, self.mask_mod)
-        return (self.seq_lengths, *self._tensors(), self.BLOCK_SIZE, self.mask_mod)
+            return (*self.seq_lengths, *self._tensors().values(), *self.BLOCK_SIZE, self.mask_mod)
+        return (self.seq_lengths, *self._tensors().values(), self.BLOCK_SIZE, self.mask_mod)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -260,28 +261,35 @@ class BlockMask:
         if any(isinstance(i, int) and not -n <= i < n for i, n in zip(given, self.kv_num_blocks.shape)):
             raise IndexError(f"index {index} of a BlockMask of shape {self.shape}")
         kept = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in given)  # dims stay
-        parts = [tensor if tensor is None else tensor[kept] for tensor in self._tensors()[:4]]
+        parts = {name: value if value is None else value[kept] for name, value in list(self._tensors().items())[:4]}
+        return self._of_rows(parts, sliced_mask, self.seq_lengths)
+
+    def _of_rows(self, tensors: dict[str, Any], mask_mod: MaskMod, lengths: tuple[int, int]) -> BlockMask:
+        """The BlockMask of these by rows, and like this one by columns too."""
+        rows = {name: tensors[name] for name in _TENSORS[:4]}
         by_columns = self.q_indices is not None
-        return self.from_kv_blocks(*parts, self.BLOCK_SIZE, sliced_mask, self.seq_lengths, by_columns)
+        return self.from_kv_blocks(
+            **rows, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=mask_mod, seq_lengths=lengths, compute_q_blocks=by_columns
+        )
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
         """Its upper left part."""
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
         if rows > self.kv_indices.shape[-2] or columns > self.kv_indices.shape[-1]:
             raise norch.ShapeError(f"a BlockMask of shape {self.shape} has no ({new_q_len}, {new_kv_len}) in it")
-        parts: list[norch.Tensor | None] = []
-        for counts, indices in zip(self._tensors()[:4:2], self._tensors()[1:4:2]):
-            if counts is None or indices is None:
-                parts += [None, None]
-            else:
-                parts += _ordered(_dense(counts, indices)[..., :rows, :columns])
-        lengths = (new_q_len, new_kv_len)
-        return self.from_kv_blocks(*parts, self.BLOCK_SIZE, self.mask_mod, lengths, self.q_indices is not None)
+        parts = self._tensors()
+        for counts, indices in (_TENSORS[:2], _TENSORS[2:4]):
+            if parts[counts] is not None:
+                kept = _dense(parts[counts], parts[indices])[..., :rows, :columns]
+                parts[counts], parts[indices] = _ordered(kept)
+        return self._of_rows(parts, self.mask_mod, (new_q_len, new_kv_len))
 
     def to(self, device: Any) -> BlockMask:
         """The same with its tensors on `device`."""
-        moved = [tensor if tensor is None else tensor.to(device) for tensor in self._tensors()]
-        return BlockMask(self.seq_lengths, *moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
+        moved: dict[str, Any] = {
+            name: value if value is None else value.to(device) for name, value in self._tensors().items()
+        }
+        return BlockMask(self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
 
     def __repr__(self) -> str:
         name = getattr(self.mask_mod, "__name__", self.mask_mod)

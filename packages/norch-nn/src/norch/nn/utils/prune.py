@@ -142,7 +142,7 @@ class PruningContainer(BasePruningMethod):
                 f"this PruningContainer is of the parameter named {self._tensor_name!r}, and the method of "
                 f"{method._tensor_name!r}"
             )
-        self._pruning_methods += (method,)  # type: ignore[assignment]
+        self._pruning_methods += (method,)  # type: ignore[operator]
 
     def __len__(self) -> int:
         return len(self._pruning_methods)
@@ -377,7 +377,7 @@ def _check_scores(scores: norch.Tensor, t: norch.Tensor) -> None:
 def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"prune: amount must be an int or a float, not {type(amount).__name__}")
-    if not (amount >= 0 if isinstance(amount, numbers.Integral) else 0 <= amount <= 1):
+    if not (int(amount) >= 0 if isinstance(amount, numbers.Integral) else 0 <= float(amount) <= 1):
         raise ValueError(f"prune: amount={amount} should be a float in [0, 1] or an int that is not negative")
 
 

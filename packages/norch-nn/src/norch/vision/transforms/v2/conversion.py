@@ -100,8 +100,8 @@ def normalize(inpt: norch.Tensor, mean: Any, std: Any, inplace: bool = False) ->
     floating, ShapeError for fewer dims, ValueError for a std with zeros.
     """
     if not isinstance(mean, norch.Tensor) and not isinstance(std, norch.Tensor):
-        one = [[value] if isinstance(value, int | float) else value for value in (mean, std)]
-        return v1.normalize(inpt, *one, inplace=inplace)
+        means, stds = ([value] if isinstance(value, int | float) else value for value in (mean, std))
+        return v1.normalize(inpt, means, stds, inplace)
     if not isinstance(inpt, norch.Tensor):
         raise TypeError(f"normalize: expected a tensor, got {type(inpt).__name__}: put ToImage first")
     if not inpt.is_floating_point():
