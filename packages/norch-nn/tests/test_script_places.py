@@ -169,9 +169,17 @@ from torchvision.models import ResNet18_Weights, resnet18
 from torchvision.models.mobilenet import MobileNetV2
 from torchvision.models.resnet import BasicBlock, ResNet
 from torchvision.models.utils import load_state_dict_from_url
+from torchvision.ops import boxes as box_ops
+from torchvision.ops._utils import _upcast
+from torchvision.ops.boxes import _box_inter_union, box_area, nms
+from torchvision.ops.ciou_loss import complete_box_iou_loss
+from torchvision.ops.diou_loss import distance_box_iou_loss
+from torchvision.ops.focal_loss import sigmoid_focal_loss
+from torchvision.ops.giou_loss import generalized_box_iou_loss
 from torchvision.ops.misc import Conv2dNormActivation
 assert torchvision.models.resnet.BasicBlock is BasicBlock
 assert isinstance(resnet18(num_classes=2), ResNet)
+assert torchvision.ops.focal_loss.sigmoid_focal_loss is torchvision.ops.sigmoid_focal_loss is sigmoid_focal_loss
 assert torchvision.models.__dict__["resnet18"] is resnet18
 assert from_dlpack(to_dlpack(torch.ones(2))).tolist() == [1, 1]
 assert load_state_dict_from_url is torch.hub.load_state_dict_from_url

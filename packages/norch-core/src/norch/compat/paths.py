@@ -152,6 +152,8 @@ PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"
 for _name in lacks.LACKS:
     if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub", "vision.io"):  # as files
         PLACES.setdefault(_name, Place())
+for _name in ("focal", "giou", "diou", "ciou"):
+    PLACES[f"vision.ops.{_name}_loss"] = Place(("vision.ops.losses",))
 for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
 

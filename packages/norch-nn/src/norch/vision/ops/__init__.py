@@ -1,7 +1,30 @@
-"""Blocks that vision models are made of, under torchvision's names."""
+"""Blocks of vision models, functions of boxes and their losses, under torchvision's names.
+
+A box is x1, y1, x2, y2, with x1 < x2 and y1 < y2, unless said otherwise.
+
+Arguments that mean the same in every function:
+
+    boxes: (..., 4), the last dim x1, y1, x2, y2, unless said otherwise.
+    reduction: "none", "mean" or "sum".
+"""
 
 import norch
 
+from .boxes import batched_nms as batched_nms
+from .boxes import box_area as box_area
+from .boxes import box_convert as box_convert
+from .boxes import box_iou as box_iou
+from .boxes import clip_boxes_to_image as clip_boxes_to_image
+from .boxes import complete_box_iou as complete_box_iou
+from .boxes import distance_box_iou as distance_box_iou
+from .boxes import generalized_box_iou as generalized_box_iou
+from .boxes import masks_to_boxes as masks_to_boxes
+from .boxes import nms as nms
+from .boxes import remove_small_boxes as remove_small_boxes
+from .losses import complete_box_iou_loss as complete_box_iou_loss
+from .losses import distance_box_iou_loss as distance_box_iou_loss
+from .losses import generalized_box_iou_loss as generalized_box_iou_loss
+from .losses import sigmoid_focal_loss as sigmoid_focal_loss
 from .misc import MLP as MLP
 from .misc import Conv2dNormActivation as Conv2dNormActivation
 from .misc import FrozenBatchNorm2d as FrozenBatchNorm2d

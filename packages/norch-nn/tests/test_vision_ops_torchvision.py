@@ -1,0 +1,132 @@
+"""norch.vision.ops beside torchvision's: results, and gradients of what has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from beside_torch import value
+from importing_torchvision import import_torchvision
+from test_vision_boxes import random_boxes
+
+import norch
+from norch.vision import ops
+
+torch = pytest.importorskip("torch")
+torchvision = import_torchvision()
+theirs, extension = torchvision.ops, torchvision.extension
+pytestmark = pytest.mark.usefixtures("on_host")
+
+# torchvision's wheel for CUDA has no kernels beside a PyTorch without it.
+kernels = pytest.mark.skipif(not extension._has_ops(), reason="torchvision's kernels do not load")
+
+
+def both(name, *arrays, differentiable=None, rtol=1e-10, **options):
+    """The op on the same arrays, and its gradients for a random gradient of the result."""
+    grad = range(len(arrays)) if differentiable is None else differentiable
+    left = [torch.tensor(a, requires_grad=i in grad) for i, a in enumerate(arrays)]
+    right = [norch.tensor(a, requires_grad=i in grad) for i, a in enumerate(arrays)]
+    a, b = getattr(theirs, name)(*left, **options), getattr(ops, name)(*right, **options)
+    assert tuple(a.shape) == tuple(b.shape)
+    assert str(a.dtype).removeprefix("torch.") == str(b.dtype).removeprefix("norch.")
+    np.testing.assert_allclose(value(b), value(a), rtol=rtol, atol=rtol / 100)
+    if not grad:
+        return
+    weight = np.random.default_rng(9).standard_normal(tuple(a.shape)).astype(value(a).dtype)
+    (a * torch.tensor(weight)).sum().backward()
+    (b * norch.tensor(weight)).sum().backward()
+    for i in grad:
+        np.testing.assert_allclose(value(right[i].grad), value(left[i].grad), rtol=10 * rtol, atol=rtol / 10)
+
+
+@pytest.mark.parametrize("name", ["box_iou", "generalized_box_iou", "distance_box_iou", "complete_box_iou"])
+def test_overlaps(name):
+    whole = np.round(random_boxes(6, 2) * 3).astype(np.int32)
+    both(name, random_boxes(7, 0), random_boxes(5, 1))
+    both(name, np.stack([random_boxes(4, s) for s in (0, 1)]), np.stack([random_boxes(3, s) for s in (2, 3)]))
+    both(name, whole, whole[:4], differentiable=(), rtol=1e-5)
+    both(name, whole.astype(np.float16), whole[:4].astype(np.float16), differentiable=(), rtol=1e-3)
+
+
+LOSSES = ["generalized_box_iou_loss", "distance_box_iou_loss", "complete_box_iou_loss"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_boxes(name, reduction):
+    a, b = random_boxes(20, 0), random_boxes(20, 1)
+    b[3] = a[3]
+    b[4] = a[4] + 100
+    both(name, a, b, reduction=reduction)
+    both(name, a, b, reduction=reduction, eps=1e-3)
+    both(name, a[:0], b[:0], reduction=reduction)
+    both(name, a[0], b[0], reduction=reduction)
+
+
+@pytest.mark.parametrize("alpha", [0.25, -1, 1.0])
+def test_focal_loss(alpha):
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((4, 5)), rng.random((4, 5))
+    for reduction in ("none", "mean", "sum"):
+        both("sigmoid_focal_loss", x, t, alpha=alpha, gamma=1.5, reduction=reduction, differentiable=(0,))
+
+
+def test_forms_of_boxes():
+    boxes = random_boxes(6, 0)
+    turned = np.concatenate([boxes, np.random.default_rng(1).uniform(-180, 180, (6, 1))], 1)
+    corners = theirs.box_convert(torch.tensor(turned), "xywhr", "xyxyxyxy").numpy()
+    given = {"xyxy": boxes, "xywh": boxes, "cxcywh": boxes, "xywhr": turned, "cxcywhr": turned, "xyxyxyxy": corners}
+    for source, array in given.items():
+        for target in given:
+            if (array.shape[1] == 4 and given[target].shape[1] == 4) or (
+                array.shape[1] > 4 and given[target].shape[1] > 4
+            ):
+                both("box_convert", array, in_fmt=source, out_fmt=target)
+                whole = np.round(array * 4).astype(np.int64)
+                if source != target:
+                    both("box_convert", whole, in_fmt=source, out_fmt=target, differentiable=(), rtol=1e-6)
+
+
+def test_other_functions_of_boxes():
+    boxes = random_boxes(9, 0) - 2
+    both("box_area", boxes)
+    both("clip_boxes_to_image", boxes, size=(7, 6))
+    both("remove_small_boxes", boxes, min_size=2.0, differentiable=())
+    both("masks_to_boxes", np.random.default_rng(0).random((5, 6, 7)) > 0.95, differentiable=())
+
+
+@kernels
+def test_suppression():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        boxes = np.round(random_boxes(200, seed, 60)).astype(np.float32)
+        scores, groups = (rng.integers(0, 40, 200) / 40).astype(np.float32), rng.integers(0, 4, 200)
+        for threshold in (0.0, 0.1, 0.25, 0.5, 1 / 3):
+            both("nms", boxes, scores, iou_threshold=threshold, differentiable=())
+            both("batched_nms", boxes, scores, groups, iou_threshold=threshold, differentiable=())
+
+
+@kernels
+def test_suppression_by_category_of_many():
+    """torchvision sorts the last time by PyTorch's sort that is not stable: equal scores come in any order."""
+    rng = np.random.default_rng(0)
+    boxes, groups = random_boxes(1200, 0, 90).astype(np.float32), rng.integers(0, 4, 1200)
+    scores = (rng.permutation(1200) / 1200).astype(np.float32)
+    both("batched_nms", boxes, scores, groups, iou_threshold=0.3, differentiable=())
+    equal = np.round(scores, 1)
+    kept = theirs.batched_nms(*map(torch.tensor, (boxes, equal, groups)), 0.3)
+    ours = ops.batched_nms(*map(norch.tensor, (boxes, equal, groups)), 0.3)
+    assert sorted(ours.tolist()) == sorted(kept.tolist())
+    assert equal[ours.numpy()].tolist() == equal[kept.numpy()].tolist()
+
+
+@kernels
+@pytest.mark.parametrize("fmt", ["cxcywhr", "xywhr", "xyxyxyxy"])
+def test_overlaps_of_rotated_boxes(fmt):
+    rng = np.random.default_rng(0)
+    sets = [
+        np.concatenate([rng.uniform(0, 6, (8, 2)), rng.uniform(1, 4, (8, 2)), rng.uniform(-180, 180, (8, 1))], 1)
+        for _ in "ab"
+    ]
+    arrays = [theirs.box_convert(torch.tensor(s), "cxcywhr", fmt).numpy() for s in sets]
+    both("box_iou", *arrays, fmt=fmt, differentiable=(), rtol=1e-5)
+    both("box_iou", arrays[0], arrays[0], fmt=fmt, differentiable=(), rtol=1e-5)
