@@ -177,6 +177,14 @@ from torchvision.ops.diou_loss import distance_box_iou_loss
 from torchvision.ops.focal_loss import sigmoid_focal_loss
 from torchvision.ops.giou_loss import generalized_box_iou_loss
 from torchvision.ops.misc import Conv2dNormActivation
+from torchvision.ops.ps_roi_align import PSRoIAlign
+from torchvision.ops.ps_roi_pool import PSRoIPool
+from torchvision.ops.roi_align import RoIAlign
+from torchvision.ops.roi_pool import RoIPool
+from torchvision.ops.stochastic_depth import StochasticDepth
+from torchvision.models.alexnet import AlexNet
+for function in (torchvision.ops.roi_align, torchvision.ops.stochastic_depth, torchvision.models.alexnet):
+    assert not isinstance(function, type(torch)), function
 assert torchvision.models.resnet.BasicBlock is BasicBlock
 assert isinstance(resnet18(num_classes=2), ResNet)
 assert torchvision.ops.focal_loss.sigmoid_focal_loss is torchvision.ops.sigmoid_focal_loss is sigmoid_focal_loss

@@ -130,3 +130,44 @@ def test_overlaps_of_rotated_boxes(fmt):
     arrays = [theirs.box_convert(torch.tensor(s), "cxcywhr", fmt).numpy() for s in sets]
     both("box_iou", *arrays, fmt=fmt, differentiable=(), rtol=1e-5)
     both("box_iou", arrays[0], arrays[0], fmt=fmt, differentiable=(), rtol=1e-5)
+
+
+def regions(images, k, seed, size=12.0, scale=1.0):
+    """Boxes (k, 5): some beyond the edges, one upside down, one of no size, one where the pixels' edges are."""
+    boxes = (random_boxes(k, seed, size) - 2) / scale
+    boxes[0] = boxes[0][[2, 3, 0, 1]]
+    boxes[1, 2:] = boxes[1, :2]
+    boxes[2] = np.array([1.0, 2.0, 6.0, 7.0]) / scale
+    boxes[3] = np.array([-30.0, -30.0, 40.0, 50.0]) / scale
+    boxes[4] = np.array([60.0, 60.0, 70.0, 80.0]) / scale
+    return np.concatenate([np.random.default_rng(seed).integers(0, images, (k, 1)), boxes], 1)
+
+
+@kernels
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("ratio", [-1, 0, 1, 2, 3])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_roi_align(images, ratio, aligned):
+    x = np.random.default_rng(0).standard_normal((images, 4, 9, 11))
+    for size in (1, 2, (3, 5)):
+        for scale in (1.0, 0.25):
+            options = {"output_size": size, "spatial_scale": scale, "sampling_ratio": ratio, "aligned": aligned}
+            both("roi_align", x, regions(images, 12, 1, scale=scale), differentiable=(0,), **options)
+            single = x.astype(np.float32), regions(images, 12, 2, scale=scale).astype(np.float32)
+            both("roi_align", *single, differentiable=(), rtol=2e-4, **options)
+
+
+@kernels
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("name", ["roi_pool", "ps_roi_pool", "ps_roi_align"])
+def test_other_poolings(images, name):
+    x = np.random.default_rng(0).standard_normal((images, 30, 9, 11))
+    x = np.round(x, 1)  # with equal values
+    for size in (1, (3, 5), (2, 3)):
+        for scale in (1.0, 0.25):
+            for extra in ({"sampling_ratio": 2}, {}) if name.endswith("align") else ({},):
+                differentiable = () if name == "ps_roi_pool" else (0,)  # where torchvision's counts other pixels
+                boxes = regions(images, 12, 1, scale=scale)
+                options = {"output_size": size, "spatial_scale": scale, **extra}
+                both(name, x, boxes, differentiable=differentiable, **options)
+                both(name, x.astype(np.float32), boxes.astype(np.float32), differentiable=(), rtol=2e-4, **options)

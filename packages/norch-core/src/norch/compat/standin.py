@@ -45,11 +45,20 @@ class _Alias(Loader):
         try:
             sys.modules[name] = import_module(_ours(name))
             _set_version(name, sys.modules[name])
+            _keep_functions(name, sys.modules[name])
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("norch"):
                 raise
             missing_names[_ours(name)] = None
             raise ModuleNotFoundError(f"norch, here in place of PyTorch, has no {name}", name=name) from None
+
+
+def _keep_functions(name: str, package: ModuleType) -> None:
+    """Imports the modules that share their name with a function of the package, which importing them would replace."""
+    for path, module in list(sys.modules.items()):
+        parent, _, part = path.rpartition(".")
+        if parent == _ours(name) and vars(package).get(part, module) is not module:
+            sys.modules.setdefault(f"{name}.{part}", module)
 
 
 def _set_version(name: str, module: ModuleType) -> None:

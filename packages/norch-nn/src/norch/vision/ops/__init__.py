@@ -1,4 +1,4 @@
-"""Blocks of vision models, functions of boxes and their losses, under torchvision's names.
+"""Blocks of vision models, boxes, their losses and what is pooled from them, under torchvision's names.
 
 A box is x1, y1, x2, y2, with x1 < x2 and y1 < y2, unless said otherwise.
 
@@ -30,6 +30,14 @@ from .misc import Conv2dNormActivation as Conv2dNormActivation
 from .misc import FrozenBatchNorm2d as FrozenBatchNorm2d
 from .misc import Permute as Permute
 from .misc import SqueezeExcitation as SqueezeExcitation
+from .ps_roi_align import PSRoIAlign as PSRoIAlign
+from .ps_roi_align import ps_roi_align as ps_roi_align
+from .ps_roi_pool import PSRoIPool as PSRoIPool
+from .ps_roi_pool import ps_roi_pool as ps_roi_pool
+from .roi_align import RoIAlign as RoIAlign
+from .roi_align import roi_align as roi_align
+from .roi_pool import RoIPool as RoIPool
+from .roi_pool import roi_pool as roi_pool
 from .stochastic_depth import StochasticDepth as StochasticDepth
 from .stochastic_depth import stochastic_depth as stochastic_depth
 
