@@ -176,7 +176,11 @@ from torchvision.ops.ciou_loss import complete_box_iou_loss
 from torchvision.ops.diou_loss import distance_box_iou_loss
 from torchvision.ops.focal_loss import sigmoid_focal_loss
 from torchvision.ops.giou_loss import generalized_box_iou_loss
-from torchvision.ops.misc import Conv2dNormActivation
+from torchvision.ops.deform_conv import DeformConv2d, deform_conv2d
+from torchvision.ops.drop_block import DropBlock2d
+from torchvision.ops.feature_pyramid_network import ExtraFPNBlock, FeaturePyramidNetwork, LastLevelMaxPool
+from torchvision.ops.misc import Conv2dNormActivation, ConvNormActivation, FrozenBatchNorm2d, interpolate
+from torchvision.ops.poolers import LevelMapper, MultiScaleRoIAlign
 from torchvision.ops.ps_roi_align import PSRoIAlign
 from torchvision.ops.ps_roi_pool import PSRoIPool
 from torchvision.ops.roi_align import RoIAlign

@@ -171,3 +171,83 @@ def test_other_poolings(images, name):
                 options = {"output_size": size, "spatial_scale": scale, **extra}
                 both(name, x, boxes, differentiable=differentiable, **options)
                 both(name, x.astype(np.float32), boxes.astype(np.float32), differentiable=(), rtol=2e-4, **options)
+
+
+def same_weights(left, right):
+    assert list(right.state_dict()) == list(left.state_dict())
+    left.double()
+    right.double().load_state_dict({key: x.numpy() for key, x in left.state_dict().items()})
+    return left, right
+
+
+@pytest.mark.parametrize("extra", ["LastLevelMaxPool", "LastLevelP6P7", None])
+def test_pyramids(extra):
+    arrays = {f"m{i}": np.random.default_rng(i).standard_normal((2, 3 + i, s, s + 1)) for i, s in enumerate((8, 5, 2))}
+    options = [] if extra != "LastLevelP6P7" else [5, 6]
+    pyramids = []
+    for module in (theirs, ops):
+        block = extra and getattr(module.feature_pyramid_network, extra)(*options)
+        pyramids.append(module.FeaturePyramidNetwork([3, 4, 5], 6, block))
+    left, right = same_weights(*pyramids)
+    a = left({name: torch.tensor(x) for name, x in arrays.items()})
+    b = right({name: norch.tensor(x) for name, x in arrays.items()})
+    assert list(a) == list(b)
+    for name in a:
+        np.testing.assert_allclose(value(b[name]), value(a[name]), rtol=1e-11, atol=1e-12)
+    for out in (a, b):
+        sum(x.square().sum() for x in out.values()).backward()
+    mine = dict(right.named_parameters())
+    for name, p in left.named_parameters():
+        np.testing.assert_allclose(value(mine[name].grad), value(p.grad), rtol=1e-9, atol=1e-10)
+
+
+@kernels
+def test_pooling_of_pyramids():
+    rng = np.random.default_rng(0)
+    arrays = {str(i): rng.standard_normal((2, 3, s, s + 1)) for i, s in enumerate((32, 16, 8, 4))}
+    sets = [random_boxes(30, seed, 100.0) for seed in (0, 1)]
+    for names, size, ratio in ((list("0123"), 3, 2), (list("12"), (2, 3), -1), (list("03"), 2, 2), (["2"], 1, 2)):
+        left, right = (m.MultiScaleRoIAlign(names, size, ratio, canonical_scale=40) for m in (theirs, ops))
+        leaves = {n: torch.tensor(x, requires_grad=True) for n, x in arrays.items()}
+        mine = {n: norch.tensor(x, requires_grad=True) for n, x in arrays.items()}
+        a = left(leaves, [torch.tensor(s) for s in sets], [(120, 128), (128, 132)])
+        b = right(mine, [norch.tensor(s) for s in sets], [(120, 128), (128, 132)])
+        assert left.scales == right.scales
+        np.testing.assert_allclose(value(b), value(a), rtol=1e-10, atol=1e-12)
+        for out in (a, b):
+            out.square().sum().backward()
+        for n in names:
+            np.testing.assert_allclose(value(mine[n].grad), value(leaves[n].grad), rtol=1e-9, atol=1e-11)
+        assert repr(left) == repr(right)
+
+
+@kernels
+@pytest.mark.parametrize(
+    ("groups", "parts", "options"),
+    [
+        (1, 1, {}),
+        (2, 1, {"stride": 2, "padding": 1}),
+        (1, 2, {"stride": (2, 1), "dilation": (1, 2)}),
+        (2, 4, {"padding": 1}),
+    ],
+)
+def test_deformable_convolution(groups, parts, options):
+    rng = np.random.default_rng(0)
+    x, weight, bias = rng.standard_normal((2, 4, 6, 7)), rng.standard_normal((6, 4 // groups, 3, 2)), rng.random(6)
+    size = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weight), groups=groups, **options).shape[2:]
+    offset, mask = 2 * rng.standard_normal((2, 12 * parts, *size)), rng.random((2, 6 * parts, *size))
+    offset[:, :, 0] = np.round(offset[:, :, 0])  # where slopes change
+
+    both("deform_conv2d", x, offset, weight, bias, rtol=1e-9, **options)
+    masked = [[make(a) for a in (x, offset, weight, bias)] for make in (torch.tensor, norch.tensor)]
+    masks = torch.tensor(mask, requires_grad=True), norch.tensor(mask, requires_grad=True)
+    outs = [m.deform_conv2d(*t, mask=k, **options) for m, t, k in zip((theirs, ops), masked, masks)]
+    np.testing.assert_allclose(value(outs[1]), value(outs[0]), rtol=1e-9, atol=1e-11)
+    for out in outs:
+        out.square().sum().backward()
+    np.testing.assert_allclose(value(masks[1].grad), value(masks[0].grad), rtol=1e-9, atol=1e-10)
+    modules = (m.DeformConv2d(4, 6, (3, 2), groups=groups, **options) for m in (theirs, ops))
+    left, right = same_weights(*modules)
+    assert repr(left) == repr(right)
+    a, b = left(masked[0][0], masked[0][1]), right(masked[1][0], masked[1][1])
+    np.testing.assert_allclose(value(b), value(a), rtol=1e-9, atol=1e-11)

@@ -7,6 +7,8 @@ from typing import Any
 
 import norch
 from norch import nn
+from norch.nn.functional import interpolate as interpolate
+from norch.nn.state import TakesState
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
@@ -15,7 +17,41 @@ def make_divisible(value: float, divisor: int = 8) -> int:
     return rounded + divisor if rounded < 0.9 * value else rounded
 
 
-class Conv2dNormActivation(nn.Sequential):
+class ConvNormActivation(nn.Sequential):
+    """A convolution of `conv_layer`, a norm and an activation; the rest as of `Conv2dNormActivation`."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any = 3,
+        stride: Any = 1,
+        padding: Any = None,
+        groups: int = 1,
+        norm_layer: Callable[..., nn.Module] | None = nn.BatchNorm2d,
+        activation_layer: Callable[..., nn.Module] | None = nn.ReLU,
+        dilation: Any = 1,
+        inplace: bool | None = True,
+        bias: bool | None = None,
+        conv_layer: Callable[..., nn.Module] = nn.Conv2d,
+    ) -> None:
+        if padding is None:
+            given = [n for n in (kernel_size, dilation) if isinstance(n, Sequence)]
+            dims = len(given[0]) if given else 1
+            sizes, steps = (n if isinstance(n, Sequence) else (n,) * dims for n in (kernel_size, dilation))
+            padding = tuple((k - 1) // 2 * d for k, d in zip(sizes, steps))
+            padding = padding if given else padding[0]
+        bias = norm_layer is None if bias is None else bias
+        layers = [conv_layer(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)]
+        if norm_layer is not None:
+            layers.append(norm_layer(out_channels))
+        if activation_layer is not None:
+            layers.append(activation_layer(**_inplace(inplace)))
+        super().__init__(*layers)
+        self.out_channels = out_channels
+
+
+class Conv2dNormActivation(ConvNormActivation):
     """A convolution, a norm and an activation, of which the last two may be None.
 
     padding: by default what keeps the size at stride 1. bias: by default where there is no norm. in_channels,
@@ -37,19 +73,29 @@ class Conv2dNormActivation(nn.Sequential):
         inplace: bool | None = True,
         bias: bool | None = None,
     ) -> None:
-        if padding is None:
-            sizes, steps = (n if isinstance(n, Sequence) else (n, n) for n in (kernel_size, dilation))
-            padding = tuple((k - 1) // 2 * d for k, d in zip(sizes, steps))
-        bias = norm_layer is None if bias is None else bias
-        layers: list[nn.Module] = [
-            nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
-        ]
-        if norm_layer is not None:
-            layers.append(norm_layer(out_channels))
-        if activation_layer is not None:
-            layers.append(activation_layer(**_inplace(inplace)))
-        super().__init__(*layers)
-        self.out_channels = out_channels
+        shape = (in_channels, out_channels, kernel_size, stride, padding, groups)
+        super().__init__(*shape, norm_layer, activation_layer, dilation, inplace, bias, nn.Conv2d)
+
+
+class Conv3dNormActivation(ConvNormActivation):
+    """`Conv2dNormActivation` of volumes: `Conv3d` with, unless said otherwise, BatchNorm3d."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any = 3,
+        stride: Any = 1,
+        padding: Any = None,
+        groups: int = 1,
+        norm_layer: Callable[..., nn.Module] | None = nn.BatchNorm3d,
+        activation_layer: Callable[..., nn.Module] | None = nn.ReLU,
+        dilation: Any = 1,
+        inplace: bool | None = True,
+        bias: bool | None = None,
+    ) -> None:
+        shape = (in_channels, out_channels, kernel_size, stride, padding, groups)
+        super().__init__(*shape, norm_layer, activation_layer, dilation, inplace, bias, nn.Conv3d)
 
 
 def _inplace(inplace: bool | None) -> dict[str, bool]:
@@ -123,8 +169,8 @@ class Permute(nn.Module):
         return x.permute(*self.dims)
 
 
-class FrozenBatchNorm2d(nn.Module):
-    """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers.
+class FrozenBatchNorm2d(TakesState, nn.Module):
+    """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers; it loads what BatchNorm2d saved.
 
     num_features, eps: as of `BatchNorm2d`.
     """
@@ -134,6 +180,9 @@ class FrozenBatchNorm2d(nn.Module):
         self.eps = eps
         for name, fill in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
             self.register_buffer(name, norch.full((num_features,), fill))
+
+    def _before_load(self, state: dict[str, Any], prefix: str) -> None:
+        state.pop(f"{prefix}num_batches_tracked", None)
 
     def forward(self, x: norch.Tensor) -> norch.Tensor:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
