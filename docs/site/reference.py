@@ -60,7 +60,7 @@ NAMESPACES = {
     "utils": ("norch.utils.checkpoint", "norch.utils.tensorboard"),
     "vision": ("norch.vision.datasets", "norch.vision.transforms", "norch.vision.transforms.v2", "norch.vision.io",
                "norch.vision.ops", "norch.vision.utils"),
-    "vision-models": ("norch.vision.models",),
+    "vision-models": ("norch.vision.models", "norch.vision.models.segmentation", "norch.vision.models.detection"),
     "capture": ("norch.capturing",),
     "profiler": ("norch.profiler",),
     "memory": ("norch.memory",),

@@ -186,7 +186,14 @@ from torchvision.ops.ps_roi_pool import PSRoIPool
 from torchvision.ops.roi_align import RoIAlign
 from torchvision.ops.roi_pool import RoIPool
 from torchvision.ops.stochastic_depth import StochasticDepth
+from torchvision.models._utils import IntermediateLayerGetter
 from torchvision.models.alexnet import AlexNet
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.image_list import ImageList
+from torchvision.models.segmentation import FCN_ResNet50_Weights, fcn_resnet50
+from torchvision.models.segmentation.deeplabv3 import ASPP, DeepLabHead
+from torchvision.models.segmentation.fcn import FCNHead
+from torchvision.models.segmentation.lraspp import LRASPPHead
 for function in (torchvision.ops.roi_align, torchvision.ops.stochastic_depth, torchvision.models.alexnet):
     assert not isinstance(function, type(torch)), function
 assert torchvision.models.resnet.BasicBlock is BasicBlock

@@ -30,7 +30,7 @@ def unfilled(monkeypatch):
 @pytest.mark.usefixtures("unfilled")
 @pytest.mark.parametrize("name", list(EXPECTED))
 def test_keys_shapes_and_numbers_of_parameters_are_torchvisions(name):
-    model = getattr(models, name)()
+    model = models.get_model(name)
     assert [sum(p.numel() for p in model.parameters()), digest(model.state_dict())] == EXPECTED[name]
 
 
@@ -147,7 +147,12 @@ def test_models_are_found_by_name():
     names = [
         n for n in sorted(models.__dict__) if n.islower() and not n.startswith("_") and callable(models.__dict__[n])
     ]
+    names += [n for n in models.segmentation.__dict__ if n.islower()]
     assert set(EXPECTED) < set(names)
+    found = models.list_models(models.segmentation)
+    assert found[0] == "deeplabv3_mobilenet_v3_large"
+    assert not set(found) & set(models.list_models(models))
+    assert set(found) | set(models.list_models(models)) == set(models.list_models())
 
 
 def test_options_of_resnets():

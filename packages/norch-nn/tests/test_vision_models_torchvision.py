@@ -76,3 +76,50 @@ def test_a_file_that_pytorch_wrote_is_read(tmp_path, monkeypatch):
     with torch.no_grad():
         expected = theirs(x).numpy()
     assert abs(ours(norch.tensor(x.numpy())).detach().numpy() - expected).max() <= 2e-5 * abs(expected).max()
+
+
+SEGMENTATION = ["fcn_resnet50", "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"]
+
+
+@pytest.mark.parametrize("name", SEGMENTATION)
+def test_segmentations_are_torchvisions(name):
+    torch.manual_seed(0)
+    options = {"num_classes": 4, "weights_backbone": None} | ({} if name.startswith("lraspp") else {"aux_loss": True})
+    theirs = getattr(torchvision.models.segmentation, name)(**options).double()
+    ours = getattr(models.segmentation, name)(**options).double()
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    ours.load_state_dict({key: value.numpy() for key, value in theirs.state_dict().items()})
+    x = torch.randn(2, 3, 48, 57, dtype=torch.float64)
+    for training in (True, False):
+        for model, kind in ((theirs, torch.nn.Dropout), (ours, nn.Dropout)):
+            model.train(training)
+            for module in model.modules():
+                if isinstance(module, kind):
+                    module.p = 0.0
+        with torch.no_grad(), norch.no_grad():
+            expected, out = theirs(x), ours(norch.tensor(x.numpy()))
+        assert list(out) == list(expected)
+        for key, value in expected.items():
+            assert abs(out[key].numpy() - value.numpy()).max() <= 1e-9 * abs(value.numpy()).max(), (key, training)
+
+
+def test_anchors_are_torchvisions():
+    from torchvision.models.detection import anchor_utils, image_list
+
+    arrays = [torch.zeros(2, 3, 75, 100), *(torch.zeros(2, 4, s, s + 1) for s in (19, 10, 5))]
+    sizes, ratios = ((8, 12), (16, 20), (32, 50)), ((0.5, 1.0, 2.0),) * 3
+    for kind, options in (
+        ("AnchorGenerator", {"sizes": sizes, "aspect_ratios": ratios}),
+        ("DefaultBoxGenerator", {"aspect_ratios": [[2], [2, 3], []]}),
+        ("DefaultBoxGenerator", {"aspect_ratios": [[2], [2, 3], []], "steps": [8, 16, 32], "clip": False}),
+    ):
+        left, right = (getattr(m, kind)(**options) for m in (anchor_utils, models.detection))
+        theirs = left(image_list.ImageList(arrays[0], [(70, 80)] * 2), arrays[1:])
+        mine = [norch.tensor(a.numpy()) for a in arrays]
+        ours = right(models.detection.ImageList(mine[0], [(70, 80)] * 2), mine[1:])
+        assert left.num_anchors_per_location() == right.num_anchors_per_location()
+        for a, b in zip(theirs, ours, strict=True):
+            assert a.shape == tuple(b.shape)
+            assert abs(a.numpy() - b.numpy()).max() <= 1e-5
+        if kind == "DefaultBoxGenerator":
+            assert repr(left) == repr(right)

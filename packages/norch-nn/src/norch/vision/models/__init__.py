@@ -19,6 +19,7 @@ from typing import Any
 
 import norch
 
+from . import segmentation as segmentation
 from .alexnet import AlexNet as AlexNet
 from .alexnet import alexnet as alexnet
 from .building import get_model as get_model

@@ -31,7 +31,7 @@ def no_download(what: str) -> NoReturn:
 
 def _weights_file(name: str, what: str) -> Path:
     """The file of weights that is there. Raises NotImplementedError for none and for several."""
-    patterns = (f"{name}-*.pth", f"{name}_rwightman-*.pth", f"{name}_lukemelas-*.pth")
+    patterns = (f"{name}-*.pth", f"{name}_coco-*.pth", f"{name}_rwightman-*.pth", f"{name}_lukemelas-*.pth")
     found = sorted(file for pattern in patterns for file in downloads().glob(pattern))
     if not found:
         no_download(what)
@@ -76,12 +76,13 @@ def builder(
     make: Callable[..., nn.Module],
     *args: Any,
     doc: str = "",
+    gives: str = "(n, num_classes)",
     with_weights: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> Any:
     """The constructor of a model by its name: `make(*args, **options)`, where callers may give more options.
 
-    with_weights: options where weights are asked for.
+    gives: what comes out. with_weights: options where weights are asked for.
     """
 
     def build(weights: Any = None, progress: bool = True, *, pretrained: Any = False, **more: Any) -> nn.Module:
@@ -96,7 +97,7 @@ def builder(
     family = make if isinstance(make, type) else make.__annotations__["return"]
     build.__doc__ = f"""{doc or name}: {sys.modules[make.__module__].__doc__}
 
-    Takes images (n, 3, h, w) and gives (n, num_classes). Options: those of `{getattr(family, "__name__", family)}`.
+    Takes images (n, 3, h, w) and gives {gives}. Options: those of `{getattr(family, "__name__", family)}`.
 
     weights, pretrained: by default drawn at random; any others are read from the file that PyTorch's cache has of this
     model. Raises NotImplementedError, which says where to put it, where it has none: nothing is downloaded.
@@ -107,12 +108,18 @@ def builder(
 
 
 def list_models(module: Any = None, include: Any = None, exclude: Any = None) -> list[str]:
-    """The names of the models, sorted: of one module, matching a pattern of `include` and none of `exclude`."""
+    """The names of the models, sorted: matching a pattern of `include` and none of `exclude`.
+
+    module: by default all; else those of that module, or of the modules of that package.
+    """
 
     def given(patterns: Any) -> list[str]:
         return [patterns] if isinstance(patterns, str) else list(patterns or [])
 
-    found = [name for name, build in BUILDERS.items() if module is None or build.__module__ == module.__name__]
+    def within(build: Any) -> bool:
+        return module is None or module.__name__ in (build.__module__, build.__module__.rpartition(".")[0])
+
+    found = [name for name, build in BUILDERS.items() if within(build)]
     if include:
         found = [name for name in found if any(fnmatch(name, pattern) for pattern in given(include))]
     return sorted(name for name in found if not any(fnmatch(name, pattern) for pattern in given(exclude)))

@@ -70,6 +70,7 @@ class InvertedResidual(nn.Module):
             layers.append(se_layer(wide, make_divisible(wide // 4, 8)))
         layers.append(conv(wide, cnf.out_channels, 1, activation_layer=None))
         self.block, self.out_channels = nn.Sequential(*layers), cnf.out_channels
+        self._is_cn = cnf.stride > 1
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         out = self.block(input)
@@ -143,6 +144,12 @@ _SMALL = (
     (96, 5, 576, 96, True, "HS", 1),
 )
 """Tables 1 and 2: channels in, kernel, expanded, out, squeeze-and-excite, activation, stride."""
+
+
+def stages(features: nn.Sequential) -> list[int]:
+    """The numbers of the blocks that halve the size or would, had they no dilation; of the first and the last."""
+    halving = [i for i, block in enumerate(features) if getattr(block, "_is_cn", False)]
+    return [0, *halving, len(features) - 1]
 
 
 def _mobilenet_v3(
