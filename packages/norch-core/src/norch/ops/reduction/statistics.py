@@ -230,9 +230,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         if low < 0:
             raise ShapeError(f"bincount(): cannot count negative integers, the smallest is {low}")
         size = max(size, high + 1)
-    weighted = fill_spec(input.spec.like(dtype=int64), 1) if weights is None else weights.detach()
-    if not weighted.spec.dtype.is_floating_point and weights is not None:
-        weighted = weighted.to(float64)
+    if weights is None:
+        # A single one, since to fill a vector takes longer than to read it.
+        weighted = broadcast_to(fill_spec(input.spec.like((1,), dtype=int64), 1), tuple(input.spec.shape))
+    else:
+        weighted = weights.detach() if weights.spec.dtype.is_floating_point else weights.detach().to(float64)
     return scatter_add(fill_spec(weighted.spec.like((size,)), 0), 0, input.to(int64), weighted)
 
 
