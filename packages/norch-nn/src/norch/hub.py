@@ -13,7 +13,6 @@ from urllib.parse import urlparse
 
 import norch
 
-from .compat import lacks
 from .utils.downloading import WrongHash, fetch
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -76,4 +75,4 @@ def load_state_dict_from_url(
 
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
 
-__getattr__ = lacks.late("hub")
+__getattr__ = norch.late_submodules(__name__)

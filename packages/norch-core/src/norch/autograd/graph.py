@@ -18,10 +18,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..compat import lacks
 from ..errors import AutogradError
 from ..observing import NODE, observable
 from ..source_lines import Line, table
+from ..submodules import late_submodules
 from ..tensor_base import TensorBase, make_tensor
 from .accumulate import ALONE, accumulate, shared_ops, unbroadcast
 from .hooks import HooksOfLeaf, RemovableHandle, hooks_of
@@ -410,4 +410,4 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
                 output.node = Output(node, i)
 
 
-__getattr__ = lacks.late("autograd.graph")
+__getattr__ = late_submodules(__name__)

@@ -131,6 +131,7 @@ PLACES: dict[str, Place] = {
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
+    "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",)),

@@ -9,9 +9,10 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from norch.func.trees import REGISTERED, NodeDef
+import norch
 
 PyTree = Context = Any
+NodeDef = norch.func.trees.NodeDef
 
 
 class MappingKey(NamedTuple):
@@ -174,7 +175,7 @@ def register_pytree_node(
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls.__name__} is a container already")
-    SUPPORTED_NODES[cls] = REGISTERED[cls] = NodeDef(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = norch.func.trees.REGISTERED[cls] = NodeDef(flatten_fn, unflatten_fn)
 
 
 _register_pytree_node = register_pytree_node

@@ -19,7 +19,8 @@ backend needs anything for it, and nothing is computed twice.
 
 from __future__ import annotations
 
-from ...compat import lacks
+import norch
+
 from .fully_shard import FSDPModule, fully_shard, register_fsdp_forward_method
 from .options import (
     BackwardPrefetch,
@@ -47,4 +48,4 @@ __all__ = [
     "summon_full_params",
 ]
 
-__getattr__ = lacks.late("distributed.fsdp")
+__getattr__ = norch.late_submodules(__name__)

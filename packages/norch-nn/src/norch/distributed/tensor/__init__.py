@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...compat import lacks
+import norch
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,4 @@ class Partial:
 
 Placement = Replicate | Shard | Partial
 
-__getattr__ = lacks.late("distributed.tensor")
+__getattr__ = norch.late_submodules(__name__)

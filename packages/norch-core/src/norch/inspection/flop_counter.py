@@ -6,8 +6,8 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
-from norch.inspection.flops import FlopCounter
-from norch.observing import observed_by
+from ..observing import observed_by
+from .flops import FlopCounter
 
 
 class FlopCounterMode:
