@@ -52,7 +52,7 @@ from norch.compat.paths import PLACES
 for path in [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]:
     parent, _, name = f"norch.{path}".rpartition(".")
     before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
-    assert before is None or type(before) is type(sys), path
+    assert before is None or isinstance(before, type(sys)), path
 names = [p.removeprefix("autograd.") for p in PLACES if p.startswith("autograd.")]
 assert names and not any(callable(getattr(norch.autograd, name)) for name in names)
 """

@@ -47,7 +47,7 @@ class CustomOp:
         return self._run(*args) if self._function is None else self._function.apply(*args)
 
     def _run(self, *args: Any) -> Any:
-        device = next((x.device.type for x in args if isinstance(x, TensorBase)), None)
+        device = next((x.spec.device.type for x in args if isinstance(x, TensorBase)), None)
         kernel = self._kernels.get(device) or self._kernels.get(None)
         if kernel is None:
             raise NotImplementedError(f"{self._name}: no kernel for device {device!r}; register_kernel gives it one")

@@ -55,7 +55,7 @@ class _Mode:
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         code = getattr(function, "__code__", None)
         if code is not None and code.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
-            return self._generator(function)
+            return self._generator(function)  # type: ignore[no-any-return]
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

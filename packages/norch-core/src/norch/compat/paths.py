@@ -55,7 +55,7 @@ def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _DECORATORS = "script ignore export unused script_method script_if_tracing _overload _overload_method"
-_JIT = dict.fromkeys(_DECORATORS.split(), unchanged)
+_JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext}
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")

@@ -111,7 +111,7 @@ def __getattr__(name: str) -> object:
         globals()[name] = late
         return late
     if name == "aten":
-        return _import_module("norch.compat.aten").aten  # type: ignore[no-any-return]
+        return _import_module("norch.compat.aten").aten
     if not name.startswith("_"):
         for lookup in LOOKUPS:
             found: object = lookup(name)

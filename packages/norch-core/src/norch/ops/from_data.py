@@ -58,7 +58,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     """
     target = get_default_device() if device is None else Device(device)
     if isinstance(dtype, ComplexDType):
-        return _complex(data, dtype, target)
+        return _complex(data, dtype, target)  # type: ignore[no-any-return]
     chosen = None if dtype is None else as_dtype(dtype, "tensor")
     if isinstance(data, TensorBase):
         given: Tensor = data  # type: ignore[assignment]
@@ -73,7 +73,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
         if not isinstance(data, np.ndarray):
             data = _array_of(data, chosen)
         if data.dtype.kind == "c" and dtype is None:
-            return _complex(data, complex128 if data.dtype.itemsize > 8 else complex64, target)
+            return _complex(data, complex128 if data.dtype.itemsize > 8 else complex64, target)  # type: ignore[no-any-return]
         out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
     return out if target is out.spec.device else out.to(target)
 

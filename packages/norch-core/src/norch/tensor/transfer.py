@@ -68,7 +68,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         elif isinstance(value, TensorBase):
             dtype, device = value.spec.dtype, value.spec.device
         elif isinstance(value, ComplexDType):
-            return _complex(self, value, args, kwargs)
+            return _complex(self, value, args, kwargs)  # type: ignore[no-any-return]
         elif value is not None and not isinstance(value, bool):
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
     for name in kwargs:

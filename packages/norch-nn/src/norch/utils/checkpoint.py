@@ -111,6 +111,6 @@ def get_device_states(*args: Any) -> tuple[list[int], list[norch.Tensor]]:
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[norch.Tensor]) -> None:
-    """Sets the state of random numbers that `get_device_states` gave."""
+    """Sets the `states` of random numbers of `devices`, as `get_device_states` gave them."""
     for _, state in zip(devices, states, strict=True):
         norch.set_rng_state(state)
