@@ -17,8 +17,8 @@ class Storage:
 
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
-        """The first `nbytes` of the file `filename` (all of it for 0), read when they are used. What is written to them goes to the
-        file if `shared`, and is lost otherwise. Raises OSError for a file that cannot be read.
+        """The first `nbytes` of the file `filename` (all of it for 0), read when they are used. What is written to them
+        goes to the file if `shared`, and is lost otherwise. Raises OSError for a file that cannot be read.
         """
         import mmap
 

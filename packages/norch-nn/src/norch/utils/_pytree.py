@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import norch
 
-PyTree = Context = Any
+PyTree = Any
+Context = Any
 NodeDef = norch.func.trees.NodeDef
 
 
