@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array as packed_array
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,8 +81,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
 
 def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
     """A ComplexPair of complex numbers, of real ones, or of another pair."""
-    from ..compat import complex_numbers as pairs
-
+    pairs = import_module("norch.compat.complex_numbers")  # which stands above
     if isinstance(data, TensorBase) or pairs.is_complex(data):
         return data.to(device, dtype)
     values = np.asarray(data)
@@ -226,10 +226,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
     if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
-        from ..compat.complex_numbers import view_as_complex
-
         parts = np.ascontiguousarray(array).view(array.real.dtype).reshape(*array.shape, 2)
-        return view_as_complex(array_to_tensor(parts, None, False))  # type: ignore[return-value]
+        pairs = import_module("norch.compat.complex_numbers")
+        return pairs.view_as_complex(array_to_tensor(parts, None, False))  # type: ignore[no-any-return]
     return array_to_tensor(array, None, False)
 
 

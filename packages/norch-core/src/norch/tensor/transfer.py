@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import record
@@ -92,13 +93,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _complex(tensor: Tensor, dtype: ComplexDType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from ..compat.complex_numbers import complex
-
     def of_parts(value: Any) -> Any:
         return dtype.parts if value is dtype else value
 
     parts = to(tensor, *map(of_parts, args), **{name: of_parts(value) for name, value in kwargs.items()})
-    return complex(parts, parts.new_zeros(parts.shape))
+    pairs = import_module("norch.compat.complex_numbers")  # which stands above
+    return pairs.complex(parts, parts.new_zeros(parts.shape))
 
 
 _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
