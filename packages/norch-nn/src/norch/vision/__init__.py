@@ -10,3 +10,8 @@ from . import datasets, transforms, utils
 __all__ = ["datasets", "transforms", "utils"]
 
 __getattr__ = norch.late_submodules(__name__)
+
+
+def _is_tracing() -> bool:
+    """False: torchvision's name for what jit does."""
+    return False
