@@ -133,6 +133,24 @@ assert "torch" not in __import__("sys").modules
     ]  # fmt: skip
 
 
+def test_what_is_compiled_for_pytorch_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "torchaudio.py").write_text("raise ImportError('libtorch.so')")
+    code = """
+import importlib.util, sys, norch.compat as standin
+before = list(sys.meta_path)
+standin.install()
+assert importlib.util.find_spec("torchaudio") is None
+try:
+    import torchaudio
+except ModuleNotFoundError as error:
+    print(error)
+standin.uninstall()
+assert sys.meta_path == before and importlib.util.find_spec("torchaudio") is not None
+"""
+    done = run(code, folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("No module named 'torchaudio'\n", "")
+
+
 def test_install_refuses_beside_pytorch(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("")
     done = run("import torch, norch.compat.standin as s; s.install()", folder=tmp_path)

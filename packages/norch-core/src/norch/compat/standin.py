@@ -17,7 +17,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,6 +75,19 @@ class _Finder(MetaPathFinder):
         return ModuleSpec(fullname, _Alias(), is_package=True)
 
 
+COMPILED = frozenset(
+    "apex bitsandbytes deepspeed fbgemm_gpu flash_attn mamba_ssm pyg_lib torch_cluster torch_scatter torch_sparse "
+    "torch_xla torchao torchaudio torchcodec torchtext xformers".split()
+)
+"""Packages whose compiled code is made for PyTorch's own: with norch in its place they are as if not installed."""
+
+
+class _WithoutCompiled(PathFinder):
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return None if fullname.partition(".")[0] in COMPILED else super().find_spec(fullname, path, target)
+
+
 _finder = _Finder()
 
 
@@ -93,13 +106,14 @@ def install() -> None:
                 name=name,
             )
     if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+        sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
 
 def uninstall() -> None:
     """Undoes `install`: what is imported from now on is PyTorch's own, if there is one."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
         if name in VERSIONS:
             vars(sys.modules[name])["__version__"] = __version__
