@@ -10,6 +10,7 @@ import norch
 import norch.ops.matrix.dft  # which, as the next, is loaded late
 import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
+import norch.ops.nn.sampling
 import norch.ops.nn.volumes
 from norch import ops
 from norch.ops.families import by_name
@@ -102,6 +103,8 @@ SAMPLES = {
     ],
     "sum_pool2d": [draw(1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
+    "grid_sample2d": [draw(2, 3, 4, 5), draw(2, 3, 2, 2), "bilinear", "reflection", False],
+    "grid_sample2d_input_grad": [draw(2, 3, 3, 2), draw(2, 3, 2, 2), (2, 3, 4, 5), "bilinear", "reflection", False],
     "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],

@@ -10,6 +10,7 @@ import pytest
 import norch
 import norch.ops.nn.rectified  # of captured steps, and loaded with them
 import norch.ops.nn.residual
+import norch.ops.nn.sampling  # which is loaded late
 from norch import ops
 from norch.backend.contract import BINARY, COMPARISON, PRIMITIVES, REDUCTION, UNARY, Operand
 from norch.device import CPU
@@ -166,8 +167,9 @@ NOT_DIFFERENTIABLE = frozenset(
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "batch_norm_grad batch_norm_relu batch_norm_relu_grad clipped_difference_grad cross_entropy_grad "
-    "cross_entropy_rows_grad elu_grad gelu_grad group_norm_grad hardsigmoid_grad hardswish_grad hardtanh_grad "
-    "l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad mish_grad "
+    "cross_entropy_rows_grad elu_grad gelu_grad grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad "
+    "hardswish_grad hardtanh_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad "
+    "log_softmax_grad mish_grad "
     "mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad recurrence_grad relu_grad residual_norm "
     "residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad scaled_dot_product_attention_sums_grad "
     "sigmoid_grad silu_grad softmax_grad softplus_grad tanh_grad".split()

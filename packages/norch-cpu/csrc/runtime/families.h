@@ -37,6 +37,7 @@ void add_convolution(Registry&);
 void add_pooling(Registry&);
 void add_dropout(Registry&);
 void add_fourier(Registry&);  // dft
+void add_sampling(Registry&);  // grid_sample2d
 void add_optimizers(Registry&);
 }
 namespace random {

@@ -95,6 +95,23 @@ def _dft(v: Array, *args: Any) -> Array:
     return np.stack([found.real, found.imag], -2)
 
 
+# Between elements, of all sizes above: there a derivative is the same from both sides.
+_PLACES = (np.arange(24).reshape(2, 3, 2, 2) * 7 % 24 - 11.15) / 10.0
+
+
+def _sampled(v: Array, grid: Array, mode: str, padding_mode: str, align: bool) -> Array:
+    """Sums over all elements, each weighted by how near it is."""
+    weights = []
+    for d, n in enumerate(v.shape[2:]):
+        number = grid[..., 1 - d]
+        place = (number + 1) / 2 * (n - 1) if align else ((number + 1) * n - 1) / 2
+        if padding_mode == "border":
+            place = np.clip(place, 0, n - 1)
+        away = np.abs((np.rint(place) if mode == "nearest" else place)[..., None] - np.arange(n))
+        weights.append(np.maximum(1 - away, 0))
+    return np.asarray(np.einsum("nchw,nijh,nijw->ncij", v, *weights))
+
+
 SAMPLES = samples(
     Sample("quantized_linear", _quantized_linear, (
         case(exactly(_whole(2, 5)), exactly(_whole(3, 5, most=3), int8), _SCALE),
@@ -108,6 +125,11 @@ SAMPLES = samples(
         case(x(3, 2, 5), x(8), 8, 1, 1, 8, 0.125, True), case(x(1, 5), None, 7, 1, 2, 4, 1.0, True),
         case(x(2, 2, 3), None, 4, -1, 1, 3, 1.0, False), case(x(0, 1, 4), None, 4, 1, 2, 4, 1.0, False),
     ), "float", strict=False, loose=32, call=lambda *args: _transformed(*args)),
+    Sample("grid_sample2d", _sampled, (
+        case(x(2, 3, 4, 5), exactly(_PLACES), "bilinear", "zeros", False),
+        case(x(2, 1, 3, 2), exactly(_PLACES), "bilinear", "border", True),
+        case(x(2, 9, 4, 3), exactly(_PLACES), "nearest", "zeros", False),
+    ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
     Sample("tensordot", _dot, (case(x(2, 3, 2), x(3, 2, 2)), case(x(2, 3), x(2, 2), ([0], [1])),
            case(x(2), x(3), 0)), "number", strict=False, loose=8),
     Sample("inner", np.inner, (case(x(2, 3), x(4, 3)), case(x(3), x(2, 3)), case(x(), x(3))), "number", strict=False,
@@ -150,3 +172,9 @@ def _transformed(*args: Any) -> Any:
     from ...ops.matrix.dft import dft
 
     return dft(*args)
+
+
+def _grid_sampled(*args: Any) -> Any:
+    from ...ops.nn.sampling import grid_sample2d
+
+    return grid_sample2d(*args)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 
 import norch
+from norch.ops.nn.sampling import grid_sample2d, sampled
 
 Tensor = norch.Tensor
-Taps = list[list[tuple[Tensor, Tensor]]]
-"""For each spatial dim its neighbours: their indices and their weights, which are 0 of what lies outside."""
-
-_MANY_CHANNELS = 8
 
 
 def grid_sample(
@@ -32,21 +27,9 @@ def grid_sample(
     _check(input, grid, mode, padding_mode)
     if input.dtype.itemsize == 2:
         return grid_sample(input.float(), grid.float(), mode, padding_mode, align_corners).to(input.dtype)
-    align = bool(align_corners)
-    sizes = input.shape[2:]
-    count = math.prod(grid.shape[1:-1])
-    places = [_unnormalised(grid[..., -1 - d].reshape(-1, count), n, align) for d, n in enumerate(sizes)]
-    taps: Taps = []
-    for x, n in zip(places, sizes, strict=True):
-        if mode == "bicubic":
-            taps.append([_tap(_padded(i, n, padding_mode, align), w, n) for i, w in _cubic(x)])
-            continue
-        x = _padded(x, n, padding_mode, align)
-        first = x.detach().round() if mode == "nearest" else x.detach().floor()
-        # Of the nearest one the weight is 1, whatever the place; its gradient is 0.
-        near = [(first, x * 0 + 1)] if mode == "nearest" else [(first, 1 - (x - first)), (first + 1, x - first)]
-        taps.append([_tap(i, w, n) for i, w in near])
-    return _gathered(input, taps).reshape(*input.shape[:2], *grid.shape[1:-1])
+    # Composites are of images; what they cannot do is composed.
+    sample = sampled if input.ndim == 5 or mode == "bicubic" else grid_sample2d
+    return sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
 def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
@@ -64,73 +47,6 @@ def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
         raise norch.ShapeError(f"grid_sample(): mode 'bicubic' is for images, {shapes}")
     if input.dtype is not grid.dtype or not input.is_floating_point():
         raise norch.DTypeError(f"grid_sample(): expected one floating dtype, got {input.dtype} and {grid.dtype}")
-
-
-def _unnormalised(x: Tensor, size: int, align: bool) -> Tensor:
-    return (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
-
-
-def _padded(x: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
-    """Places brought inside. What is moved to the border, or lies on it, has no gradient; NaN is 0."""
-    if padding_mode == "zeros":
-        return x
-    if padding_mode == "reflection":
-        x = _reflected(x, 0.0, size - 1.0) if align else _reflected(x, -0.5, float(size))
-    last = size - 1.0
-    return norch.where(x > 0, norch.where(x < last, x, last), 0.0)
-
-
-def _reflected(x: Tensor, low: float, span: float) -> Tensor:
-    if not span:
-        return x * 0
-    away = x - low
-    away = norch.where(away < 0, -away, away)
-    rest = norch.fmod(away, span)
-    odd = (away.detach() / span).floor() % 2 != 0
-    return norch.where(odd, span - rest, rest) + low
-
-
-def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The four neighbours of each place and their weights (Keys, 1981, with a = -0.75)."""
-    a, first = -0.75, x.detach().floor()
-    t = x - first
-
-    def near(d: Tensor) -> Tensor:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: Tensor) -> Tensor:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
-    return [(first + i - 1, w) for i, w in enumerate(weights)]
-
-
-def _tap(index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Indices of the dim and their weights; both 0 where they lie outside."""
-    inside = (index >= 0) & (index <= size - 1)
-    return norch.where(inside, index, 0.0).to(norch.int64), norch.where(inside, weight, 0.0)
-
-
-def _gathered(input: Tensor, taps: Taps) -> Tensor:
-    """(N, C, places): the sums of elements, of many channels as rows of a table, of few one by one."""
-    n, c = input.shape[:2]
-    flat = input.reshape(n, c, -1)
-    count, as_rows = flat.shape[2], c >= _MANY_CHANNELS
-    table = flat.transpose(1, 2).reshape(-1, c) if as_rows else flat
-    first = norch.arange(n, device=input.device).unsqueeze(1) * count
-    total: Tensor | None = None
-    for corner in itertools.product(*taps):
-        index, weight = corner[0]
-        for size, (i, w) in zip(input.shape[3:], corner[1:], strict=True):
-            index, weight = index * size + i, weight * w
-        weight = weight.unsqueeze(-1 if as_rows else 1)
-        if as_rows:
-            values = norch.embedding(index + first, table)
-        else:
-            values = table.gather(2, index.unsqueeze(1).expand(-1, c, -1))
-        total = values * weight if total is None else norch.addcmul(total, values, weight)
-    assert total is not None
-    return total.transpose(1, 2) if as_rows else total
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:

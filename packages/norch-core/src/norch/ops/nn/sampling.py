@@ -1,0 +1,213 @@
+"""Values between the elements of images and volumes: what `norch.nn.functional.grid_sample` is made of."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...dtype import int64
+from ...spec import Spec
+from ..creation import arange
+from ..elementwise.arithmetic import where
+from ..elementwise.special import fmod
+from ..elementwise.weighted import addcmul
+from ..families import composite
+from ..indexing import scatter_add
+from ..shape.joining import stack
+from .embedding import embedding
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Taps = list[list[tuple["Tensor", "Tensor"]]]
+"""For each spatial dim its neighbours: their indices and their weights, which are 0 of what lies outside."""
+
+_MANY_CHANNELS = 8
+
+
+def sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    """`grid_sample` of images or volumes, by gathering the neighbours of every place."""
+    taps = _taps(grid, input.spec.shape[2:], mode, padding_mode, align_corners)
+    return _gathered(input, taps).reshape(*input.spec.shape[:2], *grid.spec.shape[1:-1])
+
+
+def _infer(input: Spec, grid: Spec, mode: str, padding_mode: str, align_corners: bool) -> Spec:
+    return input.like((*input.shape[:2], *grid.shape[1:3]))
+
+
+def _input_rule(g: Tensor, input_spec: Spec, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    return grid_sample2d_input_grad(g, grid, tuple(input_spec.shape), mode, padding_mode, align_corners)
+
+
+def _grid_rule(g: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    return grid_sample2d_grid_grad(g, input, grid, mode, padding_mode, align_corners)
+
+
+@composite(_infer, {"input": _input_rule, "grid": _grid_rule})
+def grid_sample2d(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    """`grid_sample` of images in mode "bilinear" or "nearest": (n, c, h, w), (n, *out, 2) -> (n, c, *out)."""
+    return sampled(input, grid, mode, padding_mode, align_corners)
+
+
+def _infer_input_grad(
+    grad: Spec, grid: Spec, shape: tuple[int, ...], mode: str, padding_mode: str, align_corners: bool
+) -> Spec:
+    return grad.like(shape)
+
+
+def _input_grad_grid_rule(
+    g: Tensor, grad: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+) -> Tensor:
+    return grid_sample2d_grid_grad(grad, g, grid, mode, padding_mode, align_corners)
+
+
+def _input_grad_rule(g: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    return grid_sample2d(g, grid, mode, padding_mode, align_corners)
+
+
+@composite(_infer_input_grad, {"grad": _input_grad_rule, "grid": _input_grad_grid_rule})
+def grid_sample2d_input_grad(
+    grad: Tensor, grid: Tensor, shape: tuple[int, ...], mode: str, padding_mode: str, align_corners: bool
+) -> Tensor:
+    """The gradient of the input of `grid_sample2d`, of `shape`."""
+    n, c, h, w = shape
+    values = grad.reshape(n, c, prod(grid.spec.shape[1:3]))
+    total = grad.new_zeros(n, c, h * w)
+    for (i, v), (j, u) in itertools.product(*_taps(grid, (h, w), mode, padding_mode, align_corners)):
+        index = (i * w + j).unsqueeze(1).expand(values.spec.shape)
+        total = scatter_add(total, 2, index, values * (v * u).unsqueeze(1))
+    return total.reshape(shape)
+
+
+def _infer_grid_grad(grad: Spec, input: Spec, grid: Spec, mode: str, padding_mode: str, align_corners: bool) -> Spec:
+    return grid.like(tuple(grid.shape))
+
+
+@composite(_infer_grid_grad)
+def grid_sample2d_grid_grad(
+    grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+) -> Tensor:
+    """The gradient of the grid of `grid_sample2d`."""
+    if mode == "nearest":
+        return grid.new_zeros(grid.spec.shape)
+    n, c, h, w = input.spec.shape
+    taps = _taps(grid, (h, w), mode, padding_mode, align_corners)
+    values = grad.reshape(n, c, prod(grid.spec.shape[1:3]))
+    parts = []
+    for d, size in ((1, w), (0, h)):
+        number = grid[..., 1 - d].reshape(n, prod(grid.spec.shape[1:3]))
+        slope = _slope(number.detach(), size, padding_mode, align_corners)
+        (i, _), (j, _) = taps[d]
+        changes = list(taps)
+        first = _unnormalised(number.detach(), size, align_corners)
+        first = _padded(first, size, padding_mode, align_corners).floor()
+        changes[d] = [(i, where(_inside(first, size), -slope, 0.0)), (j, where(_inside(first + 1, size), slope, 0.0))]
+        parts.append((values * _gathered(input, changes)).sum(1))
+    return stack(parts, -1).reshape(grid.spec.shape)
+
+
+def _slope(x: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
+    """What a place in the input changes by with the grid's number."""
+    x = _unnormalised(x, size, align)
+    factor = (size - 1 if align else size) / 2
+    slope = x.new_full(x.spec.shape, factor)
+    if padding_mode == "zeros":
+        return slope
+    place = x
+    if padding_mode == "reflection":
+        low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
+        if not span:
+            return slope * 0
+        away = x - low
+        slope = where(away < 0, -slope, slope)
+        slope = where((away.abs() / span).floor() % 2 != 0, -slope, slope)
+        place = _reflected(x, low, span)
+    return where((place > 0) & (place < size - 1.0), slope, 0.0)
+
+
+def _taps(grid: Tensor, sizes: tuple[int, ...], mode: str, padding_mode: str, align: bool) -> Taps:
+    count = prod(grid.spec.shape[1:-1])
+    taps: Taps = []
+    for d, n in enumerate(sizes):
+        x = _unnormalised(grid[..., -1 - d].reshape(grid.spec.shape[0], count), n, align)
+        if mode == "bicubic":
+            taps.append([_tap(_padded(i, n, padding_mode, align), w, n) for i, w in _cubic(x)])
+            continue
+        x = _padded(x, n, padding_mode, align)
+        first = x.detach().round() if mode == "nearest" else x.detach().floor()
+        # Of the nearest one the weight is 1, whatever the place; its gradient is 0.
+        near = [(first, x * 0 + 1)] if mode == "nearest" else [(first, 1 - (x - first)), (first + 1, x - first)]
+        taps.append([_tap(i, w, n) for i, w in near])
+    return taps
+
+
+def _unnormalised(x: Tensor, size: int, align: bool) -> Tensor:
+    return (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
+
+
+def _padded(x: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
+    """Places brought inside. What is moved to the border, or lies on it, has no gradient; NaN is 0."""
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        x = _reflected(x, 0.0, size - 1.0) if align else _reflected(x, -0.5, float(size))
+    last = size - 1.0
+    return where(x > 0, where(x < last, x, last), 0.0)
+
+
+def _reflected(x: Tensor, low: float, span: float) -> Tensor:
+    if not span:
+        return x * 0
+    away = x - low
+    away = where(away < 0, -away, away)
+    rest = fmod(away, span)
+    odd = (away.detach() / span).floor() % 2 != 0
+    return where(odd, span - rest, rest) + low
+
+
+def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The four neighbours of each place and their weights (Keys, 1981, with a = -0.75)."""
+    a, first = -0.75, x.detach().floor()
+    t = x - first
+
+    def near(d: Tensor) -> Tensor:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Tensor) -> Tensor:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
+    return [(first + i - 1, w) for i, w in enumerate(weights)]
+
+
+def _tap(index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Indices of the dim and their weights; both 0 where they lie outside."""
+    inside = _inside(index, size)
+    return where(inside, index, 0.0).to(int64), where(inside, weight, 0.0)
+
+
+def _inside(index: Tensor, size: int) -> Tensor:
+    return (index >= 0) & (index <= size - 1)
+
+
+def _gathered(input: Tensor, taps: Taps) -> Tensor:
+    """(N, C, places): the sums of elements, of many channels as rows of a table, of few one by one."""
+    n, c = input.spec.shape[:2]
+    flat = input.reshape(n, c, prod(input.spec.shape[2:]))
+    count, as_rows = flat.spec.shape[2], c >= _MANY_CHANNELS
+    table = flat.transpose(1, 2).reshape(n * count, c) if as_rows else flat
+    first = arange(n, device=input.device).unsqueeze(1) * count
+    total: Tensor | None = None
+    for corner in itertools.product(*taps):
+        index, weight = corner[0]
+        for size, (i, w) in zip(input.spec.shape[3:], corner[1:], strict=True):
+            index, weight = index * size + i, weight * w
+        weight = weight.unsqueeze(-1 if as_rows else 1)
+        if as_rows:
+            values = embedding(index + first, table)
+        else:
+            values = table.gather(2, index.unsqueeze(1).expand(-1, c, -1))
+        total = values * weight if total is None else addcmul(total, values, weight)
+    assert total is not None
+    return total.transpose(1, 2) if as_rows else total

@@ -1,0 +1,229 @@
+// grid_sample2d and its gradients: the neighbours of a block of places are found once for all channels.
+#include <algorithm>
+#include <cmath>
+
+#include "common/kernel.h"
+#include "runtime/families.h"
+#include "runtime/parallel.h"
+#include "runtime/simd.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int BLOCK = 256;
+
+/// What grid_sample2d is asked for. Strides are of (n, c, h, w), and of the grid (n, h, w, 2), in elements.
+struct Sampling {
+    int64_t images, channels, h, w, rows, columns;
+    bool is_nearest, align, is_zeros, is_reflected;
+
+    Sampling(const Operand& grid, const Operand& image, const Attrs& attrs)
+        : images(image.shape[0]), channels(image.shape[1]), h(image.shape[2]), w(image.shape[3]), rows(grid.shape[1]),
+          columns(grid.shape[2]), is_nearest(attrs.text("mode") == "nearest"), align(attrs.flag("align_corners")),
+          is_zeros(attrs.text("padding_mode") == "zeros"), is_reflected(attrs.text("padding_mode") == "reflection") {}
+    int64_t places() const { return rows * columns; }
+    int64_t blocks() const { return (places() + BLOCK - 1) / BLOCK; }
+};
+
+/// The two neighbours of a place along one dim.
+template <class T>
+struct Taps {
+    int64_t index[2];
+    T weight[2], change[2];  // what the weights change by with the grid's number
+};
+
+/// A place brought inside, and `slope`, what it changes by with the grid's number.
+template <class T>
+T located(const Sampling& s, T x, int64_t size, T& slope) {
+    x = s.align ? (x + 1) / 2 * T(size - 1) : ((x + 1) * T(size) - 1) / 2;
+    slope = T(s.align ? size - 1 : size) / 2;
+    if (s.is_zeros) return x;
+    const T low = s.align ? T(0) : T(-0.5), span = T(s.align ? size - 1 : size), last = T(size - 1);
+    if (s.is_reflected && span == 0) {
+        slope = 0;
+        x = x * 0;
+    } else if (s.is_reflected) {
+        T away = x - low;
+        if (away < 0) away = -away, slope = -slope;
+        const T rest = std::fmod(away, span), turns = std::floor(away / span);
+        const bool odd = std::fmod(turns, T(2)) != 0;
+        x = (odd ? span - rest : rest) + low;
+        if (odd) slope = -slope;
+    }
+    if (!(x > 0 && x < last)) slope = 0;
+    return x > 0 ? (x < last ? x : last) : T(0);
+}
+
+template <class T>
+Taps<T> taps(const Sampling& s, T number, int64_t size) {
+    Taps<T> out{};
+    T slope;
+    const T x = located(s, number, size, slope), first = s.is_nearest ? std::nearbyint(x) : std::floor(x);
+    const auto put = [&](int i, T weight, T change) {
+        const T at = first + T(i);
+        if (!(at >= 0 && at <= T(size - 1))) return;
+        out.index[i] = int64_t(at), out.weight[i] = weight, out.change[i] = change;
+    };
+    if (s.is_nearest) put(0, 1, 0);
+    else put(0, 1 - (x - first), -slope), put(1, x - first, slope);
+    return out;
+}
+
+/// The neighbours of up to BLOCK places: where they lie in a plane, and their weights.
+template <class T>
+struct Table {
+    int count;
+    int32_t at[4][BLOCK];
+    T weight[4][BLOCK], change[2][4][BLOCK];  // by x and by y
+
+    template <bool CHANGES>
+    void fill(const Sampling& s, const Operand& image, const Operand& grid, const T* numbers, int64_t n, int64_t block) {
+        const int64_t first = block * BLOCK;
+        count = int(std::min<int64_t>(BLOCK, s.places() - first));
+        const T* line = numbers + n * grid.strides[0] + first / s.columns * grid.strides[1];
+        int64_t column = first % s.columns;
+        for (int p = 0; p < count; ++p) {
+            const T* const from = line + column * grid.strides[2];
+            if (++column == s.columns) column = 0, line += grid.strides[1];
+            const auto x = taps(s, from[0], s.w), y = taps(s, from[grid.strides[3]], s.h);
+            for (int i = 0; i < 4; ++i) {
+                const int j = i / 2, k = i % 2;
+                at[i][p] = int32_t(y.index[j] * image.strides[2] + x.index[k] * image.strides[3]);
+                weight[i][p] = y.weight[j] * x.weight[k];
+                if (CHANGES) {
+                    change[0][i][p] = y.weight[j] * x.change[k];
+                    change[1][i][p] = y.change[j] * x.weight[k];
+                }
+            }
+        }
+    }
+};
+
+template <class T>
+KernelPtr sample(const Request& r) {
+    const Operand image = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (8 + 2.0 * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table<T> table;
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+            for (int64_t c = 0; c < s.channels; ++c) {
+                const T* const x = reinterpret_cast<const T*>(data[1]) + n * image.strides[0] + c * image.strides[1];
+                T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
+                if (s.is_nearest) {
+                    NORCH_INDEPENDENT
+                    for (int p = 0; p < table.count; ++p) out[p] = x[table.at[0][p]] * table.weight[0][p];
+                    continue;
+                }
+                NORCH_INDEPENDENT
+                for (int p = 0; p < table.count; ++p)
+                    out[p] = x[table.at[0][p]] * table.weight[0][p] + x[table.at[1][p]] * table.weight[1][p] +
+                             x[table.at[2][p]] * table.weight[2][p] + x[table.at[3][p]] * table.weight[3][p];
+            }
+        }
+    });
+}
+
+/// Where the gradients of a block's places lie in a plane.
+inline void find_grads(const Sampling& s, const Operand& grad, int64_t block, int count, int64_t* at) {
+    int64_t row = block * BLOCK / s.columns, column = block * BLOCK % s.columns;
+    for (int p = 0; p < count; ++p) {
+        at[p] = row * grad.strides[2] + column * grad.strides[3];
+        if (++column == s.columns) column = 0, ++row;
+    }
+}
+
+template <class T>
+KernelPtr input_grad(const Request& r) {
+    constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
+    const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const int64_t groups = (s.channels + GROUP - 1) / GROUP;
+    const double ns = double(s.places()) * (8 + 4.0 * double(std::min(s.channels, GROUP)));
+    return parallel_kernel(s.images * groups, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table<T> table;
+        int64_t from[BLOCK];
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / groups, first = i % groups * GROUP, last = std::min(first + GROUP, s.channels);
+            T* const planes = reinterpret_cast<T*>(data[0]) + n * image.strides[0];
+            std::fill(planes + first * image.strides[1], planes + last * image.strides[1], T(0));
+            for (int64_t block = 0; block < s.blocks(); ++block) {
+                table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+                find_grads(s, grad, block, table.count, from);
+                for (int64_t c = first; c < last; ++c) {
+                    const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
+                    T* const out = planes + c * image.strides[1];
+                    for (int p = 0; p < table.count; ++p)
+                        for (int k = 0; k < (s.is_nearest ? 1 : 4); ++k)
+                            out[table.at[k][p]] += g[from[p]] * table.weight[k][p];
+                }
+            }
+        }
+    });
+}
+
+template <class T>
+KernelPtr grid_grad(const Request& r) {
+    const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (12 + 4.0 * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table<T> table;
+        int64_t from[BLOCK];
+        T sums[4][BLOCK];
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
+            find_grads(s, grad, block, table.count, from);
+            for (auto& line : sums) std::fill_n(line, BLOCK, T(0));
+            for (int64_t c = 0; c < (s.is_nearest ? 0 : s.channels); ++c) {
+                const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
+                const T* const x = reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1];
+                NORCH_INDEPENDENT
+                for (int p = 0; p < table.count; ++p) {
+                    const T factor = g[from[p]];
+                    sums[0][p] += factor * x[table.at[0][p]];
+                    sums[1][p] += factor * x[table.at[1][p]];
+                    sums[2][p] += factor * x[table.at[2][p]];
+                    sums[3][p] += factor * x[table.at[3][p]];
+                }
+            }
+            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
+            for (int p = 0; p < table.count; ++p)
+                for (int d = 0; d < 2; ++d) {
+                    T sum = 0;
+                    for (int k = 0; k < 4; ++k) sum += sums[k][p] * table.change[d][k][p];
+                    out[p * 2 + d] = sum;
+                }
+        }
+    });
+}
+
+/// `image`: which operand the images are. Places in a plane are counted in 32 bits.
+template <class F>
+KernelPtr floating(const Request& r, size_t image, const F& make) {
+    const Operand &out = r.operands[0], &x = r.operands[image];
+    for (const Operand& operand : r.operands)
+        if (operand.dtype != out.dtype) return nullptr;
+    if (!out.is_contiguous() || x.shape[2] * x.strides[2] + x.shape[3] * x.strides[3] > INT32_MAX) return nullptr;
+    if (out.dtype == DType::f32) return make(float());
+    return out.dtype == DType::f64 ? make(double()) : nullptr;
+}
+
+}  // namespace
+
+void add_sampling(Registry& registry) {
+    registry["grid_sample2d"] = [](const Request& r) {
+        return floating(r, 1, [&]<class T>(T) { return sample<T>(r); });
+    };
+    registry["grid_sample2d_input_grad"] = [](const Request& r) {
+        return floating(r, 0, [&]<class T>(T) { return input_grad<T>(r); });
+    };
+    registry["grid_sample2d_grid_grad"] = [](const Request& r) {
+        return floating(r, 2, [&]<class T>(T) { return grid_grad<T>(r); });
+    };
+}
+
+}  // namespace norch::nn
