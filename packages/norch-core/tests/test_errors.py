@@ -92,7 +92,7 @@ DTYPES: list[Row] = [
     ("strings", lambda: norch.tensor(["a"]), DTypeError, ("tensor", "list")),
     ("None", lambda: norch.tensor(None), DTypeError, ("tensor", "NoneType")),
     ("too big", lambda: norch.tensor(2**70), DTypeError, ("tensor",)),
-    ("complex array", lambda: norch.from_numpy(np.zeros(2, complex)), DTypeError, ("complex128",)),
+    ("complex array", lambda: norch.from_numpy(np.zeros(2, np.clongdouble)), DTypeError, ("complex256",)),
     ("from_numpy list", lambda: norch.from_numpy([1]), DTypeError, ("from_numpy", "list")),  # type: ignore[arg-type]
     ("unknown dtype", lambda: norch.zeros(2, dtype="float8"), DTypeError, ("zeros", "float8", "float32")),
     ("float size", lambda: norch.zeros(2.5), DTypeError, ("zeros", "2.5")),

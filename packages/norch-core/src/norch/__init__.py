@@ -181,7 +181,7 @@ _LATER = {
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "linalg": ("det", "inverse=inv", "logdet", "pinverse=pinv", "slogdet"),
-    "linalg.solving": ("cholesky_inverse", "cholesky_solve"),
+    "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
     "compat.lacks": (
         "Event", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",

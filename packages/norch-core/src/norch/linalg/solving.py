@@ -89,23 +89,6 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return _solved("solve_triangular", _TRIANGULAR[upper, unit], A, B, left, _TRIANGULAR[not upper, unit])
 
 
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """The X with A @ X = B, where `L` is the Cholesky factor of A: lower, or with `upper` an upper triangle.
-
-    B is (..., n, k). Raises as `solve_triangular`.
-    """
-    lower = L.mT if upper else L
-    return solve_triangular(lower.mT, solve_triangular(lower, B, upper=False), upper=True)
-
-
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of A, where `L` is the Cholesky factor of A: lower, or with `upper` an upper triangle. Raises as
-    `solve_triangular`.
-    """
-    identity = eye(L.shape[-1], dtype=L.dtype, device=L.device)
-    return cholesky_solve(identity.expand(L.shape), L, upper)
-
-
 # --- Determinants ---------------------------------------------------------------------------------------------------
 
 
