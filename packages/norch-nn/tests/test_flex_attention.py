@@ -93,14 +93,14 @@ def test_it_is_what_loops_give(mask, score, heads):
     block_mask = mask_mod and create_block_mask(mask_mod, None, 4 if mask == "window" else None, 7, 7, BLOCK_SIZE=2)
     arguments = {"score_mod": score_mod, "block_mask": block_mask, "scale": 0.3, "enable_gqa": heads < 4}
     tensors = [norch.tensor(x) for x in (query, key, value)]
-    np.testing.assert_allclose(flex_attention(*tensors, **arguments).numpy(), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(flex_attention(*tensors, **arguments).cpu().numpy(), expected, rtol=1e-10, atol=1e-12)
     found, lse = flex_attention(*tensors, **arguments, return_lse=True)
     other, aux = flex_attention(*tensors, **arguments, return_aux=AuxRequest(lse=True, max_scores=True))
     for each in (found, other):
-        np.testing.assert_allclose(each.numpy(), expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(each.cpu().numpy(), expected, rtol=1e-10, atol=1e-12)
     for each in (lse, aux.lse):
-        np.testing.assert_allclose(each.numpy(), sums, rtol=1e-10)
-    np.testing.assert_allclose(aux.max_scores.numpy(), largest, rtol=1e-10)
+        np.testing.assert_allclose(each.cpu().numpy(), sums, rtol=1e-10)
+    np.testing.assert_allclose(aux.max_scores.cpu().numpy(), largest, rtol=1e-10)
 
 
 def test_gradients():
@@ -120,10 +120,10 @@ def test_keys_of_one_batch_serve_all_and_dtypes_stay():
     tensors = [norch.tensor(x) for x in (query, key, value)]
     for score_mod in (None, capped):
         expected = by_loops(query, key, value, score_mod, None, 1 / math.sqrt(5))[0]
-        np.testing.assert_allclose(flex_attention(*tensors, score_mod).numpy(), expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(flex_attention(*tensors, score_mod).cpu().numpy(), expected, rtol=1e-10, atol=1e-12)
         seen = flex_attention(*[x.to(norch.bfloat16) for x in tensors], score_mod)
         assert seen.dtype is norch.bfloat16
-        np.testing.assert_allclose(seen.float().numpy(), expected, atol=0.05)
+        np.testing.assert_allclose(seen.float().cpu().numpy(), expected, atol=0.05)
 
 
 def test_masks_and_blocks():
@@ -163,8 +163,10 @@ def test_blocks_that_are_not_listed_are_masked():
     assert mask.shape == (1, 1, 4, 4)
     tensors = [norch.tensor(numbers(1, 1, 4, 3, seed=i)) for i in range(3)]
     found = flex_attention(*tensors, block_mask=mask)
-    expected = by_loops(*[x.numpy() for x in tensors], None, lambda b, h, q, k: q // 2 == k // 2, 1 / math.sqrt(3))[0]
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
+    expected = by_loops(
+        *[x.cpu().numpy() for x in tensors], None, lambda b, h, q, k: q // 2 == k // 2, 1 / math.sqrt(3)
+    )[0]
+    np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-10)
 
 
 def test_a_part_of_a_mask_decodes_the_rows_that_follow():
@@ -223,6 +225,7 @@ def names_of_blocks():
     return [*kinds, *(f"full_{kind}" for kind in kinds)]
 
 
+@pytest.mark.usefixtures("on_host")
 @pytest.mark.parametrize("mask", [mask for mask in MASKS if MASKS[mask] is not None])
 @pytest.mark.parametrize("score", SCORES)
 def test_it_is_pytorchs(mask, score, monkeypatch):
@@ -236,8 +239,8 @@ def test_it_is_pytorchs(mask, score, monkeypatch):
         blocks = flex.create_block_mask(mask_mod, 2, 4, 7, 7, device="cpu", BLOCK_SIZE=(2, 3))
         tensors = [library.tensor(x) for x in arrays]
         found = flex.flex_attention(*tensors, score_mod, blocks, enable_gqa=True)  # whose CPU gives no more
-        dense = [getattr(blocks, name).numpy() for name in names_of_blocks()]
-        results.append([found.numpy(), *dense])
+        dense = [getattr(blocks, name).cpu().numpy() for name in names_of_blocks()]
+        results.append([found.cpu().numpy(), *dense])
         numbers_of = (blocks.shape, blocks.sparsity(), blocks.to_dense().tolist(), blocks[1, 0].to_dense().tolist())
         results[-1].append(numbers_of)
     *theirs_found, theirs_numbers = results[0]

@@ -33,6 +33,7 @@ def test_a_mapping_is_refused() -> None:
         FlopCounterMode(custom_mapping={"sin": 1})
 
 
+@pytest.mark.usefixtures("on_host")
 def test_as_pytorch_counts() -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode as Theirs
@@ -43,5 +44,7 @@ def test_as_pytorch_counts() -> None:
         with counter(display=False) as counted:
             y = library.nn.functional.conv2d(a, w).flatten(2)
             (y @ y.mT).sum().backward()
+            q = library.ones((1, 2, 8, 4), requires_grad=True)
+            library.nn.functional.linear(q, q[0, 0]).sum().backward()
         found.append(counted.get_total_flops())
     assert found[0] == found[1]

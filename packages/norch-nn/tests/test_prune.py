@@ -209,6 +209,7 @@ CHAIN = [
 ]
 
 
+@pytest.mark.usefixtures("on_host")
 def test_chains_are_pytorchs():
     torch = pytest.importorskip("torch")
     import torch.nn.utils.prune as theirs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from beside_torch import value
 from importing_torchvision import import_torchvision
 from test_vision_boxes import random_boxes
 
@@ -12,6 +11,9 @@ import norch
 from norch.vision import ops
 
 torch = pytest.importorskip("torch")
+
+from beside_torch import value  # noqa: E402
+
 torchvision = import_torchvision()
 theirs, extension = torchvision.ops, torchvision.extension
 pytestmark = pytest.mark.usefixtures("on_host")

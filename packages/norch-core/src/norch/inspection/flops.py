@@ -32,9 +32,20 @@ def _transposed(out: Spec, grad: Spec, weight: Spec, *_: Spec | None) -> int:
     return 2 * grad.numel * prod(weight.shape[1:])
 
 
+def _weight_grad(out: Spec, grad: Spec, *_: Spec | None) -> int:
+    """Each element of the gradient of a result meets each of the weights that made it: `out` is of the weights."""
+    return 2 * grad.numel * (out.numel // max(out.shape[0], 1))
+
+
 def _attention(out: Spec, query: Spec, key: Spec, value: Spec, *_: Spec | None) -> int:
     queries = query.numel // max(query.shape[-1], 1)
     return 2 * queries * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+
+
+def _attention_grad(out: Spec, grad: Spec, query: Spec, key: Spec, value: Spec, *_: Spec | None) -> int:
+    """Five products: the scores again, and two for the gradient of each of the others."""
+    queries = query.numel // max(query.shape[-1], 1)
+    return 2 * queries * key.shape[-2] * (3 * query.shape[-1] + 2 * value.shape[-1])
 
 
 def _recurrence(out: Spec, input: Spec, *others: Spec | None) -> int:
@@ -48,7 +59,13 @@ RULES: dict[str, Callable[..., int]] = {
     "linear_activation": _linear,
     "conv2d": _convolution,
     "conv3d": _convolution,
+    "linear_input_grad": _product,
+    "linear_weight_grad": _weight_grad,
     "conv2d_input_grad": _transposed,
+    "conv2d_weight_grad": _weight_grad,
+    "conv3d_weight_grad": _weight_grad,
+    "scaled_dot_product_attention_grad": _attention_grad,
+    "scaled_dot_product_attention_sums_grad": _attention_grad,
     "conv3d_input_grad": _transposed,
     "scaled_dot_product_attention": _attention,
     "scaled_dot_product_attention_sums": _attention,
