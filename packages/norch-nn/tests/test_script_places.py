@@ -55,7 +55,7 @@ def test_checkpointed_tuples_and_keywords() -> None:
 def test_states_of_devices() -> None:
     from norch.utils.checkpoint import get_device_states, set_device_states
 
-    assert get_device_states(norch.ones(1), 2) == ([], [])
+    assert get_device_states(norch.ones(1, device="cpu"), 2) == ([], [])
     state = norch.get_rng_state()
     drawn = norch.rand(1).item()
     set_device_states([0], [state])

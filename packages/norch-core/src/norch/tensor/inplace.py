@@ -388,7 +388,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     source: Any = (
         src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) in (float, Traced) else None)
     )
-    if not isinstance(source, TensorBase):  # complex numbers
+    if not hasattr(source, "spec"):  # complex numbers
         raise DTypeError(f"copy_(): a tensor of {self.spec.dtype} cannot hold {src!r:.60}")
     memory = _plain_host_memory(self, source) if non_blocking else None
     if memory is None:
