@@ -122,9 +122,9 @@ def programs() -> str:
     rows = result["programs"]
     ran = sum(row.get("difference") is not None and row["difference"] <= 1e-3 for row in rows)
     return (
-        f"{ran} of {len(rows)} programs out of {len({row['repository'] for row in rows})} public "
-        "repositories and packages, written for PyTorch, run on norch with only their imports changed and give PyTorch's "
-        f"numbers ({result['date']}).\n"
+        f"{ran} of {len(rows)} programs out of {len({row['repository'] for row in rows})} public repositories and "
+        "packages, written for PyTorch, run on norch with only their imports changed and give PyTorch's numbers "
+        f"({result['date']}).\n"
     )
 
 
