@@ -383,7 +383,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Takes the values of `src`, which broadcasts to this shape and is cast to this dtype and device.
 
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
-    `norch.cuda.synchronize()` or an event; elsewhere it changes nothing.
+    `norch.cuda.synchronize()` or an event; elsewhere it changes nothing. Raises DTypeError for complex numbers.
     """
     source: Any = (
         src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) in (float, Traced) else None)
