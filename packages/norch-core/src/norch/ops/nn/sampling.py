@@ -17,7 +17,6 @@ from ..elementwise.special import fmod
 from ..elementwise.weighted import addcmul
 from ..families import composite
 from ..indexing import scatter_add
-from ..registry import public
 from ..shape.joining import stack
 from .embedding import embedding
 
@@ -30,7 +29,6 @@ Taps = list[list[tuple["Tensor", "Tensor"]]]
 _MANY_CHANNELS = 8
 
 
-@public(method=False)
 def grid_sample(
     input: Tensor,
     grid: Tensor,
