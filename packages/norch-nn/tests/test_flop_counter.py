@@ -28,6 +28,17 @@ def test_products_are_counted(capsys: Any) -> None:
     assert capsys.readouterr().out.split() == ["matmul", "144", "all", "144"]
 
 
+def test_recurrent_layers() -> None:
+    layer, x = nn.LSTM(3, 5), norch.ones(4, 2, 3, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        loss = layer(x)[0].sum()
+    forward = counter.get_total_flops()
+    assert forward == 2 * 4 * 2 * (4 * 5 * 3 + 4 * 5 * 5)
+    with counter:
+        loss.backward()
+    assert counter.get_flop_counts() == {"Global": {"recurrence_grad": 2 * forward}}
+
+
 def test_a_mapping_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="custom_mapping"):
         FlopCounterMode(custom_mapping={"sin": 1})

@@ -202,6 +202,24 @@ def test_the_old_hook_of_load_state_dict(with_module):
     assert list(seen[0][with_module]) == ["weight", "bias"]
 
 
+def test_a_class_that_loads_what_others_have_saved():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", norch.ones(2))
+
+        def _load_from_state_dict(self, state_dict, prefix, *args):
+            state_dict.pop(prefix + "num_batches_tracked", None)
+            state_dict[prefix + "scale"] = state_dict.pop(prefix + "weight")
+            super()._load_from_state_dict(state_dict, prefix, *args)
+
+    net = nn.Sequential(nn.Linear(1, 1), Frozen())
+    given = {**nn.Sequential(nn.Linear(1, 1), nn.Identity()).state_dict(), "1.weight": norch.tensor([3.0, 4.0])}
+    net.load_state_dict({**given, "1.num_batches_tracked": norch.tensor(5)})
+    assert net[1].scale.tolist() == [3, 4]
+    assert "1.weight" in given
+
+
 def test_state_is_assigned():
     net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     net[0].bias.requires_grad_(False)

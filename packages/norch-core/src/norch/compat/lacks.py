@@ -6,7 +6,6 @@ raises NotImplementedError when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
@@ -109,16 +108,8 @@ def find(path: str, name: str) -> type | None:
     return None
 
 
-def late(path: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that has such names."""
-
-    def __getattr__(name: str) -> Any:
-        found = find(path, name)
-        if found is None:
-            raise AttributeError(f"module '{ROOT}.{path}' has no attribute {name!r}")
-        return found
-
-    return __getattr__
-
-
-__getattr__ = late("")
+def __getattr__(name: str) -> Any:
+    found = find("", name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

@@ -150,9 +150,8 @@ for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
 PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
-for _name in lacks.LACKS:
-    if _name not in ("", "autograd.graph", "distributed.fsdp", "distributed.tensor", "hub", "vision.io"):  # as files
-        PLACES.setdefault(_name, Place())
+for _name in filter(None, lacks.LACKS):  # of those that are files Python's own finder is asked first
+    PLACES.setdefault(_name, Place())
 for _name in ("focal", "giou", "diou", "ciou"):
     PLACES[f"vision.ops.{_name}_loss"] = Place(("vision.ops.losses",))
 for _name in ("autocast_mode", "grad_scaler", "common"):

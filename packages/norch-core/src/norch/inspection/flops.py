@@ -53,6 +53,14 @@ def _recurrence(out: Spec, input: Spec, *others: Spec | None) -> int:
     return 2 * input.numel // max(input.shape[-1], 1) * sum([w.numel for w in weights if w is not None])
 
 
+def _recurrence_grad(
+    out: Spec, g_states: Spec | None, g_h: Spec | None, g_c: Spec | None, input: Spec, hx: Spec, cx: Spec | None,
+    weight_ih: Spec, weight_hh: Spec, weight_hr: Spec | None, *_: Any,
+) -> int:  # fmt: skip
+    """Twice the layer's products: for what goes in, and for the weights."""
+    return 2 * _recurrence(hx, input, hx, cx, weight_ih, weight_hh, None, None, weight_hr)
+
+
 RULES: dict[str, Callable[..., int]] = {
     "matmul": _product,
     "linear": _linear,
@@ -70,6 +78,7 @@ RULES: dict[str, Callable[..., int]] = {
     "scaled_dot_product_attention": _attention,
     "scaled_dot_product_attention_sums": _attention,
     "recurrence": _recurrence,
+    "recurrence_grad": _recurrence_grad,
 }
 """By op, from the specs of its first result and of its operands: what a call of it takes."""
 

@@ -181,6 +181,20 @@ class Hookable:
         """Calls `hook(module, incompatible_keys)` before the keys are judged; it may change their lists."""
         return RemovableHandle(self._all_hooks().load, Hook(hook))
 
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """For classes that load what others have saved: called first, it may change the dict, which is a copy, and the
+        lists. What is then under the module's own names, behind `prefix`, is loaded, whether this one is called or not.
+        """
+
     def _all_hooks(self) -> ModuleHooks:
         hooks = self._hooks
         if hooks is None:

@@ -15,10 +15,9 @@ import norch
 from .embedding import Embedding as FloatEmbedding
 from .linear import Linear as FloatLinear
 from .module import Module
-from .state import TakesState
 
 
-class _Quantized(TakesState, Module):
+class _Quantized(Module):
     """A layer on a weight of (rows, features). The scale is None for blocks, which hold theirs."""
 
     weight: norch.Tensor
@@ -34,16 +33,16 @@ class _Quantized(TakesState, Module):
         self.register_buffer("scale", None)
         self.weight, self.scale, self.format = weight, scale, format
 
-    def _before_load(self, state: dict[str, Any], prefix: str) -> None:
-        """Has the weight in `state` quantised, and the layer in the format of it."""
-        given = state.get(prefix + "weight")
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Has the weight in `state_dict` quantised, and the layer in the format of it."""
+        given = state_dict.get(prefix + "weight")
         if given is None:
             return
         weight = norch.as_tensor(given)
         if weight.dtype.is_floating_point and tuple(weight.shape) == (self.weight.shape[0], self._features):
-            state[prefix + "weight"], scale = norch.quantize_weight(weight, self.format)
+            state_dict[prefix + "weight"], scale = norch.quantize_weight(weight, self.format)
             if scale is not None:
-                state[prefix + "scale"] = scale
+                state_dict[prefix + "scale"] = scale
             return
         for format, dtype, columns in _layouts(self._features):
             if format != self.format and weight.dtype is dtype and weight.shape[-1:] == (columns,):

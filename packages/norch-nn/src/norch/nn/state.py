@@ -23,13 +23,6 @@ class StateDictError(norch.NorchError, RuntimeError):
     """A state dict that does not fit the module it was to be loaded into."""
 
 
-class TakesState:
-    """A module that changes what it is given of a state dict before that is compared with what it has."""
-
-    def _before_load(self, state: dict[str, Any], prefix: str) -> None:
-        raise NotImplementedError
-
-
 class LoadResult(NamedTuple):
     """The keys that `load_state_dict` missed, and those that it had no use for."""
 
@@ -92,11 +85,10 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     parts = list(module.named_modules(remove_duplicate=False))
     state, missing, unexpected, errors = dict(given), list[str](), list[str](), list[str]()
     for path, part in parts:
+        lead = f"{path}." if path else ""
         for hook in () if part._hooks is None else tuple(part._hooks.load_pre.values()):
-            lead = f"{path}." if path else ""
             hook.function(part, state, lead, {}, strict, missing, unexpected, errors)
-        if isinstance(part, TakesState):
-            part._before_load(state, f"{path}." if path else "")
+        part._load_from_state_dict(state, lead, {}, strict, missing, unexpected, errors)
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)
     extra = {(f"{path}." if path else "") + EXTRA_KEY: part for path, part in parts if _has_extra(part)}

@@ -10,7 +10,6 @@ from typing import Any
 import norch
 from norch import nn
 from norch.nn import functional
-from norch.nn.state import TakesState
 
 from .misc import Conv2dNormActivation
 
@@ -28,7 +27,7 @@ class ExtraFPNBlock(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
 
-class FeaturePyramidNetwork(TakesState, nn.Module):
+class FeaturePyramidNetwork(nn.Module):
     """A 1 x 1 convolution of each map, plus the deeper one's twice as large, then a 3 x 3 one; after Lin et al. (2017).
 
     in_channels_list: channels of each map, from the largest map to the smallest. out_channels: of all results.
@@ -59,12 +58,12 @@ class FeaturePyramidNetwork(TakesState, nn.Module):
                 _initialise(module)
         self.extra_blocks = extra_blocks
 
-    def _before_load(self, state: dict[str, Any], prefix: str) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Old files have no module around each convolution."""
         old = re.compile(re.escape(prefix) + r"(inner|layer)_blocks\.\d+\.(weight|bias)")
-        for key in [key for key in state if old.fullmatch(key)]:
+        for key in [key for key in state_dict if old.fullmatch(key)]:
             block, _, name = key.rpartition(".")
-            state[f"{block}.0.{name}"] = state.pop(key)
+            state_dict[f"{block}.0.{name}"] = state_dict.pop(key)
 
     def get_result_from_inner_blocks(self, x: norch.Tensor, idx: int) -> norch.Tensor:
         """The 1 x 1 convolution of number `idx` of the map x (n, c, h, w)."""

@@ -8,7 +8,6 @@ from typing import Any
 import norch
 from norch import nn
 from norch.nn.functional import interpolate as interpolate
-from norch.nn.state import TakesState
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
@@ -169,7 +168,7 @@ class Permute(nn.Module):
         return x.permute(*self.dims)
 
 
-class FrozenBatchNorm2d(TakesState, nn.Module):
+class FrozenBatchNorm2d(nn.Module):
     """BatchNorm2d in evaluation for good: its weight, bias and statistics are buffers; it loads what BatchNorm2d saved.
 
     num_features, eps: as of `BatchNorm2d`.
@@ -181,8 +180,8 @@ class FrozenBatchNorm2d(TakesState, nn.Module):
         for name, fill in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
             self.register_buffer(name, norch.full((num_features,), fill))
 
-    def _before_load(self, state: dict[str, Any], prefix: str) -> None:
-        state.pop(f"{prefix}num_batches_tracked", None)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state_dict.pop(f"{prefix}num_batches_tracked", None)
 
     def forward(self, x: norch.Tensor) -> norch.Tensor:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
