@@ -36,9 +36,11 @@ void add_normalization(Registry&);  // layer_norm, batch_norm
 void add_convolution(Registry&);
 void add_pooling(Registry&);
 void add_dropout(Registry&);
-void add_fourier(Registry&);  // dft
 void add_sampling(Registry&);  // grid_sample2d
 void add_optimizers(Registry&);
+}
+namespace spectral {
+void add_fourier(Registry&);  // dft
 }
 namespace random {
 void add_random(Registry&);  // random, arange

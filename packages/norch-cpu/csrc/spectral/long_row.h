@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "nn/row_lanes.h"
-#include "nn/spectrum.h"
+#include "spectral/row_lanes.h"
+#include "spectral/spectrum.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
-namespace norch::nn {
+namespace norch::spectral {
 
 /// A transform of rows * columns numbers: by columns, then, turned, by rows.
 template <class T>
@@ -221,4 +221,4 @@ void transform_row(const Wanted& w, const FourierTables<T>& tables, const Cut<T>
     write_complex(w, y, out);
 }
 
-}  // namespace norch::nn
+}  // namespace norch::spectral

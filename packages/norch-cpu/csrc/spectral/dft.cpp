@@ -5,10 +5,10 @@
 
 #include "common/layout.h"
 #include "common/scratch.h"
-#include "nn/long_row.h"
+#include "spectral/long_row.h"
 #include "runtime/families.h"
 
-namespace norch::nn {
+namespace norch::spectral {
 namespace {
 
 // Bytes that the numbers of all lanes may take: of few blocks, which threads cannot share, and of many.
@@ -206,4 +206,4 @@ KernelPtr dft(const Request& request) {
 
 void add_fourier(Registry& registry) { registry["dft"] = dft; }
 
-}  // namespace norch::nn
+}  // namespace norch::spectral

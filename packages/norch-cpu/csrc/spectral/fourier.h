@@ -7,7 +7,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch::nn {
+namespace norch::spectral {
 
 /// Primes that a size may have as factors: of larger ones a transform is better made by convolution.
 constexpr int64_t LARGEST_RADIX = 127;
@@ -45,4 +45,4 @@ void transform_lanes(const FourierTables<T>& tables, T* z);
 extern template struct FourierTables<float>;
 extern template struct FourierTables<double>;
 
-}  // namespace norch::nn
+}  // namespace norch::spectral

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "nn/fourier.h"
+#include "spectral/fourier.h"
 
-namespace norch::nn {
+namespace norch::spectral {
 
 template <class E>
 struct Complex {
@@ -175,4 +175,4 @@ NORCH_INLINE void start_real(const Wanted& w, const Numbers& z) {
     }
 }
 
-}  // namespace norch::nn
+}  // namespace norch::spectral

@@ -1,11 +1,11 @@
 // The passes of Fourier transforms, of any radix, and their tables.
-#include "nn/fourier.h"
+#include "spectral/fourier.h"
 
 #include <cmath>
 #include <map>
 #include <mutex>
 
-namespace norch::nn {
+namespace norch::spectral {
 
 Root::Root(int64_t k, int64_t n) {
     // Angles beyond an eighth of a turn are reflected, exactly.
@@ -216,4 +216,4 @@ template struct FourierTables<double>;
 template void transform_lanes(const FourierTables<float>&, float*);
 template void transform_lanes(const FourierTables<double>&, double*);
 
-}  // namespace norch::nn
+}  // namespace norch::spectral
