@@ -25,24 +25,17 @@ struct Sampling {
     int64_t blocks() const { return (places() + BLOCK - 1) / BLOCK; }
 };
 
-/// The two neighbours of a place along one dim.
-template <class T>
-struct Taps {
-    int64_t index[2];
-    T weight[2], change[2];  // what the weights change by with the grid's number
-};
-
 /// A place brought inside, and `slope`, what it changes by with the grid's number.
-template <class T>
+template <class T, bool REFLECTS = true>
 T located(const Sampling& s, T x, int64_t size, T& slope) {
     x = s.align ? (x + 1) / 2 * T(size - 1) : ((x + 1) * T(size) - 1) / 2;
     slope = T(s.align ? size - 1 : size) / 2;
     if (s.is_zeros) return x;
     const T low = s.align ? T(0) : T(-0.5), span = T(s.align ? size - 1 : size), last = T(size - 1);
-    if (s.is_reflected && span == 0) {
+    if (REFLECTS && s.is_reflected && span == 0) {
         slope = 0;
         x = x * 0;
-    } else if (s.is_reflected) {
+    } else if (REFLECTS && s.is_reflected) {
         T away = x - low;
         if (away < 0) away = -away, slope = -slope;
         const T rest = std::fmod(away, span), turns = std::floor(away / span);
@@ -50,24 +43,38 @@ T located(const Sampling& s, T x, int64_t size, T& slope) {
         x = (odd ? span - rest : rest) + low;
         if (odd) slope = -slope;
     }
-    if (!(x > 0 && x < last)) slope = 0;
+    slope = x > 0 && x < last ? slope : T(0);
     return x > 0 ? (x < last ? x : last) : T(0);
 }
 
+/// The two neighbours of a block of places along one dim: where they lie, and their weights, 0 of what lies outside.
 template <class T>
-Taps<T> taps(const Sampling& s, T number, int64_t size) {
-    Taps<T> out{};
-    T slope;
-    const T x = located(s, number, size, slope), first = s.is_nearest ? std::nearbyint(x) : std::floor(x);
-    const auto put = [&](int i, T weight, T change) {
-        const T at = first + T(i);
-        if (!(at >= 0 && at <= T(size - 1))) return;
-        out.index[i] = int64_t(at), out.weight[i] = weight, out.change[i] = change;
-    };
-    if (s.is_nearest) put(0, 1, 0);
-    else put(0, 1 - (x - first), -slope), put(1, x - first, slope);
-    return out;
-}
+struct Line {
+    int32_t at[2][BLOCK];
+    T weight[2][BLOCK], change[2][BLOCK];  // what the weights change by with the grid's number
+
+    void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
+        T slope[BLOCK];
+        if (s.is_reflected) {
+            for (int p = 0; p < count; ++p) x[p] = located(s, x[p], size, slope[p]);
+        } else {
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) x[p] = located<T, false>(s, x[p], size, slope[p]);
+        }
+        const T last = T(size - 1);
+        NORCH_INDEPENDENT
+        for (int p = 0; p < count; ++p) {
+            const T first = s.is_nearest ? std::nearbyint(x[p]) : std::floor(x[p]), rest = x[p] - first;
+            const bool is_low = first >= 0 && first <= last, is_high = first >= -1 && first <= last - 1 && !s.is_nearest;
+            at[0][p] = int32_t(is_low ? first : T(0)) * int32_t(stride);
+            at[1][p] = int32_t(is_high ? first + 1 : T(0)) * int32_t(stride);
+            weight[0][p] = is_low ? (s.is_nearest ? T(1) : 1 - rest) : T(0);
+            weight[1][p] = is_high ? rest : T(0);
+            change[0][p] = is_low && !s.is_nearest ? -slope[p] : T(0);
+            change[1][p] = is_high ? slope[p] : T(0);
+        }
+    }
+};
 
 /// The neighbours of up to BLOCK places: where they lie in a plane, and their weights.
 template <class T>
@@ -81,18 +88,25 @@ struct Table {
         const int64_t first = block * BLOCK;
         count = int(std::min<int64_t>(BLOCK, s.places() - first));
         const T* line = numbers + n * grid.strides[0] + first / s.columns * grid.strides[1];
+        T columns[BLOCK], rows[BLOCK];
         int64_t column = first % s.columns;
         for (int p = 0; p < count; ++p) {
             const T* const from = line + column * grid.strides[2];
+            columns[p] = from[0], rows[p] = from[grid.strides[3]];
             if (++column == s.columns) column = 0, line += grid.strides[1];
-            const auto x = taps(s, from[0], s.w), y = taps(s, from[grid.strides[3]], s.h);
-            for (int i = 0; i < 4; ++i) {
-                const int j = i / 2, k = i % 2;
-                at[i][p] = int32_t(y.index[j] * image.strides[2] + x.index[k] * image.strides[3]);
-                weight[i][p] = y.weight[j] * x.weight[k];
+        }
+        Line<T> x, y;
+        x.fill(s, columns, s.w, image.strides[3], count);
+        y.fill(s, rows, s.h, image.strides[2], count);
+        for (int i = 0; i < 4; ++i) {
+            const int j = i / 2, k = i % 2;
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) {
+                at[i][p] = y.at[j][p] + x.at[k][p];
+                weight[i][p] = y.weight[j][p] * x.weight[k][p];
                 if (CHANGES) {
-                    change[0][i][p] = y.weight[j] * x.change[k];
-                    change[1][i][p] = y.change[j] * x.weight[k];
+                    change[0][i][p] = y.weight[j][p] * x.change[k][p];
+                    change[1][i][p] = y.change[j][p] * x.weight[k][p];
                 }
             }
         }
