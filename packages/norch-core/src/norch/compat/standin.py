@@ -55,9 +55,9 @@ class _Alias(Loader):
 
 def _keep_functions(name: str, package: ModuleType) -> None:
     """Imports the modules that share their name with a function of the package, which importing them would replace."""
-    for path, module in list(sys.modules.items()):
-        parent, _, part = path.rpartition(".")
-        if parent == _ours(name) and vars(package).get(part, module) is not module:
+    for part, found in vars(package).items():
+        module = sys.modules.get(f"{_ours(name)}.{part}")
+        if module is not None and module is not found:
             sys.modules.setdefault(f"{name}.{part}", module)
 
 
