@@ -6,11 +6,10 @@ import itertools
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...dispatch.arguments import describe
+from ...dispatch.arguments import check_functions
 from ...dtype import int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
-from ...tensor_base import TensorBase
 from ..creation import arange
 from ..elementwise.arithmetic import where
 from ..elementwise.special import fmod
@@ -52,9 +51,6 @@ def grid_sample(
 
 
 def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
-    for name, value in (("input", input), ("grid", grid)):
-        if not isinstance(value, TensorBase):
-            raise DTypeError(f"grid_sample(): {name} must be a Tensor, got {describe(value)}")
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(f"grid_sample(): mode must be 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
     if padding_mode not in ("zeros", "border", "reflection"):
@@ -256,3 +252,6 @@ def _gathered(input: Tensor, taps: Taps) -> Tensor:
         total = values * weight if total is None else addcmul(total, values, weight)
     assert total is not None
     return total.transpose(1, 2) if as_rows else total
+
+
+check_functions(globals())
