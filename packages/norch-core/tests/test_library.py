@@ -47,3 +47,43 @@ def test_wrong_names() -> None:
     with pytest.raises(RuntimeError, match="there is no op 'nowhere::none'; custom_op makes one"):
         library.register_autograd("nowhere::none", lambda ctx, g: g)
     assert not hasattr(norch.ops, "nowhere")
+
+
+def test_a_library_defines_and_implements() -> None:
+    mine = library.Library("shop", "DEF")
+    assert mine.define("weigh(Tensor x, float[] by=[1.0, 2.0], *, bool double=False) -> Tensor") == "weigh"
+    with pytest.raises(NotImplementedError, match="shop::weigh: no kernel"):
+        norch.ops.shop.weigh(norch.ones(2))
+    mine.impl("weigh", lambda x, by, double=False: x * by[1] * (2 if double else 1), "CPU")
+    mine.impl(norch.ops.shop.weigh.default, lambda x, by, double=False: x, "Meta")
+    assert norch.ops.shop.weigh(norch.ones(2), double=True).tolist() == [4, 4]
+    mine.define("twice(Tensor x) -> Tensor")
+    mine.impl("twice", lambda x: x + x)
+    x = norch.ones(2, requires_grad=True)
+    norch.ops.shop.twice(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="there is no op 'shop::none'"):
+        mine.impl("none", len)
+    with pytest.raises(ValueError, match="expected 'name"):
+        mine.define("nothing")
+    with pytest.raises(ValueError, match="kind must be"):
+        library.Library("shop", "ALL")
+
+
+def test_define_and_impl_by_name() -> None:
+    library.define("counts::third", "(Tensor x, int? n=None) -> Tensor")
+
+    @library.impl("counts::third", "default")
+    def third(x: norch.Tensor, n: int | None) -> norch.Tensor:
+        return x / 3 if n is None else x / n
+
+    assert norch.ops.counts.third(norch.ones(1) * 3, n=None).tolist() == [1]
+    mine = library.Library("counts", "FRAGMENT")
+    mine.define("fourth(Tensor x) -> Tensor")
+
+    @library.impl(mine, "fourth", "CompositeExplicitAutograd")
+    def fourth(x: norch.Tensor) -> norch.Tensor:
+        return x / 4
+
+    assert norch.ops.counts.fourth(norch.ones(1)).tolist() == [0.25]
+    assert fourth(norch.ones(1)).tolist() == [0.25]

@@ -157,7 +157,7 @@ LINES = {
         b)),
                                                    t.dstack([c, c]))],
     "tensor_split": [(M,), lambda t, x: (*t.tensor_split(x, 3, 2), *x.tensor_split((1, 2), dim=1),
-        *t.tensor_split(x, 5, 2))],
+        *t.tensor_split(x, 5, 2), *t.tensor_split(x, indices=(-1,), dim=-1), *x.tensor_split(sections=2))],
     "splits": [(M,), lambda t, x: (*t.hsplit(x, 3), *t.vsplit(x, [1]), *x.dsplit(2), *t.hsplit(x[0, 0], 2),
                                    *t.split_with_sizes(x, [1, 2], 1))],
     "diag_embed": [(F,), lambda t, x: (t.diag_embed(x), x.diag_embed(1, 0, 2), t.diagflat(x), x.diagflat(-1))],

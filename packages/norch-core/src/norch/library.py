@@ -1,4 +1,4 @@
-"""Python functions as named ops, as `torch.library` has them: `custom_op` makes one, its name finds it.
+"""Python functions as named ops, as `torch.library` has them: `custom_op` or `Library` makes one, its name finds it.
 
     @norch.library.custom_op("mine::scaled", mutates_args=())
     def scaled(x: Tensor, factor: float) -> Tensor:
@@ -11,8 +11,11 @@ A backend's own ops come with its plug-in; these are for functions of Python tha
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable
-from inspect import signature
+from contextlib import suppress
+from inspect import Parameter, Signature, signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,14 +30,13 @@ _namespaces: dict[str, SimpleNamespace] = {}
 class CustomOp:
     """An op that is a Python function; gradients flow once `register_autograd` was called."""
 
-    def __init__(self, name: str, function: Callable[..., Any], device_types: Any = None) -> None:
+    def __init__(self, name: str, schema: Signature) -> None:
         self._name = name
         self._kernels: dict[str | None, Callable[..., Any]] = {}
-        self.register_kernel(device_types, function)
-        self._signature = signature(function)
+        self._signature = schema
         self._function: type[Function] | None = None
+        self._composed: Callable[..., Any] | None = None
         self.__name__ = self.__qualname__ = name.partition("::")[2]
-        self.__doc__ = function.__doc__
 
     def __repr__(self) -> str:
         return f"<CustomOp {self._name}>"
@@ -43,16 +45,29 @@ class CustomOp:
         if kwargs:
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            args = bound.args
-        return self._run(*args) if self._function is None else self._function.apply(*args)
+            args, kwargs = bound.args, bound.kwargs
+        if self._composed is not None:
+            return self._composed(*args, **kwargs)
+        if self._function is None or kwargs:
+            return self._run(*args, **kwargs)
+        return self._function.apply(*args)
 
-    def _run(self, *args: Any) -> Any:
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         device = next((x.spec.device.type for x in args if isinstance(x, TensorBase)), None)
         kernel = self._kernels.get(device) or self._kernels.get(None)
         if kernel is None:
             raise NotImplementedError(f"{self._name}: no kernel for device {device!r}; register_kernel gives it one")
         with no_grad():
-            return kernel(*args)
+            return kernel(*args, **kwargs)
+
+    @property
+    def default(self) -> CustomOp:
+        """The op itself, as its only overload."""
+        return self
+
+    def compose(self, function: Callable[..., Any]) -> None:
+        """From now on the op is what `function` computes of other ops, which have gradients of their own."""
+        self._composed = function
 
     def register_autograd(self, backward: Callable[..., Any], *, setup_context: Any = None) -> None:
         """`backward(ctx, *grads)` gives a gradient, or None, for each argument; `setup_context(ctx, inputs, output)`
@@ -99,9 +114,101 @@ def custom_op(
     namespace, colons, title = name.partition("::")
     if not (colons and namespace.isidentifier() and title.isidentifier()):
         raise ValueError(f"custom_op(): expected 'namespace::name', got {name!r}")
-    op = CustomOp(name, fn, device_types)
+    op = _named(namespace, title, signature(fn))
+    op.__doc__ = fn.__doc__
+    op.register_kernel(device_types, fn)
+    return op
+
+
+def _named(namespace: str, title: str, schema: Signature) -> CustomOp:
+    op = CustomOp(f"{namespace}::{title}", schema)
     setattr(_namespaces.setdefault(namespace, SimpleNamespace()), title, op)
     return op
+
+
+def _parsed(arguments: str) -> Signature:
+    """The signature of a schema's arguments, `Tensor x, float[2] scale=[1.0, 2.0], *, int n=1`."""
+    parameters, kind = [], Parameter.POSITIONAL_OR_KEYWORD
+    for part in filter(None, map(str.strip, re.split(r",(?![^\[]*\])", arguments))):
+        if part == "*":
+            kind = Parameter.KEYWORD_ONLY
+            continue
+        declared, equals, default = part.partition("=")
+        value: Any = default
+        with suppress(ValueError, SyntaxError):
+            value = literal_eval(default)
+        parameters.append(Parameter(declared.split()[-1], kind, default=value if equals else Parameter.empty))
+    return Signature(parameters)
+
+
+_ANYWHERE = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "BackendSelect")
+
+
+class Library:
+    """Ops of a namespace, one by one, as `torch.library.Library`: `define` names one, `impl` says what computes it.
+
+    kind: "DEF", "FRAGMENT" or "IMPL". dispatch_key: what `impl` takes by default.
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError(f"Library(): kind must be 'DEF', 'FRAGMENT' or 'IMPL', got {kind!r}")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Makes an op of a schema, `scaled(Tensor x, float factor=1.0) -> Tensor`, and returns its name.
+
+        alias_analysis, tags: taken for PyTorch's sake. Raises ValueError for what is no schema.
+        """
+        found = re.fullmatch(r"\s*(\w+)(?:\.\w+)?\s*\((.*)\)\s*->.*", schema, re.DOTALL)
+        if found is None:
+            raise ValueError(f"define(): expected 'name(Tensor x, ...) -> Tensor', got {schema!r}")
+        _named(self.ns, found[1], _parsed(found[2]))
+        return found[1]
+
+    def impl(self, op_name: str | CustomOp, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> None:
+        """What computes an op, by its name or itself: where tensors are on a device ("CPU", "CUDA"), by ops with
+        gradients of their own ("CompositeImplicitAutograd", or none), anywhere ("CompositeExplicitAutograd").
+
+        "Meta" and autograd's own keys are passed over: meta tensors run the op itself, and `register_autograd` gives
+        gradients. options: taken for PyTorch's sake. Raises RuntimeError for an op that was not defined.
+        """
+        op = _op(f"{self.ns}::{op_name.rpartition('::')[2]}" if isinstance(op_name, str) else op_name)
+        key = dispatch_key or self.dispatch_key
+        if key in ("", "CompositeImplicitAutograd"):
+            op.compose(fn)
+        elif key in _ANYWHERE:
+            op.register_kernel(None, fn)
+        elif key != "Meta" and not key.startswith("Auto"):
+            op.register_kernel(key.lower(), fn)
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """`Library.define` of an op "namespace::name", whose schema begins with the parenthesis.
+
+    lib: where it belongs to, by default by its name. tags: taken for PyTorch's sake. Raises ValueError as `define`.
+    """
+    namespace, _, title = qualname.rpartition("::")
+    (lib or Library(namespace, "FRAGMENT")).define(title + schema)
+
+
+def impl(qualname: str | Library, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
+    """What computes the op "namespace::name" on devices of these types, or "default" for any. A decorator without
+    `func`; `impl(library, name, key)` is one that calls `Library.impl`.
+
+    types: a device type or several. lib: taken for PyTorch's sake. Raises RuntimeError for an op that was not defined.
+    """
+    if isinstance(qualname, Library):
+        library, title, key = qualname, types, func or ""
+        return lambda function: (library.impl(title, function, key), function)[1]
+    if func is None:
+        return lambda function: impl(qualname, types, function)
+    for each in [types] if isinstance(types, str) else types:
+        _op(qualname).register_kernel(None if each == "default" else each, func)
+    return func
 
 
 def _op(op: str | CustomOp) -> CustomOp:

@@ -23,10 +23,12 @@ _folder: str | None = None
 
 def get_dir() -> str:
     """The folder of what was downloaded: as `set_dir` said, else $TORCH_HOME/hub, by default ~/.cache/torch/hub."""
-    if _folder is not None:
-        return _folder
+    return os.path.join(_get_torch_home(), "hub") if _folder is None else _folder
+
+
+def _get_torch_home() -> str:
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return str(Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", f"{cache}/torch"))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

@@ -157,7 +157,13 @@ class _Absent:
         return False
 
 
-cudnn, cuda, mps = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps")
+class _CPU:
+    def get_cpu_capability(self) -> str:
+        """ "DEFAULT": which instructions norch-cpu uses, `norch info` says."""
+        return "DEFAULT"
+
+
+cudnn, cuda, mps, cpu = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps"), _CPU()
 mkl = mkldnn = openmp = _Absent()
 
 

@@ -30,11 +30,13 @@ def lacking(path: str, name: str, instead: str) -> type:
     )
 
 
+_RECORDS = "norch.compile(model) records what a model computes"
+
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
         ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
         ("PyTorchFileReader", "norch.load reads PyTorch's files"),
-        ("ScriptModule", "norch.compile(model) records what a model computes"),
+        ("ScriptModule", _RECORDS),
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
@@ -57,6 +59,14 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "norch.distributed.nn.functional has collectives with gradients",
         )
     ],
+    "ao.quantization": [
+        (
+            "DeQuantStub QConfig QuantStub convert default_observer default_per_channel_weight_observer "
+            "default_weight_observer fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare "
+            "prepare_qat",
+            "norch.nn.quantize_ makes the weights of a model's linear layers int8",
+        )
+    ],
     "distributed.checkpoint._consolidate_hf_safetensors": [
         ("consolidate_safetensors_files", "norch.save_safetensors writes such files")
     ],
@@ -75,7 +85,10 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
-    "fx": [("GraphModule Tracer symbolic_trace", "norch.compile(model) records what a model computes")],
+    "fx": [("Graph GraphModule Node Proxy Tracer symbolic_trace", _RECORDS)],
+    "fx.graph_module": [("_CodeOnlyModule _copy_attr _USER_PRESERVED_ATTRIBUTES_KEY", _RECORDS)],
+    "fx.node": [("Argument Node Target", _RECORDS)],
+    "fx.proxy": [("Proxy", _RECORDS)],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
     "jit": [
         ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from importlib import import_module
@@ -18,6 +18,8 @@ from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from ..backend import registry
+from ..device import Device
+from ..dtype import DType
 from ..tensor_base import TensorBase
 from . import lacks
 from .compiling import is_compiling
@@ -50,11 +52,17 @@ def _unpack_dual(tensor: Any, *, level: int | None = None) -> _UnpackedDual:
     return _UnpackedDual(tensor, None)
 
 
+def _tqdm(*args: Any, **kwargs: Any) -> Any:
+    return import_module("tqdm").tqdm(*args, **kwargs)
+
+
 def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
 
-_DECORATORS = "script ignore export unused script_method script_if_tracing _overload _overload_method"
+_DECORATORS = (
+    "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method"
+)
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext}
@@ -74,6 +82,8 @@ PLACES: dict[str, Place] = {
     "_C": Place(
         names={
             "_are_functorch_transforms_active": lambda: False,
+            "_get_tracing_state": lambda: None,
+            "DisableTorchFunctionSubclass": nullcontext,  # norch calls no __torch_function__
             "_log_api_usage_once": lambda *event: None,
             "_TensorMeta": type,
             "_TensorBase": TensorBase,
@@ -83,6 +93,7 @@ PLACES: dict[str, Place] = {
     "_C._nn": Place(("nn.functional", "nn.transfer")),
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False}),
     "_utils": Place(("compat.flattening",)),
+    "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
@@ -92,6 +103,7 @@ PLACES: dict[str, Place] = {
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo.eval_frame": Place(("nn.compiled",)),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
+    "_dynamo.utils": Place(names={"is_compile_supported": lambda device_type: False}),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
@@ -111,7 +123,9 @@ PLACES: dict[str, Place] = {
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "random": Place(("ops.random",)),
     "jit": Place(names=_JIT | _NOT_SCRIPTING),
-    "jit.annotations": Place(names={name: getattr(typing, name) for name in _TYPES}),
+    "jit.annotations": Place(
+        names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
+    ),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
@@ -127,14 +141,17 @@ PLACES: dict[str, Place] = {
         }
     ),
     "optim.adamw": Place(("optim",)),
-    "types": Place(names={"Number": int | float | bool, "Device": Any}),
+    "types": Place(
+        names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
+        | {"_int": int, "_float": float, "_bool": bool}
+    ),
     "utils.data._utils": Place(("utils.data",)),
     "utils.data._utils.collate": Place(("utils.data.collate",)),
     "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
-    "utils.model_zoo": Place(("hub",)),
+    "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(("hub",)),
 }

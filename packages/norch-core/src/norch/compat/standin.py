@@ -18,9 +18,11 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from warnings import warn
 
 from ..scripts import run_script
 from ..submodules import missing_names
@@ -31,8 +33,16 @@ VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
 """Of PyTorch, by whose documentation norch goes: scripts ask for at least some version."""
 
 
+IN_TORCHVISION = dict.fromkeys(
+    ["extension", "_meta_registrations", "_autograd_registrations", "ops._register_onnx_ops"], "vision.compiled"
+) | {"models.feature_extraction": "vision.models.feature_extraction"}
+"""Modules of an installed torchvision that speak to its library, or trace models, and norch's in their place."""
+
+
 def _ours(name: str) -> str:
     root, dot, rest = name.partition(".")
+    if root == "torchvision" and _Torchvision.runs and rest in IN_TORCHVISION:
+        return f"norch.{IN_TORCHVISION[rest]}"
     return MEANS[root] + dot + rest
 
 
@@ -68,9 +78,48 @@ def _set_version(name: str, module: ModuleType) -> None:
         vars(module)["torch"] = module  # as PyTorch's module has itself
 
 
+class _Torchvision(Loader):
+    """Runs an installed torchvision's own Python; where it does not run on norch, norch.vision stands in its place."""
+
+    runs = False
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        self.spec = spec
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        loader: Any = self.spec.loader
+        type(self).runs = True
+        try:
+            loader.exec_module(module)
+        except (ImportError, AttributeError) as error:
+            type(self).runs = False
+            for name in [name for name in sys.modules if name.startswith("torchvision.")]:
+                del sys.modules[name]
+            _Alias().exec_module(module)
+            warn(
+                f"the torchvision that is installed does not run on norch, norch.vision is used: {error}", stacklevel=2
+            )
+
+
 class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in MEANS:
+        root = fullname.partition(".")[0]
+        if root not in MEANS:
+            return None
+        if fullname == "torchvision":
+            spec = PathFinder.find_spec(fullname)
+            if spec is not None and spec.loader is not None and find_spec("norch.vision") is not None:
+                return spec_from_file_location(
+                    fullname,
+                    spec.origin,
+                    loader=_Torchvision(spec),
+                    submodule_search_locations=spec.submodule_search_locations,
+                )
+            _Torchvision.runs = False
+        elif root == "torchvision" and _Torchvision.runs and fullname.partition(".")[2] not in IN_TORCHVISION:
             return None
         return ModuleSpec(fullname, _Alias(), is_package=True)
 
@@ -94,9 +143,12 @@ _finder = _Finder()
 def install() -> None:
     """From now on `torch`, `torchvision` and `functorch` are norch's in this process. A second call does nothing.
 
+    A torchvision that is installed is itself, its compiled ops norch.vision's; where there is none it is norch.vision.
     `torch.__version__` is the version of PyTorch that norch goes by, with norch's own behind a +.
     Raises ImportError where PyTorch itself is loaded already: two of them would mix.
     """
+    if _finder in sys.meta_path:
+        return
     for name, ours in MEANS.items():
         loaded = sys.modules.get(name)
         if loaded is not None and loaded is not sys.modules.get(ours):
@@ -105,8 +157,7 @@ def install() -> None:
                 "before anything imports it",
                 name=name,
             )
-    if _finder not in sys.meta_path:
-        sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
+    sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
 
 def uninstall() -> None:

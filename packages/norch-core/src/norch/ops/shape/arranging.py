@@ -64,13 +64,19 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @public()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """indices_or_sections: views of so many parts along `dim`, the first of them larger by 1 if need be; or of the
-    parts between indices.
+    parts between indices. indices, sections: the one or the other by its own name.
 
-    Raises ShapeError for a 0-d tensor or no parts, IndexError for a dim out of range.
+    Raises ShapeError for a 0-d tensor or no parts, IndexError for a dim out of range, TypeError unless the cuts are
+    given once.
     """
-    return _cut(input, indices_or_sections, dim, "tensor_split")
+    cuts = [given for given in (indices_or_sections, indices, sections) if given is not None]
+    if len(cuts) != 1:
+        raise TypeError(f"tensor_split(): needs one of indices and sections, got {len(cuts)}")
+    return _cut(input, cuts[0], dim, "tensor_split")
 
 
 def _cut(input: Tensor, cuts: Any, dim: int, op: str) -> tuple[Tensor, ...]:

@@ -89,7 +89,8 @@ def interpolate(
     "trilinear" for five.
     align_corners: the centres of the corners stay in place, for the linear and cubic modes. A scale_factor is used as
     it is unless `recompute_scale_factor`, which takes it from the sizes. There is no antialias. Raises ValueError for
-    arguments that do not fit, ShapeError for sizes below 1, DTypeError unless input is floating.
+    arguments that do not fit, ShapeError for sizes below 1, DTypeError unless input is floating or, for the nearest
+    modes, uint8.
     """
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ValueError(
@@ -98,7 +99,7 @@ def interpolate(
         )
     if antialias:
         raise ValueError("interpolate(): antialias is not there; use avg_pool2d or mode='area' before making smaller")
-    if not input.is_floating_point():
+    if not input.is_floating_point() and (input.dtype != norch.uint8 or not mode.startswith("nearest")):
         raise norch.DTypeError(f"interpolate(): needs a floating dtype, got {input.dtype}")
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
         raise ValueError(f"interpolate(): align_corners is for the linear and cubic modes, got mode {mode!r}")
