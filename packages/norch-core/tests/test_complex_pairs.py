@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import norch
+from norch import DTypeError
 from norch.testing.gradcheck import gradcheck
 
 RNG = np.random.default_rng(6)
@@ -29,6 +30,7 @@ CALLS = {
     "sub": lambda a, b, x: (a - b - x - 2) + (3 - a) + (x - b) + (1j - b),
     "mul": lambda a, b, x: a * b * x * 0.5 * (2 + 1j) + 2j * b + x * a + 3 * b,
     "div": lambda a, b, x: a / b + a / x + b / (1 - 2j) + 3 / a + x / b,
+    "numbers and tensors": lambda a, b, x: x * 2j + 1j * x + (x + (1 - 2j)) - (x - 1j) + (1j - x) + x / 2j + 2j / x,
     "neg": lambda a, b, x: -a,
     "pow": lambda a, b, x: a**3,
     "matmul": lambda a, b, x: (
@@ -55,7 +57,10 @@ def test_functions():
         (norch.cat([A, X]), np.concatenate([NA, NX])), (norch.where(X > 0, A, B), np.where(NX > 0, NA, NB)),
         (norch.einsum("ij,kj->ik", A, B), NA @ NB.T), (norch.einsum("ij,kj->ik", A, X), NA @ NX.T),
         (norch.einsum("ij,kj->ik", X, B), NX @ NB.T), (norch.einsum("ij->j", A), NA.sum(0)),
-        (norch.matmul(A, B.transpose(0, 1)), NA @ NB.T),
+        (norch.matmul(A, B.transpose(0, 1)), NA @ NB.T), (norch.arange(3) * 1j, np.arange(3) * 1j),
+        (norch.pad(A, (1, 2)), np.pad(NA, ((0, 0), (1, 2)))),
+        (norch.pad(A, (0, 0, 1, 0), value=2 + 1j), np.pad(NA, ((1, 0), (0, 0)), constant_values=2 + 1j)),
+        (norch.pad(A, (2, 1), mode="reflect"), np.pad(NA, ((0, 0), (2, 1)), mode="reflect")),
     ):  # fmt: skip
         np.testing.assert_allclose(found.numpy(), expected, 1e-12)
 
@@ -124,14 +129,14 @@ def test_what_it_lacks_says_the_way_around(call):
         call()
 
 
-def test_a_complex_dtype_is_for_comparing():
+def test_a_complex_dtype_is_of_pairs_only():
     assert A.dtype is norch.complex128 is norch.cdouble
     assert A.to(norch.complex128).dtype == norch.complex128
     assert norch.complex64.is_complex
     assert norch.complex64.itemsize == 8
     assert copy.copy(norch.complex64) is pickle.loads(pickle.dumps(norch.complex64)) is norch.complex64
-    with pytest.raises(norch.DTypeError, match=r"no tensor is complex, got norch.complex64; view_as_complex\(\) of"):
-        norch.ones(2, dtype=norch.complex64)
+    with pytest.raises(norch.DTypeError, match=r"no tensor is complex; view_as_complex\(\) of"):
+        norch.ones(2).sum(dtype=norch.complex64)
 
 
 def test_a_real_tensor_becomes_complex():
@@ -171,3 +176,36 @@ def test_wrong_parts_are_named():
         norch.imag(norch.ones(2))
     with pytest.raises(norch.DTypeError, match="one floating dtype"):
         norch.complex(norch.ones(2), norch.ones(2, dtype=norch.int64))
+
+
+def test_functions_that_make_tensors_make_pairs():
+    made = {"dtype": norch.complex64}
+    x = norch.ones(3)
+    for found, expected in (
+        (norch.zeros(2, 3, **made), np.zeros((2, 3))), (norch.zeros(size=(2,), **made), np.zeros(2)),
+        (norch.ones((2,), **made), np.ones(2)), (norch.full((2, 1), 3 - 1j, **made), np.full((2, 1), 3 - 1j)),
+        (norch.full(size=(2,), fill_value=2, **made), [2, 2]), (norch.eye(2, **made), np.eye(2)),
+        (norch.zeros_like(A), np.zeros((3, 4))), (norch.ones_like(x, **made), np.ones(3)),
+        (x.new_zeros(2, **made), [0, 0]), (norch.full_like(A, 1j), np.full((3, 4), 1j)),
+        (x.new_full((2,), 1j, **made), [1j, 1j]),
+    ):  # fmt: skip
+        assert found.is_complex()
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert norch.zeros(1, dtype=norch.complex128).real.dtype is norch.float64
+    assert norch.zeros_like(A, dtype=norch.float32).dtype is norch.float32
+    norch.manual_seed(0)
+    for z, variance in ((norch.rand(40000, **made), 1 / 12), (norch.randn(40000, **made), 1 / 2)):
+        assert norch.rand_like(z).shape == norch.empty(40000, **made).shape == (40000,)
+        np.testing.assert_allclose([z.real.var().item(), z.imag.var().item()], variance, 0.03)
+    with pytest.raises(DTypeError, match=r"arange\(\): no tensor is complex"):
+        norch.arange(3, **made)
+    with pytest.raises(DTypeError, match=r"gt\(\): does not take complex numbers"):
+        x > 1j
+
+
+def test_arithmetic_in_place():
+    z = A.clone()
+    alias = z.pair
+    z.add_(B, alpha=2).mul_(1j).sub_(X).div_(B)
+    np.testing.assert_allclose(z.numpy(), ((NA + 2 * NB) * 1j - NX) / NB, 1e-12)
+    assert alias is z.pair

@@ -134,21 +134,39 @@ assert "torch" not in __import__("sys").modules
 
 
 def test_what_is_compiled_for_pytorch_is_not_found(tmp_path: Path) -> None:
-    (tmp_path / "torchaudio.py").write_text("raise ImportError('libtorch.so')")
+    (tmp_path / "xformers.py").write_text("raise ImportError('libtorch.so')")
     code = """
 import importlib.util, sys, norch.compat as standin
 before = list(sys.meta_path)
 standin.install()
-assert importlib.util.find_spec("torchaudio") is None
+assert importlib.util.find_spec("xformers") is None
 try:
-    import torchaudio
+    import xformers
 except ModuleNotFoundError as error:
     print(error)
 standin.uninstall()
-assert sys.meta_path == before and importlib.util.find_spec("torchaudio") is not None
+assert sys.meta_path == before and importlib.util.find_spec("xformers") is not None
 """
     done = run(code, folder=tmp_path)
-    assert (done.stdout, done.stderr) == ("No module named 'torchaudio'\n", "")
+    assert (done.stdout, done.stderr) == ("No module named 'xformers'\n", "")
+
+
+def test_torchaudio_runs_without_its_library(tmp_path: Path) -> None:
+    (tmp_path / "torchaudio").mkdir()
+    (tmp_path / "torchaudio" / "__init__.py").write_text("from . import _extension, functional")
+    (tmp_path / "torchaudio" / "_extension.py").write_text("raise OSError('libtorchaudio.so')")
+    (tmp_path / "torchaudio" / "functional.py").write_text("import torch\nalign = torch.ops.torchaudio.forced_align")
+    code = """
+import sys, norch.compat as standin
+standin.install()
+import torch, torchaudio
+args = torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1])
+print(torchaudio.functional.align(torch.eye(2)[None], *args, 0)[0].tolist(), torchaudio._extension.__name__)
+standin.uninstall()
+print([name for name in sys.modules if name.startswith("torchaudio")])
+"""
+    done = run(code, folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("[[0, 1]] norch.compat.audio_ops\n[]\n", "")
 
 
 def test_install_refuses_beside_pytorch(tmp_path: Path) -> None:

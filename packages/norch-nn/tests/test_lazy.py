@@ -88,3 +88,41 @@ def test_first_inputs_that_do_not_fit():
         nn.LazyConv2d(2, 1, groups=2)(norch.ones(1, 3, 2, 2))
     with pytest.raises(ValueError, match="dims"):
         nn.LazyBatchNorm2d()(norch.ones(2, 2))
+
+
+def test_a_lazy_module_of_ones_own():
+    from norch.nn.modules.lazy import LazyModuleMixin
+
+    class Scale(nn.Module):
+        def forward(self, x):
+            return x * self.weight
+
+    class LazyScale(LazyModuleMixin, Scale):
+        cls_to_become = Scale
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.UninitializedParameter()
+
+        def initialize_parameters(self, x):
+            self.weight.materialize(x.shape[1:])
+            nn.init.constant_(self.weight, 2.0)
+
+    class Kept(LazyScale):
+        cls_to_become = None
+
+    class Careless(Kept):
+        def initialize_parameters(self, x):
+            pass
+
+    x = norch.ones(2, 3)
+    for kind in (LazyScale, Kept):
+        layer = kind()
+        assert isinstance(nn.LazyLinear(2), LazyModuleMixin)
+        assert layer.has_uninitialized_params()
+        assert layer(x).tolist() == layer(x).tolist() == [[2.0] * 3] * 2
+        assert type(layer) is (Kept if kind is Kept else Scale)
+    with pytest.raises(RuntimeError, match=r"Careless: initialize_parameters\(\) left parameters without a shape"):
+        Careless()(x)
+    with pytest.raises(NotImplementedError, match="Bare has no initialize_parameters"):
+        type("Bare", (LazyModuleMixin,), {})().initialize_parameters()

@@ -7,6 +7,7 @@ lower priority only matters where its category (bool < integer < floating) is hi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,11 @@ class ComplexDType:
 
     def __reduce__(self) -> str:
         return self.name
+
+    @staticmethod
+    def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function gives that was asked for complex numbers: a `ComplexPair`, of those that make tensors."""
+        return import_module("norch.compat.complex_numbers").created(name, args, kwargs)
 
 
 bool_ = DType("bool", 1, BOOL, 0)

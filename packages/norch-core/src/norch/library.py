@@ -42,7 +42,7 @@ class CustomOp:
         return f"<CustomOp {self._name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
+        if kwargs or len(args) < len(self._signature.parameters):
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
@@ -111,16 +111,26 @@ def custom_op(
     """
     if fn is None:
         return lambda function: custom_op(name, function, device_types=device_types)
-    namespace, colons, title = name.partition("::")
-    if not (colons and namespace.isidentifier() and title.isidentifier()):
-        raise ValueError(f"custom_op(): expected 'namespace::name', got {name!r}")
-    op = _named(namespace, title, signature(fn))
+    op = _named(name, signature(fn))
     op.__doc__ = fn.__doc__
     op.register_kernel(device_types, fn)
     return op
 
 
-def _named(namespace: str, title: str, schema: Signature) -> CustomOp:
+def composite_op(name: str, fn: Callable[..., Any]) -> CustomOp:
+    """The op `name`, "namespace::name", that is `fn`, computed of other ops with their gradients.
+
+    Raises ValueError for a name without a namespace.
+    """
+    op = _named(name, signature(fn))
+    op.compose(fn)
+    return op
+
+
+def _named(name: str, schema: Signature) -> CustomOp:
+    namespace, colons, title = name.partition("::")
+    if not (colons and namespace.isidentifier() and title.isidentifier()):
+        raise ValueError(f"norch.library: expected 'namespace::name', got {name!r}")
     op = CustomOp(f"{namespace}::{title}", schema)
     setattr(_namespaces.setdefault(namespace, SimpleNamespace()), title, op)
     return op
@@ -166,7 +176,7 @@ class Library:
         found = re.fullmatch(r"\s*(\w+)(?:\.\w+)?\s*\((.*)\)\s*->.*", schema, re.DOTALL)
         if found is None:
             raise ValueError(f"define(): expected 'name(Tensor x, ...) -> Tensor', got {schema!r}")
-        _named(self.ns, found[1], _parsed(found[2]))
+        _named(f"{self.ns}::{found[1]}", _parsed(found[2]))
         return found[1]
 
     def impl(self, op_name: str | CustomOp, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> None:

@@ -5,10 +5,23 @@ again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is
 from __future__ import annotations
 
 import builtins
+import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import ops
 from ..dispatch.arguments import check_functions, describe
-from ..dtype import ComplexDType, bfloat16, complex32, complex64, complex128, float16, float32, float64
+from ..dtype import (
+    ComplexDType,
+    bfloat16,
+    complex32,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+)
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
 from ..ops import atan2, broadcast_tensors, cat, cos, einsum, exp, sin, sqrt, stack, where
@@ -120,6 +133,26 @@ class ComplexPair:
 
     def __rtruediv__(self, other: Any) -> Any:
         return self.conj() * other / (self.real * self.real + self.imag * self.imag)
+
+    def _put(self, result: Any) -> ComplexPair:
+        self.pair.copy_(result.pair)
+        return self
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> ComplexPair:
+        """`self + alpha * other`, written into the pair."""
+        return self._put(self + other * alpha)
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> ComplexPair:
+        """`self - alpha * other`, written into the pair."""
+        return self._put(self - other * alpha)
+
+    def mul_(self, other: Any) -> ComplexPair:
+        """`self * other`, written into the pair."""
+        return self._put(self * other)
+
+    def div_(self, other: Any) -> ComplexPair:
+        """`self / other`, written into the pair."""
+        return self._put(self / other)
 
     def __neg__(self) -> ComplexPair:
         return ComplexPair(-self.pair)
@@ -269,9 +302,60 @@ def _where(condition: Tensor, input: Any, other: Any) -> ComplexPair:
     return _joined(where(condition, a, c), where(condition, b, d))
 
 
+def _pad(input: ComplexPair, pad: Any, mode: str = "constant", value: Any = None) -> ComplexPair:
+    re, im = _parts(0.0 if value is None else value)
+    return _joined(ops.pad(input.real, pad, mode, re), ops.pad(input.imag, pad, mode, im))
+
+
+def _like(name: str, input: Any, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    dtype, device = dtype or input.dtype, device or input.device
+    if isinstance(dtype, ComplexDType):
+        return created(name.removesuffix("_like"), (input.shape, *args), {"dtype": dtype, "device": device, **kwargs})
+    return getattr(ops, name)(input.real, *args, dtype=dtype, device=device, **kwargs)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cat": _cat, "concat": _cat, "stack": _stack, "einsum": _einsum, "where": _where,
+    "cat": _cat, "concat": _cat, "stack": _stack, "einsum": _einsum, "where": _where, "pad": _pad,
 }  # fmt: skip
+for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like"):
+    _FUNCTIONS[_name] = partial(_like, _name)
+
+_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
+
+
+def with_number(name: str, a: Any, b: Any) -> Any:
+    """What the op `name` of a tensor and a complex number of Python gives. Raises DTypeError for ops without one."""
+    if name not in _OPERATORS:
+        raise DTypeError(f"{name}(): does not take complex numbers; {_INSTEAD}")
+
+    tensor = a if isinstance(a, Tensor) else b
+    tensor = tensor if tensor.is_floating_point() else tensor.to(get_default_dtype())
+    given = [tensor if isinstance(v, Tensor) else ComplexPair(tensor.new_tensor([v.real, v.imag])) for v in (a, b)]
+    return _OPERATORS[name](*given)
+
+
+def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ComplexPair:
+    """The pair that a function makes for a complex `dtype`. Raises DTypeError for functions that make no tensor."""
+    dtype, parts = kwargs.get("dtype"), {k: v for k, v in kwargs.items() if k != "dtype"}
+    if name.startswith("new_"):
+        return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
+    if name in _FUNCTIONS and name.endswith("_like"):
+        return _like(name, *args, **kwargs)
+    if not isinstance(dtype, ComplexDType) or name not in (*_OF_PAIRS, "ones", "full", "eye", "arange", "linspace"):
+        raise DTypeError(f"{name}(): no tensor is complex; view_as_complex() of (..., 2) is")
+    function = partial(getattr(ops, name), dtype=dtype.parts)
+    if name in _OF_PAIRS:
+        size = parts.pop("size", None) or (args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
+        pair = function(*size, 2, **parts)
+        return ComplexPair(pair * 0.5**0.5 if name == "randn" else pair)
+    if name == "full":
+        size, value = (*args, *[parts.pop(key) for key in ("size", "fill_value") if key in parts])
+        return _joined(*[function(size, part, **parts) for part in _parts(value)])
+    re = function(*args, **parts)
+    return _joined(re, re.new_zeros(re.shape))
+
+
+_OF_PAIRS = ("zeros", "empty", "rand", "randn")
 
 
 def view_as_complex(input: Tensor) -> ComplexPair:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from types import MappingProxyType, ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace, UnionType
 from typing import Any, Final, NamedTuple
 
 from ..backend import registry
@@ -52,6 +52,20 @@ def _unpack_dual(tensor: Any, *, level: int | None = None) -> _UnpackedDual:
     return _UnpackedDual(tensor, None)
 
 
+def _is_instance(obj: Any, target_type: Any) -> bool:
+    """`isinstance`, for annotations of containers too: `list[int]` and what it has."""
+    origin, parts = typing.get_origin(target_type), typing.get_args(target_type)
+    if isinstance(target_type, tuple) or origin in (typing.Union, UnionType):
+        return any(_is_instance(obj, each) for each in parts or target_type)
+    if origin is None or not isinstance(obj, origin):
+        return origin is None and isinstance(obj, target_type)
+    if origin is dict:
+        return all(_is_instance(k, parts[0]) and _is_instance(v, parts[1]) for k, v in obj.items())
+    if origin is tuple:
+        return len(obj) == len(parts) and all(map(_is_instance, obj, parts))
+    return all(_is_instance(each, parts[0]) for each in obj)
+
+
 def _tqdm(*args: Any, **kwargs: Any) -> Any:
     return import_module("tqdm").tqdm(*args, **kwargs)
 
@@ -65,7 +79,7 @@ _DECORATORS = (
 )
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
-_JIT |= {"Final": Final, "strict_fusion": nullcontext}
+_JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
 _COMPILING: dict[str, Any] = dict.fromkeys(("is_compiling", "is_dynamo_compiling"), is_compiling)

@@ -33,16 +33,24 @@ VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
 """Of PyTorch, by whose documentation norch goes: scripts ask for at least some version."""
 
 
-IN_TORCHVISION = dict.fromkeys(
-    ["extension", "_meta_registrations", "_autograd_registrations", "ops._register_onnx_ops"], "vision.compiled"
-) | {"models.feature_extraction": "vision.models.feature_extraction"}
-"""Modules of an installed torchvision that speak to its library, or trace models, and norch's in their place."""
+IN_PLACE = {
+    **dict.fromkeys(
+        [
+            f"torchvision.{name}"
+            for name in ("extension", "_meta_registrations", "_autograd_registrations", "ops._register_onnx_ops")
+        ],
+        "norch.vision.compiled",
+    ),
+    "torchvision.models.feature_extraction": "norch.vision.models.feature_extraction",
+    "torchaudio._extension": "norch.compat.audio_ops",
+}
+"""Modules of installed packages that speak to their compiled library, or trace models, and what is in their place."""
 
 
 def _ours(name: str) -> str:
+    if name in IN_PLACE and (_Torchvision.runs or not name.startswith("torchvision.")):
+        return IN_PLACE[name]
     root, dot, rest = name.partition(".")
-    if root == "torchvision" and _Torchvision.runs and rest in IN_TORCHVISION:
-        return f"norch.{IN_TORCHVISION[rest]}"
     return MEANS[root] + dot + rest
 
 
@@ -107,7 +115,7 @@ class _Torchvision(Loader):
 class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         root = fullname.partition(".")[0]
-        if root not in MEANS:
+        if root not in MEANS and fullname not in IN_PLACE:
             return None
         if fullname == "torchvision":
             spec = PathFinder.find_spec(fullname)
@@ -119,14 +127,14 @@ class _Finder(MetaPathFinder):
                     submodule_search_locations=spec.submodule_search_locations,
                 )
             _Torchvision.runs = False
-        elif root == "torchvision" and _Torchvision.runs and fullname.partition(".")[2] not in IN_TORCHVISION:
+        elif root == "torchvision" and _Torchvision.runs and fullname not in IN_PLACE:
             return None
         return ModuleSpec(fullname, _Alias(), is_package=True)
 
 
 COMPILED = frozenset(
     "apex bitsandbytes deepspeed fbgemm_gpu flash_attn mamba_ssm pyg_lib torch_cluster torch_scatter torch_sparse "
-    "torch_xla torchao torchaudio torchcodec torchtext xformers".split()
+    "torch_xla torchao torchcodec torchtext xformers".split()
 )
 """Packages whose compiled code is made for PyTorch's own: with norch in its place they are as if not installed."""
 
@@ -165,8 +173,8 @@ def uninstall() -> None:
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
         sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
-    for name in [name for name in sys.modules if name.partition(".")[0] in MEANS]:
-        if name in VERSIONS:
+    for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:
+        if name in VERSIONS and sys.modules[name] is sys.modules.get(MEANS[name]):
             vars(sys.modules[name])["__version__"] = __version__
         vars(sys.modules[name]).pop("torch", None)
         del sys.modules[name]

@@ -69,7 +69,7 @@ def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
 
     Else it raises what `explain` does. So a function costs nothing for taking these, of which it need not know.
     """
-    found = foreign(args)
+    found = foreign((*args, *kwargs.values()))
     if found is not None:
         return found(name or function.__name__, args, kwargs)
     if any(isinstance(v, np.generic) for v in (*args, *kwargs.values())) and _is_ours(error):

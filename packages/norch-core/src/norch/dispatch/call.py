@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import is_recording, record, set_recording
@@ -91,6 +92,8 @@ def run_mixed(op: Op, a: Any, b: Any) -> Any:
     a, b = as_operand(a), as_operand(b)
     if a is NotImplemented or b is NotImplemented:
         foreign = given[0 if a is NotImplemented else 1]
+        if isinstance(foreign, complex):
+            return import_module("norch.compat.complex_numbers").with_number(op.name, *given)
         reflected = hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__")
         if reflected or (op.name in _COMPARISONS and a is not NotImplemented):
             return NotImplemented  # Python then asks the other operand

@@ -132,7 +132,7 @@ def filled(spec: Spec, value: Any) -> Tensor:
     return out.copy_(value.detach().reshape(()))
 
 
-@public(method=False, check=False)
+@public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
@@ -141,7 +141,7 @@ def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False, check=False)
+@public(method=False)
 def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -150,7 +150,7 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False, check=False)
+@public(method=False)
 def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """Ones of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
@@ -159,7 +159,7 @@ def ones(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad
     return with_options("ones", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False, check=False)
+@public(method=False)
 def full(
     size: Any,
     fill_value: Any,
@@ -207,7 +207,7 @@ def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) ->
     return found.like(found.shape, _own_layout(spec))
 
 
-@public(method=False, check=False)
+@public(method=False)
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
@@ -219,7 +219,7 @@ def empty_like(
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
-@public(method=False, check=False)
+@public(method=False)
 def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:

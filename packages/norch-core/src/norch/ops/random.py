@@ -68,7 +68,7 @@ def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return public(method=False, check=False)(function)
+    return public(method=False)(function)
 
 
 rand = _drawing(

@@ -14,13 +14,40 @@ from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 from .parameter import Parameter, UninitializedParameter
 
 
-class _Lazy(Module):
+class LazyModuleMixin:
+    """What comes before the base class of a module whose parameters have shapes from its first input on.
+
+    `__init__` makes them UninitializedParameter, and `initialize_parameters`, called with the first call's arguments,
+    materializes and draws them. The module then becomes one of `cls_to_become`, if there is one.
+    """
+
+    cls_to_become: ClassVar[type[Module] | None] = None
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Raises NotImplementedError: a class with the mixin has its own, for the arguments `args` and `kwargs`."""
+        raise NotImplementedError(f"{type(self).__name__} has no initialize_parameters")
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter of the module itself has no shape yet."""
+        names: Any = self._parameter_names  # type: ignore[attr-defined]
+        return any(isinstance(getattr(self, name), UninitializedParameter) for name in names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.has_uninitialized_params():
+            self.initialize_parameters(*args, **kwargs)
+            if self.cls_to_become is not None:
+                self.__class__ = self.cls_to_become  # type: ignore[assignment]
+                return self(*args, **kwargs)
+            if self.has_uninitialized_params():
+                raise RuntimeError(f"{type(self).__name__}: initialize_parameters() left parameters without a shape")
+        return super().__call__(*args, **kwargs)  # type: ignore[misc]
+
+
+class _Lazy(LazyModuleMixin, Module):
     """The first call sets the sizes, draws the parameters, and makes the module one of `cls_to_become`.
 
     The constructor takes the arguments of that class but the first, the size that is learned.
     """
-
-    cls_to_become: ClassVar[type[Module]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -35,9 +62,6 @@ class _Lazy(Module):
             if parameter is not None:
                 setattr(self, name, UninitializedParameter(device=parameter.device, dtype=parameter.dtype))
 
-    def initialize_parameters(self, input: norch.Tensor) -> None:
-        raise NotImplementedError
-
     def has_uninitialized_params(self) -> bool:
         """True until the first call."""
         return True
@@ -45,11 +69,8 @@ class _Lazy(Module):
     def reset_parameters(self) -> None:
         """Nothing: there are no parameters yet."""
 
-    def forward(self, input: norch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        self.initialize_parameters(input)
-        self.__class__ = self.cls_to_become  # type: ignore[assignment]
-        self.reset_parameters()
-        return self.forward(input, *args, **kwargs)
+    def _draw(self) -> None:
+        self.cls_to_become.reset_parameters(self)  # type: ignore[union-attr, operator]
 
 
 def _materialize(parameter: Parameter | None, shape: tuple[int, ...]) -> None:
@@ -65,6 +86,7 @@ class LazyLinear(_Lazy, Linear):
         self.in_features = input.shape[-1]
         _materialize(self.weight, (self.out_features, self.in_features))
         _materialize(self.bias, (self.out_features,))
+        self._draw()
 
 
 class _LazyConvolution(_Lazy, _Convolution):
@@ -82,6 +104,7 @@ class _LazyConvolution(_Lazy, _Convolution):
         channels = (given, out // groups) if self.transposed else (out, given // groups)
         _materialize(self.weight, (*channels, *self.kernel_size))
         _materialize(self.bias, (out,))
+        self._draw()
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
@@ -118,6 +141,7 @@ class _LazyBatchNorm(_Lazy, _BatchNorm):
         if self.track_running_stats:
             self.register_buffer("running_mean", self.running_mean.new_zeros(n))
             self.register_buffer("running_var", self.running_var.new_ones(n))
+        self._draw()
 
 
 class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):

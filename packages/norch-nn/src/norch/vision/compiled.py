@@ -85,7 +85,5 @@ _OPS: dict[str, dict[str, Callable[..., Any]]] = {
     },
 }
 for _namespace, _functions in _OPS.items():
-    _library = norch.library.Library(_namespace, "DEF")
     for _name, _function in _functions.items():
-        _library.define(f"{_name}() -> Tensor")
-        _library.impl(_name, _function)
+        norch.library.composite_op(f"{_namespace}::{_name}", _function)

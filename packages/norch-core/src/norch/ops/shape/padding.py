@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...dispatch.arguments import explain
+from ...dispatch.arguments import recover
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...errors import ShapeError
@@ -37,7 +37,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     try:
         amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
     except (AttributeError, TypeError) as error:
-        explain(error, FUNCTIONS["pad"], (input, pad, mode, value), {})
+        return recover(error, FUNCTIONS["pad"], (input, pad, mode, value), {})  # type: ignore[no-any-return]
     if len(amounts) % 2 or len(amounts) // 2 > ndim:
         raise ShapeError(f"pad(): {amounts} are not pairs for at most {ndim} dims")
     if mode not in _PAD_MODES:
