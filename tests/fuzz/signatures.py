@@ -232,6 +232,7 @@ lp_pool3d: fx(b,n,W,H,W) choice(1,2,3) int(1,4) | ceil_mode=bool
 adaptive_avg_pool3d adaptive_max_pool3d: fx(b,n,W,H,W) choice(1,2,3,(2,3,2),(None,2,1))
 interpolate: fx(b,n,H,W) choice(3,5,(2,7)) | mode=choice('nearest','bilinear','bicubic')
 interpolate: fx(b,n,H,W) | scale_factor=choice(2,0.5,1.7,(1,2)) mode=choice('nearest','bilinear')
+interpolate: fx(b,n,H,W) choice(3,5,(2,7)) | mode=choice('bilinear','bicubic') antialias=True
 interpolate: fx(b,n,W) choice(3,5,7) | mode=choice('nearest','linear')
 pixel_shuffle: fx(b,4,H,W) choice(1,2)
 pixel_unshuffle: fx(h,w,4,6) choice(1,2)

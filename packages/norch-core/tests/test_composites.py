@@ -10,6 +10,7 @@ import norch
 import norch.ops.matrix.dft  # which, as the next, is loaded late
 import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
+import norch.ops.nn.resampling
 import norch.ops.nn.sampling
 import norch.ops.nn.volumes
 from norch import ops
@@ -34,6 +35,14 @@ def quantized(*shape):
     return norch.quantize_weight(norch.tensor(draw(*shape)), "q8_0").weight.numpy()
 
 
+def near():
+    """Each of three elements as a sum of up to three of five."""
+    places = np.array([[0, 0, 1], [1, 2, 3], [4, 5, 6]])
+    weights = np.array([[0.3, 0.2, 0.5], [-0.1, 0.7, 0.4], [1.0, 0, 0]])
+    return norch.ops.nn.resampling.neighbours(places, weights, 5, norch.float64, const(0.0).device)
+
+
+NEAR = near()
 CLASSES = np.array([2, 0, -100])
 # Arguments for each composite with a rule: arrays of floats are operands that want a gradient.
 SAMPLES = {
@@ -105,6 +114,7 @@ SAMPLES = {
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "grid_sample2d": [draw(2, 3, 4, 5), draw(2, 3, 2, 2), "bilinear", "reflection", False],
     "grid_sample2d_input_grad": [draw(2, 3, 3, 2), draw(2, 3, 2, 2), (2, 3, 4, 5), "bilinear", "reflection", False],
+    "resample": [draw(2, 5, 3), 1, *NEAR],
     "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],

@@ -278,7 +278,9 @@ def test_a_factor_that_keeps_the_size(mode, dims, expected):  # what PyTorch 2.1
         ("mode", {"size": 3, "mode": "trilinear"}),
         ("mode", {"size": 3, "mode": "linear"}),
         ("align_corners", {"size": 3, "align_corners": True}),
-        ("antialias", {"size": 3, "mode": "bilinear", "antialias": True}),
+        ("antialias is for", {"size": 3, "antialias": True}),
+        ("antialias=True", {"size": 3, "mode": "lanczos"}),
+        ("without align_corners", {"size": 3, "mode": "lanczos", "antialias": True, "align_corners": True}),
         ("recompute", {"size": 3, "recompute_scale_factor": True}),
         ("2 sizes", {"size": (3, 3, 3)}),
         ("cannot make", {"size": 0}),
@@ -287,6 +289,64 @@ def test_a_factor_that_keeps_the_size(mode, dims, expected):  # what PyTorch 2.1
 def test_interpolate_refuses(match, how):
     with pytest.raises(ValueError, match=match):
         F.interpolate(norch.ones(1, 1, 2, 2), **how)
+
+
+def covered(n, count, mode, align):
+    """Source: PyTorch's formula of its antialiased modes, one element at a time."""
+    reach = {"bilinear": 1, "bicubic": 2, "lanczos": 3}[mode]
+    scale = n / count if not align else (n - 1) / (count - 1) if count > 1 else 0
+
+    def kernel(x):
+        if mode == "lanczos":
+            return np.sinc(x) * np.sinc(x / 3)
+        if mode == "bilinear":
+            return 1 - x
+        return (1.5 * x - 2.5) * x * x + 1 if x < 1 else ((2.5 - 0.5 * x) * x - 4) * x + 2
+
+    weights = np.zeros((count, n))
+    for i in range(count):
+        for j in range(n):
+            distance = abs(j + 0.5 - scale * (i + 0.5)) / max(scale, 1)
+            weights[i, j] = kernel(distance) if distance < reach else 0
+    return weights / weights.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize(("old", "new"), [((7, 9), (3, 4)), ((7, 9), (13, 4)), ((16, 5), (1, 5)), ((1, 3), (2, 1))])
+def test_interpolate_with_antialias(mode, old, new):
+    x = rand(2, 3, *old)
+    for align in (False, True) if mode != "lanczos" else (False,):
+        across, down = (norch.tensor(covered(n, count, mode, align)) for n, count in zip(old, new))
+        leaves = [norch.tensor(x, requires_grad=True) for _ in range(2)]
+        found = F.interpolate(leaves[0], new, mode=mode, align_corners=align, antialias=True)
+        expected = across @ leaves[1] @ down.T
+        norch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        for y in (found, expected):
+            (y**2).sum().backward()
+        norch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=1e-11, atol=1e-11)
+        for memory_format in (norch.contiguous_format, norch.channels_last):
+            half = norch.tensor(x).half().contiguous(memory_format=memory_format)
+            small = F.interpolate(half, new, mode=mode, align_corners=align, antialias=True)
+            assert small.dtype is norch.float16
+            norch.testing.assert_close(small.double(), expected.detach(), rtol=2e-3, atol=1e-2)
+
+
+def test_interpolate_with_antialias_beside_pytorch():
+    torch = pytest.importorskip("torch")
+    x = rand(2, 3, 17, 23).astype(np.float32)
+    for mode in ("bilinear", "bicubic", "lanczos"):
+        for how in ({"size": (40, 6)}, {"scale_factor": 0.7}, {"scale_factor": 1.05}, {"scale_factor": (0.3, 2.2)}):
+            expected = torch.nn.functional.interpolate(torch.from_numpy(x), **how, mode=mode, antialias=True)
+            found = F.interpolate(norch.tensor(x), **how, mode=mode, antialias=True)
+            np.testing.assert_allclose(array(found), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_interpolate_after_inference():
+    with norch.inference_mode():
+        F.interpolate(norch.ones(1, 1, 6, 6), 5, mode="bilinear")
+    x = norch.ones(1, 1, 6, 6, requires_grad=True)
+    F.interpolate(x, 5, mode="bilinear").sum().backward()
+    assert x.grad.sum().item() == pytest.approx(25)
 
 
 def test_instance_norm_moves_running_statistics():

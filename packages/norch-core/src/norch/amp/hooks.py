@@ -206,7 +206,13 @@ def entry_of(function: Any) -> Op | CellType | None:
 
 def entries() -> dict[str, list[Any]]:
     """By the listed names, what there is to hook."""
-    for late in ("norch.linalg", "norch.ops.nn.sampling", "norch.ops.nn.volumes", "norch.spectral"):
+    for late in (
+        "norch.linalg",
+        "norch.ops.nn.interpolation",
+        "norch.ops.nn.sampling",
+        "norch.ops.nn.volumes",
+        "norch.spectral",
+    ):
         import_module(late)
     tables = (FUNCTIONS, METHODS, *CHECKED_MODULES)
     found: dict[str, list[Any]] = {}

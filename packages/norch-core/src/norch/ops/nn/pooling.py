@@ -10,14 +10,13 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int, image_layout, is_channels_last
 from ..copying import contiguous, like_images, row_major_copy
 from ..creation import arange
-from ..elementwise.arithmetic import div, floor_divide, minimum, remainder, where
+from ..elementwise.arithmetic import div, floor_divide, remainder
 from ..families import composite, floating, one_dtype
-from ..indexing import gather, index_select, scatter_add
+from ..indexing import gather, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
 from ..registry import public
-from ..shape.joining import cat
-from ..shape.views import narrow, unflatten
 from ..upcast import upcast
+from .resampling import parts, resampled
 from .windows import (
     Pads,
     Windows,
@@ -289,28 +288,6 @@ def avg_pool1d(
     return _avg_pool(input, (kernel_size, stride, padding, 1, ceil_mode), count_include_pad, None, 1)
 
 
-MAX_SLICES = 8
-"""Parts that are averaged one by one; more are gathered."""
-
-
-def _average_parts(x: Tensor, dim: int, count: int) -> Tensor:
-    """The averages of `count` parts of `dim`, of which neighbours may overlap. Each part sees its own elements only."""
-    n, device = x.spec.shape[dim], x.device
-    if 0 < count <= MAX_SLICES:
-        edges = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
-        return cat([narrow(x, dim, a, b - a).sum(dim, True) / float(b - a) for a, b in edges], dim)
-    first = floor_divide(arange(count, device=device) * n, count)
-    sizes = floor_divide((arange(count, device=device) + 1) * n + (count - 1), count) - first
-    width = min(-(-n // count) + 1, n) if count else 1  # a part that begins amid an element has one more at most
-    offsets = arange(width, device=device)
-    places = minimum(first.unsqueeze(1) + offsets, n - 1).reshape(-1)
-    parts = unflatten(index_select(x, dim, places), dim, (count, width))
-    trail = (1,) * (x.spec.ndim - dim - 1)
-    inside = offsets < sizes.unsqueeze(1)
-    parts = where(inside.reshape((count, width, *trail)), parts, 0.0)
-    return parts.sum(dim + 1) / sizes.reshape((count, *trail)).to(x.dtype)
-
-
 def adaptive_average(input: Tensor, output_size: Any, dims: int) -> Tensor:
     op = f"adaptive_avg_pool{dims}d"
     floating(op, input.spec)
@@ -324,21 +301,22 @@ def adaptive_average(input: Tensor, output_size: Any, dims: int) -> Tensor:
     if min(out_sizes) < 0 or 0 in sizes:
         raise ShapeError(f"{op}(): cannot pool shape {tuple(input.spec.shape)} to {tuple(out_sizes)}")
     if all(m and n % m == 0 for n, m in zip(sizes, out_sizes)):
-        if dims < 3 and max(out_sizes) > 1:
+        if max(out_sizes) > 1 and (dims == 2 or (dims == 1 and sizes[0] < 8 * out_sizes[0])):
             _, kh, kw = (1, 1, *[n // m for n, m in zip(sizes, out_sizes)])[-3:]
             total = _sum_pool2d(upcast(as_images(input, dims, op)), Windows((kh, kw), (kh, kw), (1, 1)), (0, 0, 0, 0))
             return from_images((total / float(kh * kw)).to(input.dtype), input, dims)
         # Parts of one size: each becomes a dim of its own, and is averaged over.
         split = [k for n, m in zip(sizes, out_sizes) for k in (m, n // m)]
         lead = input.spec.shape[:-dims]
-        parts = input.reshape((*lead, *split)).sum(
+        sums = input.reshape((*lead, *split)).sum(
             [len(lead) + 2 * d + 1 for d in range(dims)], dtype=upcast(input).dtype
         )
-        return like_images((parts / float(math.prod(split[1::2]))).to(input.dtype), input)
+        return like_images((sums / float(math.prod(split[1::2]))).to(input.dtype), input)
     out = upcast(input)
     for at, count in enumerate(out_sizes, input.spec.ndim - dims):
         if count != out.spec.shape[at]:
-            out = _average_parts(out, at, count)
+            near = parts(out.spec.shape[at], count, out.spec.dtype, out.spec.device)
+            out = resampled(out, at, near)
     return like_images(out.to(input.dtype), input)
 
 

@@ -112,6 +112,13 @@ def _sampled(v: Array, grid: Array, mode: str, padding_mode: str, align: bool) -
     return np.asarray(np.einsum("nchw,nijh,nijw->ncij", v, *weights))
 
 
+def _resampled(v: Array, dim: int, count: int) -> Array:
+    """The averages of parts of a dim."""
+    n, lines = v.shape[dim], np.moveaxis(v, dim, -1)
+    out = [lines[..., i * n // count : -(-(i + 1) * n // count)].mean(-1) for i in range(count)]
+    return np.stack(out, dim)
+
+
 SAMPLES = samples(
     Sample("quantized_linear", _quantized_linear, (
         case(exactly(_whole(2, 5)), exactly(_whole(3, 5, most=3), int8), _SCALE),
@@ -130,6 +137,10 @@ SAMPLES = samples(
         case(x(2, 1, 3, 2), exactly(_PLACES), "bilinear", "border", True),
         case(x(2, 9, 4, 3), exactly(_PLACES), "nearest", "zeros", False),
     ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
+    Sample("resample", _resampled, (
+        case(x(2, 3, 5), 2, 3), case(x(2, 3, 5), 2, 11), case(x(4, 3), 0, 7), case(x(1, 2, 7, 9), 2, 4),
+        case(x(0, 2), 1, 3),
+    ), "float", strict=False, loose=8, call=lambda *args: _of_parts(*args)),
     Sample("tensordot", _dot, (case(x(2, 3, 2), x(3, 2, 2)), case(x(2, 3), x(2, 2), ([0], [1])),
            case(x(2), x(3), 0)), "number", strict=False, loose=8),
     Sample("inner", np.inner, (case(x(2, 3), x(4, 3)), case(x(3), x(2, 3)), case(x(), x(3))), "number", strict=False,
@@ -172,6 +183,12 @@ def _transformed(*args: Any) -> Any:
     from ...ops.matrix.dft import dft
 
     return dft(*args)
+
+
+def _of_parts(v: Any, dim: int, count: int) -> Any:
+    from ...ops.nn.resampling import parts, resampled
+
+    return resampled(v, dim, parts(v.shape[dim], count, v.dtype, v.device))
 
 
 def _grid_sampled(*args: Any) -> Any:

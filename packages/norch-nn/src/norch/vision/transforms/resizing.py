@@ -78,15 +78,15 @@ _SUPPORTS = {"bilinear": 1.0, "bicubic": 2.0, "box": 0.5, "hamming": 1.0, "lancz
 
 
 @functools.lru_cache(64)
-def pixel_weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.float64) -> np.ndarray:
-    """(new, old): how much of each old pixel goes into each new one."""
-    # In the order of operations that Pillow and PyTorch have, which decides what lies on the edge of a kernel.
-    scale = dtype(old) / dtype(new)
-    centres = (np.arange(new, dtype=dtype)[:, None] + dtype(0.5)) * scale
-    spread = max(scale, dtype(1.0)) if antialias else dtype(1.0)
-    places, support = np.arange(old, dtype=dtype), dtype(_SUPPORTS[mode]) * spread
+def pixel_weights(old: int, new: int, mode: str) -> np.ndarray:
+    """(new, old): how much of each old pixel goes into each new one, with antialiasing."""
+    # In the order of operations that Pillow has, which decides what lies on the edge of a kernel.
+    scale = old / new
+    centres = (np.arange(new)[:, None] + 0.5) * scale
+    spread = max(scale, 1.0)
+    places, support = np.arange(old), _SUPPORTS[mode] * spread
     first, last = np.trunc(centres - support + 0.5), np.trunc(centres + support + 0.5)
-    weights = _KERNELS[mode]((places - centres + dtype(0.5)) * (dtype(1.0) / spread))
+    weights = _KERNELS[mode]((places - centres + 0.5) * (1.0 / spread))
     weights[(places < first) | (places >= last)] = 0
     return weights / weights.sum(1, keepdims=True)
 
@@ -94,7 +94,7 @@ def pixel_weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = n
 @functools.lru_cache(64)
 def _fixed_weights(old: int, new: int, mode: str) -> np.ndarray:
     """Those of Pillow for bytes: integers of 22 bits after the point, as float64, whose products are exact."""
-    weights = pixel_weights(old, new, mode, True) * 2**22
+    weights = pixel_weights(old, new, mode) * 2**22
     return np.trunc(weights + np.copysign(0.5, weights))
 
 
@@ -174,9 +174,9 @@ def resize(
         if img.shape[2:] in ((), (1,), (3,)) and has_pillow():
             return _by_pillow(img, (new_w, new_h), pillow_code(InterpolationMode(mode)))
         return _resize_bytes(img, new_h, new_w, mode)
-    dtype = np.float64 if array or img.dtype is norch.float64 else np.float32
-    weights = (pixel_weights(*sizes, mode, bool(antialias), dtype) for sizes in ((h, new_h), (w, new_w)))
-    return _resize_array(img, *weights) if array else resize_tensor(img, *weights)
+    if not array:
+        return resize_tensor(img, (new_h, new_w), mode, bool(antialias))
+    return _resize_array(img, *(pixel_weights(*sizes, mode) for sizes in ((h, new_h), (w, new_w))))
 
 
 @on_pictures
@@ -208,10 +208,10 @@ def _resize_array(img: np.ndarray, down: np.ndarray, across: np.ndarray) -> np.n
     return out.reshape(*out.shape[: img.ndim]).astype(img.dtype)
 
 
-def resize_tensor(img: norch.Tensor, down: np.ndarray, across: np.ndarray) -> norch.Tensor:
+def resize_tensor(img: norch.Tensor, size: tuple[int, int], mode: str, antialias: bool) -> norch.Tensor:
     dtype = img.dtype if img.dtype in (norch.float32, norch.float64) else norch.float32
-    a, b = (norch.from_numpy(part).to(device=img.device, dtype=dtype) for part in (down, across))
-    out = a @ (img.to(dtype) @ b.T)
+    planes = img.to(dtype).reshape(-1, 1, *img.shape[-2:])
+    out = nn.functional.interpolate(planes, size, mode=mode, antialias=antialias).reshape(*img.shape[:-2], *size)
     if img.dtype is dtype:
         return out
     if not img.is_floating_point():

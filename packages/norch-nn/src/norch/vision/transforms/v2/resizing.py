@@ -50,25 +50,18 @@ def resize(
         return img
     if img.dtype is norch.uint8 and img.device.type == "cpu":
         return norch.from_numpy(_resize_bytes(img.numpy(), new_h, new_w, mode, bool(antialias)))
-    dtype = np.float64 if img.dtype is norch.float64 else np.float32
-    weights = (_weights(*sizes, mode, bool(antialias), dtype) for sizes in ((h, new_h), (w, new_w)))
-    return v1.resize_tensor(img, *weights)
-
-
-def _weights(old: int, new: int, mode: str, antialias: bool, dtype: Any = np.float64) -> np.ndarray:
-    """(new, old): how much of each old pixel goes into each new one."""
-    return v1.pixel_weights(old, new, mode, True, dtype) if antialias else _near(old, new, mode, dtype)
+    return v1.resize_tensor(img, (new_h, new_w), mode, bool(antialias))
 
 
 @functools.lru_cache(64)
-def _near(old: int, new: int, mode: str, dtype: Any) -> np.ndarray:
+def _near(old: int, new: int, mode: str) -> np.ndarray:
     """Without antialiasing: pixels beyond the edge are those at the edge, and not left out."""
     reach = _REACHES[mode]
-    centres = (np.arange(new, dtype=dtype) + dtype(0.5)) * (dtype(old) / dtype(new)) - dtype(0.5)
+    centres = (np.arange(new) + 0.5) * (old / new) - 0.5
     if mode == "bilinear":
         centres = np.maximum(centres, 0)
     first = np.floor(centres).astype(np.int64)
-    weights = np.zeros((new, old), dtype)
+    weights = np.zeros((new, old))
     for step in range(1 - reach, reach + 1):
         distance = np.abs(step - (centres - first))
         share = 1 - distance if mode == "bilinear" else _cubic(distance)
@@ -85,7 +78,7 @@ def _cubic(x: np.ndarray) -> np.ndarray:
 @functools.lru_cache(64)
 def _integer_weights(old: int, new: int, mode: str, antialias: bool) -> tuple[np.ndarray, int]:
     """Integers below 2^15 and how many of their bits are after the point; float64, whose products are exact."""
-    weights = _weights(old, new, mode, antialias)
+    weights = v1.pixel_weights(old, new, mode) if antialias else _near(old, new, mode)
     bits = 0
     while bits < 22 and int(0.5 + weights.max() * 2 ** (bits + 1)) < 2**15:
         bits += 1
