@@ -302,6 +302,10 @@ def test_a_native_composite_without_a_rule_is_differentiated_through_its_parts(c
     with norch.no_grad():
         run(op, x)
     assert chip.calls[-1][0] == "twice"
+    for call in (op.call, lambda x: run(op, x)):
+        chip.calls.clear()
+        call(on_chip([1.0, 2.0]))  # nothing is to be differentiated
+        assert [name for name, *_ in chip.calls] == ["twice"]
 
 
 def test_seeds_of_64_bits():

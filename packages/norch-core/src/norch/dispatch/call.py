@@ -120,11 +120,17 @@ def as_operand(value: Any) -> Any:
     return TensorBase._result_class._from_array(value)
 
 
+def _is_tracked(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether what is computed from `args` is to be differentiated."""
+    operands = args[0] if op.variadic else [args[i] for i in op.tensors]
+    return is_recording() and any(isinstance(x, TensorBase) and x.node is not None for x in operands)
+
+
 def execute(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
     op = plan.op
     # A composite without a rule of its own is differentiated through its parts.
-    if plan.kernel is None or (op.rules is None and op.decompose is not None and is_recording()):
+    if plan.kernel is None or (op.rules is None and op.decompose is not None and _is_tracked(op, args)):
         outputs = _decompose(plan, args)
     else:
         outputs = tuple([make_tensor(s, _allocate(plan, s.nbytes)) for s in plan.outputs])

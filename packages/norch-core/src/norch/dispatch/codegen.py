@@ -222,7 +222,12 @@ class _Writer:
             self.write(depth, f"return _execute(plan, ({self.arguments},))")
             return
         self.write(depth, "make = plan.make")
-        by_parts = " or _is_recording()" if op.rules is None and op.decompose is not None else ""
+        by_parts = ""
+        if op.rules is None and op.decompose is not None and not op.variadic:
+            operands = [i for i in op.tensors if kinds.get(i) != SCALAR]
+            absent_too = [f"{self.names[i]} is not None and " if i in op.optional else "" for i in operands]
+            tracked = [f"{test}{self.names[i]}.node is not None" for i, test in zip(operands, absent_too, strict=True)]
+            by_parts = f" or (({' or '.join(tracked)}) and _is_recording())" if tracked else ""
         self.write(depth, f"if make is None{by_parts}:\n    return _execute(plan, ({self.arguments},))")
         self.write(depth, "out = _new(_Tensor)\ntry:")
         for i, there in enumerate(product((True, False), repeat=len(self.optional))):
