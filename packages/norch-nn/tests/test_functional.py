@@ -349,6 +349,13 @@ def test_interpolate_after_inference():
     assert x.grad.sum().item() == pytest.approx(25)
 
 
+def test_pdist():
+    x = rand(5, 3)
+    for p in (1.0, 2.0, 3.0, math.inf):
+        expected = [np.linalg.norm(x[i] - x[j], p) for i in range(5) for j in range(i + 1, 5)]
+        np.testing.assert_allclose(array(F.pdist(norch.tensor(x), p)), expected, rtol=1e-12)
+
+
 def test_instance_norm_moves_running_statistics():
     x = rand(3, 2, 10)
     mean, var = norch.zeros(2, dtype=norch.float64), norch.ones(2, dtype=norch.float64)

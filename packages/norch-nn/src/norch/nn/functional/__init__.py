@@ -80,6 +80,7 @@ from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
 from .ctc import ctc_loss as ctc_loss
 from .distance import pairwise_distance as pairwise_distance
+from .distance import pdist as pdist
 from .dropout import alpha_dropout as alpha_dropout
 from .dropout import dropout as dropout
 from .dropout import dropout1d as dropout1d

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import norch
 
+pdist = norch.pdist
+
 
 def pairwise_distance(
     x1: norch.Tensor, x2: norch.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
