@@ -63,7 +63,7 @@ WITHOUT_RECORD = frozenset(
     """
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
-    empty_strided logspace scalar_tensor grid_sample interpolate
+    empty_strided logspace scalar_tensor grid_sample interpolate ctc_loss
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
@@ -167,7 +167,8 @@ NOT_DIFFERENTIABLE = frozenset(
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "batch_norm_grad batch_norm_relu batch_norm_relu_grad clipped_difference_grad cross_entropy_grad "
-    "cross_entropy_rows_grad elu_grad gelu_grad grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad "
+    "cross_entropy_rows_grad ctc_alphas ctc_grad elu_grad gelu_grad grid_sample2d_grid_grad group_norm_grad "
+    "hardsigmoid_grad "
     "hardswish_grad hardtanh_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad "
     "log_softmax_grad mish_grad "
     "mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad recurrence_grad relu_grad residual_norm "

@@ -125,6 +125,30 @@ def test_labels_that_never_come():
     assert bool((never.grad == 0).all())
 
 
+def test_nan_is_no_path_that_never_comes():
+    logs = chances(4, 2, 3)
+    logs[1, 0, 1] = math.nan
+    x = norch.tensor(logs, requires_grad=True)
+    for zero_infinity in (False, True):
+        args = norch.tensor([[1], [2]]), (4, 4), (1, 1), 0, "none", zero_infinity
+        loss = F.ctc_loss(x, *args)
+        assert loss.isnan().tolist() == [True, False]
+        x.grad = None
+        loss.sum().backward()
+        assert x.grad[:, 0].isnan().any().item()
+        assert not x.grad[:, 1].isnan().any().item()
+
+
+def test_reductions_by_pytorchs_numbers():
+    logs, padded, times, sizes, _, _ = batch()
+    args = norch.tensor(logs), norch.tensor(padded), times, sizes, 0
+    for number, name in enumerate(("none", "mean", "sum")):
+        found = norch.ctc_loss(*args, number, True)
+        norch.testing.assert_close(found, F.ctc_loss(*args, name, True))
+    with pytest.raises(ValueError, match="reduction"):
+        norch.ctc_loss(*args, 3)
+
+
 def test_gradients_are_those_of_differences():
     if norch.get_default_device().type != "cpu":
         pytest.skip("differences are taken in memory that NumPy sees")

@@ -31,6 +31,7 @@ void add_quantized(Registry&);  // quantized_linear
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax
 void add_attention(Registry&);
+void add_ctc(Registry&);  // ctc_alphas and ctc_grad
 void add_losses(Registry&);  // nll_loss, cross_entropy, mse_loss
 void add_normalization(Registry&);  // layer_norm, batch_norm
 void add_convolution(Registry&);

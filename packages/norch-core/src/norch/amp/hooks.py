@@ -208,6 +208,7 @@ def entries() -> dict[str, list[Any]]:
     """By the listed names, what there is to hook."""
     for late in (
         "norch.linalg",
+        "norch.ops.nn.ctc",
         "norch.ops.nn.interpolation",
         "norch.ops.nn.sampling",
         "norch.ops.nn.volumes",

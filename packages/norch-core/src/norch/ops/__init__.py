@@ -95,7 +95,7 @@ LATE = {
     **dict.fromkeys(("adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d"), "nn.volumes"),
     **dict.fromkeys(("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), "nn.pixels"),
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
-    "chain_matmul": "matrix.multi_dot", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
+    "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
     "interpolate": "nn.interpolation", "recurrence": "nn.recurrence",
 }  # fmt: skip
 """By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""

@@ -78,7 +78,6 @@ from .activation import softshrink as softshrink
 from .activation import tanhshrink as tanhshrink
 from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
-from .ctc import ctc_loss as ctc_loss
 from .distance import pairwise_distance as pairwise_distance
 from .distance import pdist as pdist
 from .dropout import alpha_dropout as alpha_dropout
@@ -96,6 +95,7 @@ from .interpolation import upsample as upsample
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .loss import cross_entropy as cross_entropy
+from .loss import ctc_loss as ctc_loss
 from .loss import gaussian_nll_loss as gaussian_nll_loss
 from .loss import huber_loss as huber_loss
 from .loss import kl_div as kl_div

@@ -21,6 +21,7 @@ cross_entropy = deprecated_reduction("ignore_index")(norch.cross_entropy)
 binary_cross_entropy = deprecated_reduction()(norch.binary_cross_entropy)
 binary_cross_entropy_with_logits = deprecated_reduction()(norch.binary_cross_entropy_with_logits)
 kl_div = deprecated_reduction()(norch.kl_div)
+ctc_loss = norch.ctc_loss
 
 
 # --- Of distributions -----------------------------------------------------------------------------------------------
