@@ -1,6 +1,7 @@
 """Functions of norch.nn.functional that no layer shows whole, against values computed here or known."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -339,6 +340,35 @@ def test_interpolate_with_antialias_beside_pytorch():
             expected = torch.nn.functional.interpolate(torch.from_numpy(x), **how, mode=mode, antialias=True)
             found = F.interpolate(norch.tensor(x), **how, mode=mode, antialias=True)
             np.testing.assert_allclose(array(found), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_interpolate_of_bytes():
+    x = norch.arange(0, 240, 20).to(norch.uint8).reshape(1, 1, 3, 4)
+    assert F.interpolate(x, scale_factor=2)[0, 0, ::2, ::2].tolist() == x[0, 0].tolist()
+    for mode in ("bilinear", "bicubic"):
+        for antialias in (False, True):
+            for level in (0, 7, 255):
+                same = F.interpolate(norch.full_like(x, level), (5, 2), mode=mode, antialias=antialias)
+                assert same.dtype is norch.uint8
+                assert same.unique().tolist() == [level]
+    with pytest.raises(norch.DTypeError, match=r"interpolate\(\): needs a floating dtype, got norch.int64"):
+        F.interpolate(x.long(), 2)
+    with pytest.raises(norch.DTypeError, match=r"needs a floating dtype, got norch.uint8"):
+        F.interpolate(x, 2, mode="area")
+
+
+def test_interpolate_of_bytes_beside_pytorch():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 9, 14)).astype(np.uint8)
+    for mode, size, antialias in product(
+        ("bilinear", "bicubic", "nearest"), ((20, 6), (5, 14), (9, 31)), (False, True)
+    ):
+        for align in (False, True) if mode != "nearest" else (None,):
+            how = {"size": size, "mode": mode, "align_corners": align, "antialias": antialias and mode != "nearest"}
+            expected = torch.nn.functional.interpolate(torch.from_numpy(x), **how)
+            np.testing.assert_array_equal(
+                F.interpolate(norch.tensor(x), **how).cpu().numpy(), expected.numpy(), str(how)
+            )
 
 
 def test_interpolate_after_inference():

@@ -158,9 +158,13 @@ class _Absent:
 
 
 class _CPU:
+    """What scripts ask about the processor."""
+
     def get_cpu_capability(self) -> str:
-        """ "DEFAULT": which instructions norch-cpu uses, `norch info` says."""
-        return "DEFAULT"
+        """ "AVX512", "AVX2" or "DEFAULT": the instructions that the backend of device "cpu" uses."""
+        module = getattr(registry.find("cpu"), "module", None)
+        used = module.instruction_set() if hasattr(module, "instruction_set") else ""  # type: ignore[union-attr]
+        return used.upper() if used in ("avx512", "avx2") else "DEFAULT"
 
 
 cudnn, cuda, mps, cpu = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps"), _CPU()

@@ -126,8 +126,8 @@ def interpolate(
     align_corners: the centres of the corners stay in place, for the linear and cubic modes. A scale_factor is used as
     it is unless `recompute_scale_factor`, which takes it from the sizes. antialias: for images: each element of a
     smaller one is made of all those that it covers. Raises ValueError for arguments that do not fit,
-    ShapeError for sizes below 1, DTypeError unless input is floating or, for images and the nearest modes, uint8,
-    which is rounded to.
+    ShapeError for sizes below 1, DTypeError unless input is floating or, for images and the nearest modes, uint8:
+    such images are computed in integers, as PyTorch and Pillow do.
     """
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ValueError(
@@ -138,10 +138,8 @@ def interpolate(
         raise ValueError(f"interpolate(): antialias is for {', '.join(_REACHES)}, got mode {mode!r}")
     if mode == "lanczos" and (align_corners or not antialias):
         raise ValueError("interpolate(): mode 'lanczos' is there with antialias=True and without align_corners")
-    if input.dtype is uint8 and mode in ("bilinear", "bicubic", "lanczos"):
-        more = align_corners, recompute_scale_factor, antialias
-        return interpolate(input.float(), size, scale_factor, mode, *more).round().clamp(0, 255).to(uint8)
-    if not input.is_floating_point() and (input.dtype is not uint8 or not mode.startswith("nearest")):
+    images_of_bytes = input.dtype is uint8 and (mode.startswith("nearest") or mode in _REACHES)
+    if not input.is_floating_point() and not images_of_bytes:
         raise DTypeError(f"interpolate(): needs a floating dtype, got {input.dtype}")
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
         raise ValueError(f"interpolate(): align_corners is for the linear and cubic modes, got mode {mode!r}")
@@ -157,7 +155,8 @@ def interpolate(
     if mode in ("nearest", "nearest-exact"):
         out = _to_nearest(input, sizes, factors, mode != "nearest")
     else:
-        out = _to_sums(input, sizes, factors, bool(align_corners), mode, antialias)
+        compute = _to_bytes if images_of_bytes else _to_sums
+        out = compute(input, sizes, factors, bool(align_corners), mode, antialias)
     return like_images(clone(input) if out is input else out.to(input.dtype), input)
 
 
@@ -197,19 +196,45 @@ def _to_sums(
     # First what makes it smaller; lines are computed on more slowly than columns.
     ratios = [m / n for n, m in zip(x.shape[2:], sizes)]
     for at in sorted(range(len(sizes)), key=lambda at: (ratios[at], at if ratios[at] < 1 else -at)):
-        n, count, factor = x.shape[at + 2], sizes[at], factors[at]
-        if align:
-            scale = (n - 1) / (count - 1) if count > 1 else 0.0
-        else:
-            scale = n / count if factor is None else 1 / factor
-        if n == count and (scale == 1 or antialias or mode != "bicubic"):  # PyTorch forgets the scale there
-            continue
-        x = upcast(x)
-        options = n, count, scale
-        where = x.dtype, x.device
-        near = _covered(*options, mode, *where) if antialias else _between(*options, align, mode == "bicubic", *where)
-        x = resampled(x, at + 2, near)
+        near = _summands(x, at + 2, sizes[at], factors[at], align, mode, antialias)
+        if near is not None:
+            x = resampled(upcast(x), at + 2, near)
     return x
+
+
+def _summands(
+    x: Tensor, dim: int, count: int, factor: float | None, align: bool, mode: str, antialias: bool
+) -> Neighbours | None:
+    """What each of `count` elements along `dim` is a sum of; None where that is itself."""
+    n = x.shape[dim]
+    if align:
+        scale = (n - 1) / (count - 1) if count > 1 else 0.0
+    else:
+        scale = n / count if factor is None else 1 / factor
+    if n == count and (scale == 1 or antialias or mode != "bicubic"):  # PyTorch forgets the scale there
+        return None
+    dtype = float32 if x.dtype.itemsize < 4 else x.dtype
+    if antialias:
+        return _covered(n, count, scale, mode, dtype, x.device)
+    return _between(n, count, scale, align, mode == "bicubic", dtype, x.device)
+
+
+def _to_bytes(
+    x: Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], align: bool, mode: str, antialias: bool
+) -> Tensor:
+    """Bytes in the integers of PyTorch and Pillow: across, rounded to bytes, and then down. float64 holds all sums."""
+    x = x.double()
+    for dim in (3, 2):
+        near = _summands(x, dim, sizes[dim - 2], factors[dim - 2], align, mode, antialias)
+        if near is not None:
+            greatest, bits = near.weights.max().item(), 0
+            while bits < 22 and int(0.5 + greatest * 2 ** (bits + 1)) < 2**15:
+                bits += 1
+            weights = near.weights * 2**bits
+            weights = weights.sign() * (weights.abs() + 0.5).floor()
+            sums = resampled(x, dim, near._replace(weights=weights))
+            x = ((sums + 2 ** (bits - 1)) * 0.5**bits).floor().clamp(0, 255)
+    return x.to(uint8)
 
 
 check_functions(globals())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 import norch
 
@@ -14,7 +11,6 @@ from .. import resizing as v1
 from ..images import Image, as_image, height_width
 from ..resizing import InterpolationMode
 
-_REACHES = {"bilinear": 1, "bicubic": 2}
 _SMOOTH = ("bilinear", "bicubic", "lanczos")
 
 
@@ -49,53 +45,7 @@ def resize(
     if (new_h, new_w) == (h, w):
         return img
     if img.dtype is norch.uint8 and img.device.type == "cpu":
-        return norch.from_numpy(_resize_bytes(img.numpy(), new_h, new_w, mode, bool(antialias)))
+        planes = img.reshape(-1, 1, h, w)
+        found = norch.interpolate(planes, (new_h, new_w), mode=mode, antialias=bool(antialias))
+        return found.reshape(*img.shape[:-2], new_h, new_w)
     return v1.resize_tensor(img, (new_h, new_w), mode, bool(antialias))
-
-
-@functools.lru_cache(64)
-def _near(old: int, new: int, mode: str) -> np.ndarray:
-    """Without antialiasing: pixels beyond the edge are those at the edge, and not left out."""
-    reach = _REACHES[mode]
-    centres = (np.arange(new) + 0.5) * (old / new) - 0.5
-    if mode == "bilinear":
-        centres = np.maximum(centres, 0)
-    first = np.floor(centres).astype(np.int64)
-    weights = np.zeros((new, old))
-    for step in range(1 - reach, reach + 1):
-        distance = np.abs(step - (centres - first))
-        share = 1 - distance if mode == "bilinear" else _cubic(distance)
-        np.add.at(weights, (np.arange(new), (first + step).clip(0, old - 1)), share)
-    return weights
-
-
-def _cubic(x: np.ndarray) -> np.ndarray:
-    # Keys' kernel with a = -0.75, as PyTorch has it without antialiasing.
-    near, far = (1.25 * x - 2.25) * x * x + 1, ((-0.75 * x + 3.75) * x - 6) * x + 3
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
-
-
-@functools.lru_cache(64)
-def _integer_weights(old: int, new: int, mode: str, antialias: bool) -> tuple[np.ndarray, int]:
-    """Integers below 2^15 and how many of their bits are after the point; float64, whose products are exact."""
-    weights = v1.pixel_weights(old, new, mode) if antialias else _near(old, new, mode)
-    bits = 0
-    while bits < 22 and int(0.5 + weights.max() * 2 ** (bits + 1)) < 2**15:
-        bits += 1
-    weights = weights * 2**bits
-    return np.trunc(weights + np.copysign(0.5, weights)), bits
-
-
-def _resize_bytes(planes: np.ndarray, height: int, width: int, mode: str, antialias: bool) -> np.ndarray:
-    def rounded(sums: np.ndarray, bits: int) -> np.ndarray:
-        return np.floor((sums + 2 ** (bits - 1)) / 2**bits).clip(0, 255)
-
-    h, w = planes.shape[-2:]
-    found = planes.astype(np.float64)
-    if width != w:
-        weights, bits = _integer_weights(w, width, mode, antialias)
-        found = rounded(found @ weights.T, bits)
-    if height != h:
-        weights, bits = _integer_weights(h, height, mode, antialias)
-        found = rounded(weights @ found, bits)
-    return found.astype(np.uint8)
