@@ -9,6 +9,7 @@ import pytest
 import norch
 from norch import AutogradError
 from norch.autograd import Function
+from norch.autograd.function import once_differentiable
 from norch.testing.gradcheck import gradcheck, gradgradcheck
 from norch.testing.strict import strict_device
 
@@ -253,3 +254,25 @@ def test_wrong_second_derivatives_are_found(slope: Any) -> None:
     assert gradcheck(Third.apply, leaf(0.5, 1.5))
     with pytest.raises(AutogradError, match="input 0 at"):
         gradgradcheck(Third.apply, leaf(0.5, 1.5))
+
+
+def test_once_differentiable() -> None:
+    class Cube(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: norch.Tensor, y: norch.Tensor) -> norch.Tensor:
+            ctx.save_for_backward(x)
+            return x**3 + y
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: norch.Tensor) -> Any:
+            assert not norch.is_grad_enabled()
+            return grad * 3 * ctx.saved_tensors[0] ** 2, grad
+
+    x, y = norch.tensor(2.0, requires_grad=True), norch.tensor(1.0, requires_grad=True)
+    (x**2 * Cube.apply(x, y)).backward()
+    assert x.grad.item() == 4 * 9 + 4 * 12
+    (first,) = norch.autograd.grad(x**2 * Cube.apply(x, y), x, create_graph=True)
+    assert first.item() == 84
+    with pytest.raises(AutogradError, match="differentiate twice a function that was marked with @once_differentiable"):
+        first.backward()

@@ -97,6 +97,18 @@ def test_what_is_lacking_can_be_named(path: str, name: str) -> None:
         kind()
 
 
+def test_isinstance_of_annotations() -> None:
+    holds = norch.jit.isinstance
+    assert holds([1, 2], list[int])
+    assert not holds([1, "2"], list[int])
+    assert holds({"a": [1.0]}, dict[str, list[float]])
+    assert holds((1, "a"), tuple[int, str])
+    assert not holds((1,), tuple[int, str])
+    assert holds(None, int | None)
+    assert holds(norch.ones(1), (int, norch.Tensor))
+    assert not holds(3, list[int])
+
+
 def test_tensors_are_flattened_and_back() -> None:
     tensors = [norch.arange(6).reshape(2, 3), norch.tensor(7), norch.arange(2)]
     flat = norch._utils._flatten_dense_tensors(tensors)
@@ -112,7 +124,7 @@ standin.install(); standin.install()
 import torch, torch.cuda.amp, norch
 from torch.autograd import Variable
 assert torch is norch is torch.torch and torch.cuda.amp is norch.cuda.amp
-assert norch.__spec__.name == norch.__name__ == "norch"
+assert norch.__spec__.name == "norch" and torch.__name__ == "torch"
 try:
     import torch.monitor
 except ModuleNotFoundError as error:
@@ -122,7 +134,7 @@ print(standin.report())
 version, ours = torch.__version__.split("+")
 assert tuple(map(int, version.split("."))) >= (2, 0) and ours == "norch.0.1.0"
 standin.uninstall()
-assert norch.__version__ == "0.1.0" and not hasattr(norch, "torch")
+assert norch.__version__ == "0.1.0" and norch.__name__ == "norch" and not hasattr(norch, "torch")
 assert "torch" not in __import__("sys").modules
 """
     done = run(code)

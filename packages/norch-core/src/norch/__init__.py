@@ -184,7 +184,7 @@ _LATER = {
     "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
     "compat.lacks": (
-        "Event", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
+        "Event", "Future", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
     ),
     "tensor": ("UntypedStorage=Storage",),
     "compat.queries": (
@@ -249,6 +249,8 @@ def __getattr__(name: str) -> Any:
                 return found
     if name in ("_C", "__config__", "_dynamo", "_higher_order_ops", "_subclasses", "_utils"):
         return import_module(f"norch.{name}")
+    if name.startswith("_foreach_") and (each := import_module("norch.compat.foreach").find(name)) is not None:
+        return each
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = checked(getattr(Tensor, name), name)

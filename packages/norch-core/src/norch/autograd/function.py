@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
@@ -209,3 +211,40 @@ class Function:
 
 
 FunctionCtx = FunctionContext  # PyTorch's name
+
+
+class _Once(Function):
+    """The gradients of a backward pass that has none of its own: differentiating them raises."""
+
+    @staticmethod
+    def forward(ctx: FunctionContext, count: int, *args: Any) -> Any:
+        grads = tuple([g.clone() if isinstance(g, TensorBase) else g for g in args[:count]])
+        return grads if count > 1 else grads[0]
+
+    @staticmethod
+    def backward(ctx: FunctionContext, *grads: Any) -> Any:
+        raise AutogradError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates the `backward` of a Function that computes without recording: `fn(ctx, *grads)`.
+
+    Differentiating what it gives raises AutogradError.
+    """
+
+    @wraps(fn)
+    def backward(ctx: FunctionContext, *grads: Any) -> Any:
+        recording = is_recording()
+        set_recording(False)
+        try:
+            out = fn(ctx, *grads)
+        finally:
+            set_recording(recording)
+        tracked = [g for g in grads if isinstance(g, TensorBase) and g.requires_grad]  # type: ignore[attr-defined]
+        if not recording or not tracked:
+            return out
+        several = out if isinstance(out, tuple) else (out,)
+        made = _Once.apply(len(several), *several, *tracked)
+        return made if len(several) > 1 or not isinstance(out, tuple) else (made,)
+
+    return backward

@@ -1,9 +1,9 @@
-"""Several tensors as one vector, and back: those of `torch._utils`."""
+"""Several tensors as one vector, and back, or in groups: those of `torch._utils` and `torch.utils._foreach_utils`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ops import cat
 
@@ -19,3 +19,17 @@ def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The parts of `flat` in the shapes of `tensors`: views."""
     return tuple(part.view(x.shape) for part, x in zip(flat.split([x.numel() for x in tensors]), tensors, strict=True))
+
+
+def _group_tensors_by_device_and_dtype(
+    tensorlistlist: Sequence[Sequence[Any]], with_indices: bool = False
+) -> dict[Any, tuple[list[list[Any]], list[int]]]:
+    """The lists cut into those of one device and dtype, by the first of them; `with_indices` with their old places."""
+    groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    whole = [each or [None] * len(tensorlistlist[0]) for each in tensorlistlist]
+    for place, row in enumerate(zip(*whole, strict=True)):
+        lists, indices = groups.setdefault((row[0].device, row[0].dtype), ([[] for _ in tensorlistlist], []))
+        indices += [place] * with_indices
+        for part, value in zip(lists, row, strict=True):
+            part.append(value)
+    return groups

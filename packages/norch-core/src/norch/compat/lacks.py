@@ -35,6 +35,7 @@ _RECORDS = "norch.compile(model) records what a model computes"
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
         ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
+        ("Future", "norch.distributed's collectives give a Work to wait for"),
         ("PyTorchFileReader", "norch.load reads PyTorch's files"),
         ("ScriptModule", _RECORDS),
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
@@ -94,11 +95,20 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),
         ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
     ],
+    "nn.parallel.scatter_gather": [
+        ("gather scatter scatter_kwargs", "norch does not split batches over devices; each process has its own")
+    ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
     "overrides": [("TorchFunctionMode", "norch calls no __torch_function__")],
+    "utils.checkpoint": [
+        (
+            "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
+            "checkpoint() computes all of a part again",
+        )
+    ],
     "utils.data.dataloader": [
         (
-            "_BaseDataLoaderIter _MultiProcessingDataLoaderIter _SingleProcessDataLoaderIter",
+            "_BaseDataLoaderIter _MultiProcessingDataLoaderIter",
             "an iterator of a DataLoader is what iter() gives",
         )
     ],

@@ -6,6 +6,7 @@ it. A name that norch lacks, and that scripts import without using it, is there 
 
 from __future__ import annotations
 
+import re
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -75,11 +76,13 @@ def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _DECORATORS = (
-    "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method"
+    "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
+    "interface"
 )
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
+_JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
 _COMPILING: dict[str, Any] = dict.fromkeys(("is_compiling", "is_dynamo_compiling"), is_compiling)
@@ -89,6 +92,7 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
+_JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled"
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
 PLACES: dict[str, Place] = {
@@ -97,6 +101,8 @@ PLACES: dict[str, Place] = {
         names={
             "_are_functorch_transforms_active": lambda: False,
             "_get_tracing_state": lambda: None,
+            **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
+            **dict.fromkeys(("_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu"), lambda value: None),
             "DisableTorchFunctionSubclass": nullcontext,  # norch calls no __torch_function__
             "_log_api_usage_once": lambda *event: None,
             "_TensorMeta": type,
@@ -160,8 +166,10 @@ PLACES: dict[str, Place] = {
         | {"_int": int, "_float": float, "_bool": bool}
     ),
     "utils.data._utils": Place(("utils.data",)),
-    "utils.data._utils.collate": Place(("utils.data.collate",)),
-    "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate")),
+    "utils._foreach_utils": Place(("compat.flattening",)),
+    "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
+    "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
+    "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators")),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),

@@ -83,7 +83,7 @@ def _set_version(name: str, module: ModuleType) -> None:
     if name in VERSIONS:
         vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
     if name == "torch":
-        vars(module)["torch"] = module  # as PyTorch's module has itself
+        vars(module).update(torch=module, __name__="torch")  # as PyTorch's module has itself
 
 
 class _Torchvision(Loader):
@@ -176,7 +176,8 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:
         if name in VERSIONS and sys.modules[name] is sys.modules.get(MEANS[name]):
             vars(sys.modules[name])["__version__"] = __version__
-        vars(sys.modules[name]).pop("torch", None)
+        if vars(sys.modules[name]).pop("torch", None) is not None:
+            vars(sys.modules[name])["__name__"] = "norch"
         del sys.modules[name]
 
 

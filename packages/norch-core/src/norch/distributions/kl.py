@@ -19,11 +19,12 @@ _KL_REGISTRY: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[F], F]:
     """A decorator: `kl_divergence(p, q)` of these types, and of types that inherit from them, is what it decorates.
 
-    The pair of nearest types is taken. Raises TypeError unless both, `type_p` and `type_q`, are distributions.
+    The pair of nearest types is taken. Raises TypeError unless both, `type_p` and `type_q`, are classes, which need not
+    inherit from Distribution.
     """
     for given in (type_p, type_q):
-        if not (isinstance(given, type) and issubclass(given, Distribution)):
-            raise TypeError(f"register_kl(): expected subclasses of Distribution, got {given!r}")
+        if not isinstance(given, type):
+            raise TypeError(f"register_kl(): expected classes of distributions, got {given!r}")
 
     def register(function: F) -> F:
         _KL_REGISTRY[type_p, type_q] = function

@@ -16,6 +16,7 @@ from .elementwise_transforms import (
     TanhTransform,
 )
 from .transform import ComposeTransform, Transform
+from .transform import _InverseTransform as _InverseTransform
 from .vector_transforms import (
     CatTransform,
     CorrCholeskyTransform,

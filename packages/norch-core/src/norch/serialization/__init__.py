@@ -5,9 +5,15 @@ Reading one runs nothing that it holds, but for what `load` is told to trust. Lo
 
 from __future__ import annotations
 
+from typing import Any
+
 from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .checkpoint import load, save
 from .safetensors import load_safetensors, safe_open, save_safetensors
+
+DEFAULT_PROTOCOL = 2
+"""Of pickles, as PyTorch's."""
+MAP_LOCATION = Any
 
 __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors", "safe_globals",

@@ -56,6 +56,7 @@ from .process_group import ProcessGroup, Work
 from .reduce_op import ReduceOp
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .world import (
+    Backend,
     GroupMember,
     destroy_process_group,
     get_backend,
@@ -87,6 +88,7 @@ allreduce_sum_tensor = all_reduce
 __getattr__ = norch.late_submodules(__name__)
 
 __all__ = [
+    "Backend",
     "DistBackendError",
     "DistNetworkError",
     "DistStoreError",

@@ -386,6 +386,18 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     return get_local_rank()
 
 
+class Backend(str):
+    """The name of a backend, in lower case: what scripts write for "gloo", "mpi" and "nccl"."""
+
+    UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"
+
+    def __new__(cls, name: str) -> Backend:
+        """Raises ValueError unless `name` is a string."""
+        if not isinstance(name, str):
+            raise ValueError(f"Backend(): the name must be a string, got {name!r}")
+        return super().__new__(cls, name.lower())
+
+
 def get_backend(group: Any = None) -> str:
     """The names of the group's engines, as "mpi" or "mpi,nccl".
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import norch
 
+__getattr__ = norch.late_submodules(__name__)
+
 __all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
 
 

@@ -13,6 +13,12 @@ from .collate import map_structure
 Pin = Callable[[Any], Any]
 
 
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """`data`, tensors or collections of them, in page-locked memory for `device`; as it is where nothing offers it."""
+    pin = pinner(str(device or ""))
+    return data if pin is None else pin(data)
+
+
 def pinner(device_type: str) -> Pin | None:
     """What pins a batch for a type of device, CUDA unless named; None, with a warning, where nothing offers it."""
     wanted = str(device_type).partition(":")[0] or "cuda"

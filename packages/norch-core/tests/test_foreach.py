@@ -1,0 +1,78 @@
+"""`norch._foreach_*` against the same method tensor by tensor."""
+
+from __future__ import annotations
+
+import pytest
+
+import norch
+from norch.compat.flattening import _group_tensors_by_device_and_dtype
+
+A, B, C = ([norch.rand(n, 2) + 0.5 for n in (1, 3)] for _ in range(3))
+
+
+def same(found: list[norch.Tensor], expected: list[norch.Tensor]) -> None:
+    assert [x.tolist() for x in found] == [x.tolist() for x in expected]
+
+
+@pytest.mark.parametrize("name", ["abs", "exp", "neg", "sqrt", "rsqrt", "sign", "sigmoid", "log1p", "reciprocal"])
+def test_of_one_list(name: str) -> None:
+    same(getattr(norch, f"_foreach_{name}")(A), [getattr(x, name)() for x in A])
+    changed = [x.clone() for x in A]
+    assert getattr(norch, f"_foreach_{name}_")(changed) is None
+    same(changed, [getattr(x, name)() for x in A])
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
+def test_of_two_lists_a_number_or_a_number_each(name: str) -> None:
+    function = getattr(norch, f"_foreach_{name}")
+    same(function(A, B), [getattr(x, name)(y) for x, y in zip(A, B, strict=True)])
+    same(function(A, 2.0), [getattr(x, name)(2.0) for x in A])
+    same(function(A, [2.0, 3.0]), [getattr(x, name)(y) for x, y in zip(A, (2.0, 3.0), strict=True)])
+    if name != "pow":
+        same(function(A, norch.tensor(3.0)), [getattr(x, name)(3.0) for x in A])
+
+
+def test_options_and_three_lists() -> None:
+    same(norch._foreach_add(A, B, alpha=2), [x + 2 * y for x, y in zip(A, B, strict=True)])
+    rows = list(zip(A, B, C, strict=True))
+    for name in ("addcmul", "addcdiv"):
+        method = getattr(norch.Tensor, name)
+        same(getattr(norch, f"_foreach_{name}")(A, B, C, value=0.5), [method(x, y, z, value=0.5) for x, y, z in rows])
+        each = [method(x, y, z, value=v) for (x, y, z), v in zip(rows, (1.0, 2.0), strict=True)]
+        same(getattr(norch, f"_foreach_{name}")(A, B, C, [1.0, 2.0]), each)
+        same(getattr(norch, f"_foreach_{name}")(A, B, C, norch.tensor([1.0, 2.0])), each)
+    same(norch._foreach_lerp(A, B, weight=0.25), [x.lerp(y, 0.25) for x, y in zip(A, B, strict=True)])
+    same(norch._foreach_lerp(A, B, C), [x.lerp(y, z) for x, y, z in rows])
+    same(norch._foreach_pow(2.0, A), [2.0**x for x in A])
+
+
+def test_bounds_norms_and_copies() -> None:
+    same(norch._foreach_maximum(A, B), [norch.maximum(x, y) for x, y in zip(A, B, strict=True)])
+    same(norch._foreach_clamp_max(A, 0.75), [x.clamp(max=0.75) for x in A])
+    changed = [x.clone() for x in A]
+    norch._foreach_clamp_min_(changed, 0.75)
+    norch._foreach_minimum_(changed, B)
+    same(changed, [norch.minimum(x.clamp(min=0.75), y) for x, y in zip(A, B, strict=True)])
+    same(norch._foreach_norm(A, 1), [x.abs().sum() for x in A])
+    same(norch._foreach_max(A), [x.max() for x in A])
+    norch._foreach_copy_(changed, B)
+    same(changed, B)
+    norch._foreach_zero_(changed)
+    assert not any(x.any().item() for x in changed)
+
+
+def test_what_there_is_not() -> None:
+    assert not hasattr(norch, "_foreach_median")
+    with pytest.raises(ValueError, match="zip"):
+        norch._foreach_add(A, B[:1])
+
+
+def test_groups_of_a_device_and_dtype() -> None:
+    x, y, z = norch.ones(1), norch.ones(2).double(), norch.ones(3)
+    found = _group_tensors_by_device_and_dtype([[x, y, z], [1, 2, 3], []], with_indices=True)
+    places = {key[1]: indices for key, (_, indices) in found.items()}
+    assert places == {norch.float32: [0, 2], norch.float64: [1]}
+    (tensors, numbers, nothing), _ = found[x.device, norch.float32]
+    assert tensors[0] is x
+    assert tensors[1] is z
+    assert (numbers, nothing) == ([1, 3], [None, None])

@@ -1,0 +1,49 @@
+"""What libraries with loaders of their own take of PyTorch's: kinds of datasets, the iterator, pinned memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import norch
+from norch.utils.data._utils.pin_memory import pin_memory
+from norch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
+
+
+def batches(kind: int, dataset: object, indices: list, **options: object) -> list:
+    loader = SimpleNamespace(
+        dataset=dataset,
+        collate_fn=options.pop("collate", list),
+        _dataset_kind=kind,
+        _index_sampler=indices,
+        _auto_collation=options.pop("auto", True),
+        drop_last=options.pop("drop_last", False),
+    )
+    return list(_SingleProcessDataLoaderIter(loader))
+
+
+def test_batches_of_a_loader() -> None:
+    data = [10, 11, 12, 13, 14]
+    rows = [[0, 4], [2, 1]]
+    assert batches(_DatasetKind.Map, data, rows) == [[10, 14], [12, 11]]
+    assert batches(_DatasetKind.Map, data, [3, 0], auto=False, collate=str) == ["13", "10"]
+    assert batches(_DatasetKind.Iterable, data, iter(int, 1), auto=False, collate=str) == list(map(str, data))
+    pairs = [[0, 0]] * 9
+    assert batches(_DatasetKind.Iterable, data, pairs) == [[10, 11], [12, 13], [14]]
+    assert batches(_DatasetKind.Iterable, data, pairs, drop_last=True) == [[10, 11], [12, 13]]
+
+
+@pytest.mark.usefixtures("on_host")
+def test_memory_is_pinned_where_a_device_has_it() -> None:
+    batch = {"x": [norch.ones(2)], "name": "a"}
+    with pytest.warns(UserWarning, match="pin_memory has no effect"):
+        assert pin_memory(batch, "strange") is batch
+
+
+def test_names_of_backends() -> None:
+    from norch.distributed import Backend
+
+    assert Backend.NCCL == "nccl" == Backend("NCCL")
+    with pytest.raises(ValueError, match="must be a string, got 3"):
+        Backend(3)
