@@ -368,3 +368,14 @@ def test_triangle_indices_are_numpys(offset):
     for op in (norch.tril_indices, norch.triu_indices):
         with pytest.raises(norch.ShapeError, match=r"-1 rows and 3 columns"):
             op(-1, 3, offset)
+
+
+def test_a_shape_stays_a_shape() -> None:
+    shape = norch.ones(2, 3, 4).shape
+    for part in (shape[1:], shape[:0], shape + (1,), (1,) + shape, shape * 2, 2 * shape):
+        assert type(part) is norch.Size
+    assert shape[1:].numel() == 12
+    assert ((5,) + shape[-1:])[0] == 5
+    assert type(shape[-1]) is int
+    with pytest.raises(TypeError, match=r"arange\(\) missing 1 required argument: 'end'"):
+        norch.arange()

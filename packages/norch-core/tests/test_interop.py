@@ -244,3 +244,11 @@ def test_tensors_of_a_subclass() -> None:
     assert type(copy.deepcopy(x.detach().as_subclass(Named))) is Named
     x.label = "kept"
     assert x.label == "kept"
+
+
+def test_arrays_of_tensors_that_require_grad_while_nothing_is_recorded() -> None:
+    x = norch.ones(2, requires_grad=True)
+    with norch.no_grad():
+        assert x.numpy().tolist() == x.view(-1).numpy().tolist() == [1, 1]
+    with pytest.raises(norch.AutogradError, match="requires grad"):
+        x.numpy()

@@ -118,6 +118,9 @@ t.arange(12).view(3,4)[[0,2]]
 t.arange(12).view(3,4)[[0,2],[1,3]]
 t.arange(12).view(3,4)[t.arange(3), t.tensor([0,1,2])]
 t.arange(12).view(3,4)[None].shape
+t.arange(end=3)
+t.arange(start=1, end=5, step=2)
+t.tensor_split(t.arange(5), sections=2)[0]
 t.Size([2,3]) + (1,)
 t.Size([2,3])[0:1]
 tuple(t.ones(2,3).shape)

@@ -16,6 +16,9 @@ from .errors import DTypeError, IndexError, ShapeError, drawn
 Shape = tuple[int, ...]
 
 
+_item = tuple.__getitem__
+
+
 class Size(tuple[int, ...]):
     """The shape of a tensor: a tuple that prints as PyTorch's does. iterable: its sizes."""
 
@@ -25,8 +28,20 @@ class Size(tuple[int, ...]):
         """How many elements a tensor of this shape has."""
         return prod(self)
 
+    def __getitem__(self, key: Any) -> Any:
+        found = _item(self, key)
+        return Size(found) if type(found) is tuple else found
+
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + other)
+
+    def __radd__(self, other: tuple[Any, ...]) -> Size:
+        return Size(other + tuple(self))
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple(self) * count)
+
+    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         return f"norch.Size({list(self)})"

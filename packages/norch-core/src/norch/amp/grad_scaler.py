@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from .. import switches
@@ -16,7 +17,14 @@ from ..ops import full, isfinite, stack
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-_READY, _UNSCALED, _STEPPED = range(3)
+
+class OptState(IntEnum):
+    """What was done since the last `update` with the gradients of an optimiser."""
+
+    READY, UNSCALED, STEPPED = 0, 1, 2
+
+
+_READY, _UNSCALED, _STEPPED = OptState
 _KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 
 

@@ -141,6 +141,7 @@ PLACES: dict[str, Place] = {
     "distributed._tensor": Place(("distributed.tensor",)),
     "distributed.tensor.placement_types": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
+    "quasirandom": Place(("compat.quasirandom",)),
     "random": Place(("ops.random",)),
     "jit": Place(names=_JIT | _NOT_SCRIPTING),
     "jit.annotations": Place(

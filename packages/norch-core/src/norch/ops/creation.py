@@ -257,7 +257,7 @@ def full_like(
 
 @public(method=False, check=False)
 def arange(
-    start: float,
+    start: float | None = None,
     end: float | None = None,
     step: float = 1,
     *,
@@ -269,12 +269,16 @@ def arange(
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
     int64 where all three are ints, else the default dtype. Raises ShapeError for a step of 0 or in the wrong direction,
-    DTypeError for bool.
+    DTypeError for bool, TypeError without `end`.
     """
     if out is not None:
         return into(arange, out, start, end, step, dtype=dtype, device=device)  # type: ignore[no-any-return]
     if end is None:
-        start, end = 0, start
+        start, end = None, start
+    if start is None:
+        start = 0
+    if end is None:
+        raise TypeError("arange() missing 1 required argument: 'end'")
     if not (type(start) is type(end) is type(step) is int):
         start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
         start, end, step = (float(v) if isinstance(v, float) else v for v in (start, end, step))

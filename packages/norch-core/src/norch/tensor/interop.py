@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.graph import resolve
+from ..autograd.graph import is_recording, resolve
 from ..device import CPU, Device
 from ..dispatch.arguments import checked, describe
 from ..dispatch.failure import allocate_for, copy_out
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     """This tensor as an array on the same memory. bfloat16 and float8 give an ml_dtypes array.
 
-    Raises AutogradError for a tensor that requires grad and DeviceError for one that is not on the CPU, unless `force`,
+    Raises AutogradError for a tensor that requires grad while gradients are recorded, and DeviceError for one that is not on the CPU, unless `force`,
     which detaches and copies.
     """
     if force:
         return _on_host(self)
-    if self.node is not None and resolve(self) is not None:
+    if self.node is not None and is_recording() and resolve(self) is not None:
         raise AutogradError("numpy(): the tensor requires grad, which an array cannot; use detach().numpy()")
     spec = self.spec
     if spec.device is not CPU:

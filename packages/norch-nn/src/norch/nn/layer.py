@@ -43,6 +43,8 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
             add_constructor(cls, partial(_initialise, cls))
             if size_average_before:
                 cls.__init__ = deprecated_reduction(size_average_before)(cls.__init__)  # type: ignore[method-assign]
+            # Libraries evaluate what stands here among their own names, where there may be no norch.
+            cls.__annotations__ = dict.fromkeys(cls.__annotations__, Any)
         options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
         if function is not None and "forward" not in cls.__dict__:
             cls.forward = _forward(getattr(function, "without_deprecated", function), options)  # type: ignore[method-assign]
