@@ -203,6 +203,16 @@ def test_derivative_of_the_determinant_of_a_singular_matrix():
     close(a.grad, [[4.0, -2.0], [-2.0, 1.0]])
 
 
+def test_derivatives_of_determinants_of_which_some_are_singular():
+    near = [[1.0, 2.0], [2.0, 4.0 + 1e-9]]
+    a = leaf([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]], near])
+    (L.det(a) * norch.tensor([1.0, 2.0, 1.0])).sum().backward()
+    close(a.grad, [[[4, -2], [-2, 1]], [[8, -6], [-4, 2]], [[4, -2], [-2, 1]]], 1e-8)
+    a = leaf(near)
+    L.det(a).backward()
+    close(a.grad, [[4, -2], [-2, 1]], 1e-8)
+
+
 def test_the_determinant_of_one_number_is_that_number():
     a = norch.tensor([[[0.1]], [[3.0]]], requires_grad=True)
     assert L.det(a).tolist() == a.flatten().tolist()

@@ -41,6 +41,10 @@ void add_resampling(Registry&);  // resample
 void add_sampling(Registry&);  // grid_sample2d
 void add_optimizers(Registry&);
 }
+namespace linalg {
+void add_systems(Registry&);    // inv, solve, det, slogdet
+void add_triangles(Registry&);  // cholesky, solve_triangular
+}
 namespace spectral {
 void add_fourier(Registry&);  // dft
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "spectral/row_lanes.h"
+#include "runtime/row_lanes.h"
 #include "spectral/spectrum.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"

@@ -1,9 +1,9 @@
 """Linear algebra: `norch.linalg`, with PyTorch's names. Loaded when it is first used.
 
 Norms and products are made of ops, and run on any device. Decompositions (`cholesky`, `lu`, `qr`, `svd`, `eigh`) and
-what rests on them (`det`, `inv`, `solve`, ...) are the backend's where it has them, as norch-cuda does with cuSOLVER
-(`pip install norch-cuda[linalg]`). Otherwise NumPy's LAPACK computes them on the host: for tensors on the CPU, and for
-others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
+what rests on them (`det`, `inv`, `solve`, ...) are the backend's where it has them: norch-cpu has most, norch-cuda all
+with cuSOLVER (`pip install norch-cuda[linalg]`). Otherwise NumPy's LAPACK computes them on the host: for tensors on the
+CPU, and for others where `norch.set_cpu_fallback(True)` allows it. All are differentiable, twice too.
 
 Shapes are (..., rows, columns). They raise ShapeError for what is not a matrix (a square one where
 it must be), DTypeError unless float32 or float64, BackendError on a device that has neither them nor the

@@ -9,7 +9,7 @@ from ..autograd import is_grad_enabled
 from ..errors import ShapeError
 from ..ops import broadcast_shapes, eye, log, where
 from . import routines
-from .host import check_matrices, differentiable
+from .host import LinAlgError, check_matrices, differentiable
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -103,9 +103,12 @@ def _cofactors(a: Tensor) -> Tensor:
 
 def _det_gradient(a: Tensor, out: Tensor, g: Tensor) -> Tensor:
     g = g.unsqueeze(-1).unsqueeze(-1)
-    if is_grad_enabled():
+    try:
         return g * out.unsqueeze(-1).unsqueeze(-1) * inv(a).mT
-    return g * _cofactors(a)
+    except LinAlgError:
+        if is_grad_enabled():
+            raise
+        return g * _cofactors(a)
 
 
 _det = differentiable("det", routines.linalg_det, _det_gradient)

@@ -1,0 +1,228 @@
+#include "linalg/blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/parallel.h"
+#include "runtime/simd.h"
+
+namespace norch::linalg {
+namespace {
+
+constexpr int ROWS = 4, VECTORS = 2;  // of what is kept in registers
+constexpr int64_t STEPS = 256;        // of a product at a time: so many rows of b stay in the first-level cache
+
+constexpr int64_t SQUARE = 64;        // rows on the diagonal that are computed with the rest of the columns above them
+
+template <class T, int R, int C>
+void subtract_tile(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t k) {
+    constexpr int L = SIMD_WIDTH<T>;
+    using V = vector_t<T, L>;
+    V sums[R][C];
+    NORCH_UNROLL
+    for (int r = 0; r < R; ++r) {
+        NORCH_UNROLL
+        for (int v = 0; v < C; ++v) sums[r][v] = load_vector<L>(c + r * c_row + v * L);
+    }
+    for (int64_t s = 0; s < k; ++s) {
+        V x[C];
+        NORCH_UNROLL
+        for (int v = 0; v < C; ++v) x[v] = load_vector<L>(b + s * b_row + v * L);
+        NORCH_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const T factor = a.data[r * a.row + s * a.step];
+            NORCH_UNROLL
+            for (int v = 0; v < C; ++v) sums[r][v] -= factor * x[v];
+        }
+    }
+    NORCH_UNROLL
+    for (int r = 0; r < R; ++r) {
+        NORCH_UNROLL
+        for (int v = 0; v < C; ++v) store_vector(c + r * c_row + v * L, sums[r][v]);
+    }
+}
+
+/// C vectors of each row.
+template <class T, int C>
+void subtract_columns(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t m, int64_t k) {
+    for (int64_t first = 0; first < k; first += STEPS) {
+        const int64_t steps = std::min(STEPS, k - first);
+        const T* const from = b + first * b_row;
+        int64_t i = 0;
+        for (; i + ROWS <= m; i += ROWS)
+            subtract_tile<T, ROWS, C>(c + i * c_row, c_row, a.from(i, first), from, b_row, steps);
+        for (; i < m; ++i) subtract_tile<T, 1, C>(c + i * c_row, c_row, a.from(i, first), from, b_row, steps);
+    }
+}
+
+template <class T>
+void subtract_strip(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t m, int64_t n, int64_t k) {
+    constexpr int64_t L = SIMD_WIDTH<T>, WIDTH = VECTORS * L;
+    int64_t j = 0;
+    for (; j + L < n; j += WIDTH) subtract_columns<T, VECTORS>(c + j, c_row, a, b + j, b_row, m, k);
+    if (j < n) subtract_columns<T, 1>(c + j, c_row, a, b + j, b_row, m, k);
+}
+
+/// body(first, count) for strips of columns, on several threads where they have much to do.
+template <class T, class Body>
+void by_columns(int64_t n, double ns_per_column, const Body& body) {
+    constexpr int64_t WIDTH = VECTORS * SIMD_WIDTH<T>;
+    parallel_for(n, ns_per_column, [&](int64_t begin, int64_t end) { body(begin, end - begin); }, WIDTH);
+}
+
+template <class T>
+constexpr double STEP_NS = double(sizeof(T)) / 160;  // of one product of two numbers, and its sum
+
+/// The rows of one block of a triangle, of which what the others have to do with it is already subtracted.
+template <class T>
+void solve_block(bool upper, bool unitriangular, Strided<T> a, int64_t n, T* x, int64_t x_row, int64_t columns) {
+    constexpr int L = SIMD_WIDTH<T>;
+    for (int64_t step = 0; step < n; ++step) {
+        const int64_t i = upper ? n - 1 - step : step;
+        T* const row = x + i * x_row;
+        const T diagonal = unitriangular ? T(1) : *a.from(i, i).data;
+        for (int64_t c = 0; c < columns; c += L) {
+            auto sum = load_vector<L>(row + c);
+            for (int64_t other = 0; other < step; ++other) {
+                const int64_t j = upper ? n - 1 - other : other;
+                sum -= *a.from(i, j).data * load_vector<L>(x + j * x_row + c);
+            }
+            store_vector(row + c, unitriangular ? sum : sum / diagonal);
+        }
+    }
+}
+
+/// `factorise` for no more columns than a vector has lanes.
+template <class T>
+int32_t factorise_narrow(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots) {
+    constexpr int L = SIMD_WIDTH<T>;
+    using V = vector_t<T, L>;
+    const auto inside = first_lanes<T, L>(int(n));
+    int32_t info = 0;
+    for (int64_t j = 0; j < n; ++j) {
+        int64_t chosen = j;
+        T largest = std::abs(a[j * row + j]);
+        for (int64_t i = j + 1; i < m; ++i) {
+            const T size = std::abs(a[i * row + j]);
+            if (size > largest) largest = size, chosen = i;
+        }
+        pivots[j] = int32_t(chosen + 1);
+        const auto own = load_vector<L>(a + j * row), given = load_vector<L>(a + chosen * row);
+        const auto pivot_row = inside ? given : own;
+        store_vector(a + chosen * row, inside ? own : given);
+        store_vector(a + j * row, pivot_row);
+        const T pivot = a[j * row + j];
+        if (pivot == T(0) && info == 0) info = int32_t(j + 1);
+        const T divisor = pivot == T(0) ? T(1) : pivot;
+        const auto done = first_lanes<T, L>(int(j + 1)), before = first_lanes<T, L>(int(j));
+        const auto changed = inside & ~before;
+        for (int64_t i = j + 1; i < m; ++i) {
+            const T factor = a[i * row + j] / divisor;
+            const auto x = load_vector<L>(a + i * row);
+            store_vector(a + i * row, changed ? (done ? V{} + factor : x - factor * pivot_row) : x);
+        }
+    }
+    return info;
+}
+
+/// `factorise_positive` for no more columns than a vector has lanes.
+template <class T>
+int32_t factorise_positive_narrow(T* a, int64_t row, int64_t n) {
+    constexpr int L = SIMD_WIDTH<T>;
+    for (int64_t j = 0; j < n; ++j) {
+        const T square = a[j * row + j];
+        if (!(square > T(0))) return int32_t(j + 1);
+        const auto scaled = load_vector<L>(a + j * row) / std::sqrt(square);
+        store_vector(a + j * row, scaled);
+        for (int64_t i = j + 1; i < n; ++i) {
+            const auto x = load_vector<L>(a + i * row);
+            store_vector(a + i * row, x - a[j * row + i] * scaled);
+        }
+    }
+    return 0;
+}
+
+/// The first of two parts of n: about half, in whole vectors.
+template <class T>
+int64_t half_of(int64_t n) {
+    constexpr int64_t L = SIMD_WIDTH<T>;
+    return (n / 2 + L - 1) / L * L;
+}
+
+}  // namespace
+
+template <class T>
+void subtract_product(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t m, int64_t n, int64_t k) {
+    by_columns<T>(n, STEP_NS<T> * double(m * k), [&](int64_t first, int64_t count) {
+        subtract_strip(c + first, c_row, a, b + first, b_row, m, count, k);
+    });
+}
+
+template <class T>
+void solve_triangle(bool upper, bool unitriangular, Strided<T> a, int64_t n, T* x, int64_t x_row, int64_t columns) {
+    by_columns<T>(columns, STEP_NS<T> * double(n * n), [&](int64_t first, int64_t count) {
+        T* const strip = x + first;
+        for (int64_t done = 0; done < n; done += ROWS) {
+            const int64_t rows = std::min<int64_t>(ROWS, n - done), i = upper ? n - done - rows : done;
+            const int64_t from = upper ? i + rows : 0;
+            subtract_strip(strip + i * x_row, x_row, a.from(i, from), strip + from * x_row, x_row, rows, count, done);
+            solve_block(upper, unitriangular, a.from(i, i), rows, strip + i * x_row, x_row, count);
+        }
+    });
+}
+
+template <class T>
+void exchange_rows(T* a, int64_t row, int64_t n, const int32_t* pivots, int64_t count) {
+    for (int64_t j = 0; j < count; ++j)
+        if (pivots[j] != j + 1) std::swap_ranges(a + j * row, a + j * row + n, a + (pivots[j] - 1) * row);
+}
+
+template <class T>
+int32_t factorise(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots) {
+    const int64_t k = std::min(m, n);
+    if (k == n && n <= SIMD_WIDTH<T>) return factorise_narrow(a, row, m, n, pivots);
+    // Half of the columns, what they mean for the others, and those. (Toledo, "Locality of reference in LU decomposition
+    // with partial pivoting", 1997.)
+    const int64_t left = k < n ? k : half_of<T>(n), below = m - left, right = n - left;
+    const int32_t info = factorise(a, row, m, left, pivots);
+    exchange_rows(a + left, row, right, pivots, left);
+    const Strided<T> factors{a, row, 1};
+    solve_triangle(false, true, factors, left, a + left, row, right);
+    if (below == 0) return info;
+    subtract_product(a + left * row + left, row, factors.from(left, 0), a + left, row, below, right, left);
+    const int32_t rest = factorise(a + left * row + left, row, below, right, pivots + left);
+    exchange_rows(a + left * row, row, left, pivots + left, k - left);
+    for (int64_t j = left; j < k; ++j) pivots[j] += int32_t(left);
+    return info || !rest ? info : rest + int32_t(left);
+}
+
+template <class T>
+int32_t factorise_positive(T* a, int64_t row, int64_t n) {
+    if (n <= SIMD_WIDTH<T>) return factorise_positive_narrow(a, row, n);
+    const int64_t first = half_of<T>(n), rest = n - first;
+    if (const int32_t info = factorise_positive(a, row, first)) return info;
+    const Strided<T> lower{a, 1, row};
+    T* const beside = a + first;
+    T* const corner = a + first * row + first;
+    solve_triangle(false, false, lower, first, beside, row, rest);
+    by_columns<T>(rest, STEP_NS<T> * double(first * rest / 2), [&](int64_t begin, int64_t count) {
+        for (int64_t j = begin; j < begin + count; j += SQUARE) {
+            const int64_t width = std::min(SQUARE, begin + count - j);
+            subtract_strip(corner + j, row, Strided<T>{beside, 1, row}, beside + j, row, j + width, width, first);
+        }
+    });
+    const int32_t info = factorise_positive(corner, row, rest);
+    return info ? info + int32_t(first) : 0;
+}
+
+#define NORCH_INSTANTIATE(T)                                                                                           \
+    template void subtract_product(T*, int64_t, Strided<T>, const T*, int64_t, int64_t, int64_t, int64_t);             \
+    template void solve_triangle(bool, bool, Strided<T>, int64_t, T*, int64_t, int64_t);                               \
+    template void exchange_rows(T*, int64_t, int64_t, const int32_t*, int64_t);                                        \
+    template int32_t factorise(T*, int64_t, int64_t, int64_t, int32_t*);                                               \
+    template int32_t factorise_positive(T*, int64_t, int64_t);
+NORCH_INSTANTIATE(float)
+NORCH_INSTANTIATE(double)
+#undef NORCH_INSTANTIATE
+
+}  // namespace norch::linalg

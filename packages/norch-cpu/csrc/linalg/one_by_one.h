@@ -1,0 +1,45 @@
+// Matrices of a batch one by one, each copied to rows that are vectors.
+#pragma once
+
+#include "common/layout.h"
+#include "common/operands.h"
+#include "linalg/blocks.h"
+#include "linalg/linalg.h"
+#include "runtime/families.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::linalg {
+
+/// The last two dims alone, as they lie, and in rows that are `row` elements apart.
+inline Operand matrix_of(const Operand& o) {
+    const size_t d = o.shape.size() - 2;
+    return {o.dtype, {o.shape[d], o.shape[d + 1]}, {o.strides[d], o.strides[d + 1]}};
+}
+inline Operand in_rows(Operand matrix, int64_t row) {
+    matrix.strides = {row, 1};
+    return matrix;
+}
+
+/// body(data, room) for each matrix: where those of the operands begin, and `elements` zeros.
+template <class T, class Body>
+KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_matrix, Body body) {
+    Loops batch = collapse(request.operands, dims_but(request.operands.back().ndim() - 2));
+    const double work = double(batch.numel) * ns_per_matrix;
+    return make_kernel(work, [=, batch = std::move(batch), body = std::move(body)](char* const* data, const Scalar*) {
+        const auto range = [&](int64_t begin, int64_t end) {
+            const Scratch<T> room(elements);
+            for (int64_t i = begin; i < end; ++i) {
+                char* at[4] = {};
+                std::copy(data, data + batch.strides.size(), at);
+                batch.move(at, batch.ndim(), i);
+                std::fill(room.data(), room.data() + elements, T(0));
+                body(at, room.data());
+            }
+        };
+        if (batch.numel == 1) range(0, 1);  // threads may share it
+        else parallel_for(batch.numel, ns_per_matrix, range);
+    });
+}
+
+}  // namespace norch::linalg

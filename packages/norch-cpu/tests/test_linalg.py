@@ -1,0 +1,150 @@
+"""The kernels of linear algebra against NumPy in float64: sizes, batches, layouts, numbers of threads, failures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch.backend import Operand
+from norch_cpu.native import native
+
+L = norch.linalg
+RNG = np.random.default_rng(5)
+EPS = {"float32": 2.0**-23, "float64": 2.0**-52}
+# Few and many of a batch, sizes about those of vectors and of blocks.
+SHAPES = [
+    *[(n, n) for n in (1, 2, 3, 4, 5, 8, 16, 17, 31, 64, 65, 130, 257)],
+    *[(count, n, n) for count, n in ((1, 3), (7, 2), (20, 3), (33, 4), (30, 5), (3, 8), (9, 16), (5, 17), (2, 66))],
+    (3, 2, 12, 12),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[1, 3])
+def threads(request):
+    before = native.num_threads()
+    native.set_num_threads(request.param)
+    yield
+    native.set_num_threads(before)
+
+
+def tensors(x):
+    """As it lies, turned over, and with gaps."""
+    padded = norch.tensor(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(1, 2), (2, 1)], constant_values=np.nan))
+    yield norch.tensor(x)
+    yield norch.tensor(np.ascontiguousarray(x.swapaxes(-1, -2))).mT
+    yield padded[..., 1:-2, 2:-1]
+
+
+def well(shape, dtype):
+    """Matrices that are far from singular, of which rows must be exchanged."""
+    n = shape[-1]
+    x = RNG.standard_normal(shape) + 2 * np.sqrt(n) * np.eye(n)[RNG.permutation(n)]
+    return x.astype(dtype)
+
+
+def positive(shape, dtype):
+    x = RNG.standard_normal(shape)
+    return (x @ x.swapaxes(-1, -2) / shape[-1] + np.eye(shape[-1])).astype(dtype)
+
+
+def close(found, expected, bound):
+    assert tuple(found.shape) == expected.shape
+    largest = max(np.abs(expected).max(initial=0), 1e-300)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=bound * largest)
+
+
+def test_they_are_native():
+    names = "inv", "solve", "det", "slogdet", "cholesky", "solve_triangular"
+    assert {f"linalg_{name}" for name in names} <= set(native.ops())
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_systems(shape, dtype):
+    x, bound = well(shape, dtype), 50 * EPS[dtype]
+    wide = x.astype(np.float64)
+    signs, sizes = np.linalg.slogdet(wide)
+    right = {k: RNG.standard_normal((*shape[:-1], k)).astype(dtype) for k in (1, 3, 8, 21)}
+    for a, *b in zip(tensors(x), *map(tensors, right.values()), strict=True):
+        close(L.inv(a), np.linalg.inv(wide), bound)
+        found = L.slogdet(a)
+        close(found.sign, signs, 0)
+        close(found.logabsdet, sizes, bound)
+        if np.abs(sizes).max() < 80:
+            ratio = L.det(a).numpy() / (signs * np.exp(sizes))
+            np.testing.assert_allclose(ratio, 1, atol=bound * max(1, np.abs(sizes).max()))
+        for y, given in zip(right.values(), b, strict=True):
+            close(L.solve(a, given), np.linalg.solve(wide, y), bound)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_triangles(shape, dtype):
+    x, bound = positive(shape, dtype), 50 * EPS[dtype]
+    for a in tensors(np.where(np.tri(shape[-1]), x, np.nan).astype(dtype)):  # one triangle is read
+        close(L.cholesky(a), np.linalg.cholesky(x.astype(np.float64)), bound)
+    n = shape[-1]
+    lower = (np.tril(x) / n + np.eye(n)).astype(dtype)
+    for upper in (False, True):
+        triangle = lower.swapaxes(-1, -2) if upper else lower
+        given = np.where(np.tri(n).T if upper else np.tri(n), triangle, np.nan).astype(dtype)
+        for k in (1, 4, 21):
+            y = RNG.standard_normal((*shape[:-1], k)).astype(dtype)
+            for unit in (False, True):
+                wide = triangle.astype(np.float64)
+                expected = np.linalg.solve(wide * (1 - np.eye(n)) + np.eye(n) if unit else wide, y)
+                for a, b in zip(tensors(given), tensors(y), strict=True):
+                    close(L.solve_triangular(a, b, upper=upper, unitriangular=unit), expected, bound)
+
+
+@pytest.mark.parametrize("size", [2, 3, 9, 40])
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_matrices_without_an_answer_are_named(size, count):
+    good = np.stack([np.eye(size, dtype=np.float32)] * count)
+    bad = good.copy()
+    bad[-1, 1, 1] = 0
+    a = norch.tensor(bad)
+    for call, words in (
+        (L.inv, "linalg.inv.*Singular matrix"), (lambda a: L.solve(a, a), "linalg.solve.*Singular matrix"),
+        (L.cholesky, "linalg.cholesky.*not positive definite"),
+    ):  # fmt: skip
+        with pytest.raises(L.LinAlgError, match=f"{words} .element {count - 1} of shape"):
+            call(a)
+    assert L.det(a).tolist() == [1] * (count - 1) + [0]
+    assert L.slogdet(a).logabsdet.tolist() == [0] * (count - 1) + [-np.inf]
+    assert L.slogdet(a).sign.tolist() == [1] * (count - 1) + [0]
+    solved = L.solve_triangular(a, norch.tensor(good), upper=True)
+    assert norch.isfinite(solved).flatten(1).all(1).tolist() == [True] * (count - 1) + [False]
+
+
+@pytest.mark.parametrize("size", [3, 9, 40])
+def test_nan_stays_in_its_matrix(size):
+    x = np.stack([np.eye(size, dtype=np.float32)] * 30)
+    x[7, -1, 0] = np.nan
+    a = norch.tensor(x)
+    for found in (L.det(a), L.slogdet(a).logabsdet, L.inv(a), L.solve(a, a), L.solve_triangular(a, a, upper=False)):
+        bad = norch.isnan(found).reshape(30, -1).any(1)
+        assert bad.tolist() == [i == 7 for i in range(30)]
+    with pytest.raises(L.LinAlgError, match="element 7 of"):
+        L.cholesky(a)
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 3), (5, 30, 30)], ids=str)
+def test_results_of_one_matrix_do_not_depend_on_its_neighbours(shape):
+    a = norch.tensor(positive(shape, "float32"))
+    for function in (L.inv, L.cholesky, L.det, lambda x: L.solve(x, x)):
+        assert norch.equal(function(a)[2:4], function(a[2:4]))
+        assert norch.equal(function(a)[2:4], function(a.expand(2, *shape))[1, 2:4])
+
+
+def test_what_they_leave_to_core():
+    def compiled(dtype, shape):
+        info = Operand(norch.int32, shape[:-2], tuple(1 for _ in shape[:-2]))
+        steps = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+        a = Operand(dtype, shape, steps)
+        return native.compile("linalg_inv", (a, info, a), {})
+
+    assert compiled(norch.float32, (2, 3, 3)) is not None
+    assert compiled(norch.float32, (0, 3, 3)) is None
+    assert compiled(norch.float16, (2, 3, 3)) is None
