@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "common/dtype.h"
+
 namespace norch::linalg {
 
 /// The elements from one row to the next: an odd number of cache lines, so that a column is spread over the cache.
-template <class T>
-int64_t padded(int64_t columns) {
-    const int64_t line = 64 / int64_t(sizeof(T));
+inline int64_t padded(int64_t columns, DType dtype) {
+    const int64_t line = 64 / size_of(dtype);
     return ((columns + line - 1) / line | 1) * line;
 }
 

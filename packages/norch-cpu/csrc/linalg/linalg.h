@@ -30,10 +30,4 @@ inline bool suits(const Request& request, size_t outputs) {
     return request.operands[0].dtype == DType::f32 || request.operands[0].dtype == DType::f64;
 }
 
-/// made(T()) for the element type.
-template <class Made>
-KernelPtr by_dtype(DType dtype, const Made& made) {
-    return dtype == DType::f64 ? made(double()) : made(float());
-}
-
 }  // namespace norch::linalg

@@ -1,6 +1,8 @@
 // Matrices of a batch one by one, each copied to rows that are vectors.
 #pragma once
 
+#include <cstring>
+
 #include "common/layout.h"
 #include "common/operands.h"
 #include "linalg/blocks.h"
@@ -21,20 +23,23 @@ inline Operand in_rows(Operand matrix, int64_t row) {
     return matrix;
 }
 
-/// body(data, room) for each matrix: where those of the operands begin, and `elements` zeros.
-template <class T, class Body>
+/// body(data, room) for each matrix: where those of the operands begin, and `elements` zeros of the outputs' dtype.
+template <class Body>
 KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_matrix, Body body) {
     Loops batch = collapse(request.operands, dims_but(request.operands.back().ndim() - 2));
     const double work = double(batch.numel) * ns_per_matrix;
+    const bool is_double = request.operands[0].dtype == DType::f64;
     return make_kernel(work, [=, batch = std::move(batch), body = std::move(body)](char* const* data, const Scalar*) {
         const auto range = [&](int64_t begin, int64_t end) {
-            const Scratch<T> room(elements);
+            const int64_t bytes = elements * (is_double ? 8 : 4);
+            const Scratch<> room(bytes);
             for (int64_t i = begin; i < end; ++i) {
                 char* at[4] = {};
                 std::copy(data, data + batch.strides.size(), at);
                 batch.move(at, batch.ndim(), i);
-                std::fill(room.data(), room.data() + elements, T(0));
-                body(at, room.data());
+                std::memset(room.data(), 0, size_t(bytes));
+                if (is_double) body(at, reinterpret_cast<double*>(room.data()));
+                else body(at, reinterpret_cast<float*>(room.data()));
             }
         };
         if (batch.numel == 1) range(0, 1);  // threads may share it

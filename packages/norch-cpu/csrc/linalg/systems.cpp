@@ -1,66 +1,41 @@
 // What rests on LU factors with pivots: inverses, systems of equations, determinants.
-#include "elementwise/logarithm.h"
 #include "linalg/lanes.h"
 #include "linalg/one_by_one.h"
 
 namespace norch::linalg {
 namespace {
 
-template <class T>
-constexpr double PRODUCT_NS = double(sizeof(T)) / 100;
-
-/// with(constant) for the number of rows, if that has code of its own, else 0.
-template <class With>
-KernelPtr by_rows(int64_t n, const With& with) {
-    switch (n) {
-        case 2: return with(std::integral_constant<int, 2>());
-        case 3: return with(std::integral_constant<int, 3>());
-        case 4: return with(std::integral_constant<int, 4>());
-        default: return with(std::integral_constant<int, 0>());
-    }
-}
-
-template <class T>
-double cube_ns(int64_t n) {
-    return 50 + PRODUCT_NS<T> * double(n * n * n);
+double cube_ns(DType dtype, int64_t n, int64_t columns) {
+    return 50 + double(size_of(dtype)) / 300 * double(n * n) * double(n + 3 * columns);
 }
 
 /// The determinants, or with `logs` their signs and the logarithms of their sizes.
-template <class T>
 KernelPtr determinants(const Request& request, bool logs) {
     const size_t input = logs ? 2 : 1;
+    if (!suits(request, input)) return nullptr;
     const Operand& a = request.operands[input];
-    const Matrices shape = matrices_of(a);
-    const int64_t n = shape.rows;
-    if (suits_lanes<T>(shape))
-        return by_rows(n, [&]<int N>(std::integral_constant<int, N>) {
+    const int64_t n = a.shape.back();
+    const double ns = cube_ns(a.dtype, n, 0);
+    if (suits_lanes(a.dtype, matrices_of(a)))
+        return lane_kernel(request, input, n * n, ns, [=](char* const* data, int64_t batch, int64_t group, auto* x) {
+            using V = std::remove_reference_t<decltype(*x)>;
+            using T = lane_t<V>;
             using S = Lanes<T>;
-            using V = typename S::V;
-            return lane_kernel<T>(request, input, n * n, cube_ns<T>(n) * 4,
-                                  [=](char* const* data, int64_t batch, int64_t group, V* x) {
-                const int rows = N ? N : int(n);
-                read_lanes<T>(data[input], rows * rows, batch, group, x);
-                V product = S::template eliminate<N, 0>(x, rows, nullptr, 0).sign, sum{};
-                for (int i = 0; i < rows; ++i) {
-                    const V d = x[i * rows + i];
-                    if (logs) {
-                        const V size = S::absolute(d);
-                        V log;
-                        for (int l = 0; l < S::L; ++l) log[l] = math::log(size[l]);
-                        sum += log;
-                        product *= d > T(0) ? V{} + T(1) : d < T(0) ? V{} - T(1) : d;  // 0 and NaN stay
-                    } else {
-                        product *= d;
-                    }
-                }
-                write_lanes<T>(data[0], 1, batch, group, &product);
-                if (logs) write_lanes<T>(data[1], 1, batch, group, &sum);
-            });
+            read_lanes(data[input], n * n, batch, group, x);
+            V product = S::eliminate(x, int(n), nullptr, 0).sign, sum{};
+            for (int64_t i = 0; i < n; ++i) {
+                const V d = x[i * n + i];
+                if (logs) sum += S::logarithm(S::absolute(d));
+                const V sign = d > T(0) ? V{} + T(1) : d < T(0) ? V{} - T(1) : d;  // 0 and NaN stay
+                product *= logs ? sign : d;
+            }
+            write_lanes(data[0], 1, batch, group, &product);
+            if (logs) write_lanes(data[1], 1, batch, group, &sum);
         });
-    const int64_t row = padded<T>(n);
+    const int64_t row = padded(n, a.dtype);
     const Operand given = matrix_of(a);
-    return matrix_kernel<T>(request, n * row, cube_ns<T>(n) / 3,
-                            [=, copy = copy_kernel(in_rows(given, row), given)](char* const* data, T* x) {
+    return matrix_kernel(request, n * row, ns,
+                         [=, copy = copy_kernel(in_rows(given, row), given)]<class T>(char* const* data, T* x) {
         run_copy(*copy, reinterpret_cast<char*>(x), data[input]);
         const Scratch<int32_t> pivots(n);
         factorise(x, row, n, n, pivots.data());
@@ -76,38 +51,35 @@ KernelPtr determinants(const Request& request, bool logs) {
     });
 }
 
+KernelPtr det(const Request& request) { return determinants(request, false); }
+KernelPtr slogdet(const Request& request) { return determinants(request, true); }
+
 /// X with a @ X = b, or with an identity for b where `request` has none.
-template <class T>
-KernelPtr solutions(const Request& request) {
+KernelPtr solve(const Request& request) {
+    if (!suits(request, 2)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[2];
     const bool inverts = request.operands.size() == 3;
-    const Matrices shape = matrices_of(a);
-    const int64_t n = shape.rows, k = matrices_of(out).columns;
-    const double ns = 50 + PRODUCT_NS<T> * double(n * n) * double(n + 3 * k);
-    if (suits_lanes<T>(shape) && n * (n + k) * int64_t(VECTOR_BYTES) <= MOST_LANE_BYTES)
-        return by_rows(n, [&]<int N>(std::integral_constant<int, N>) {
-            using S = Lanes<T>;
-            using V = typename S::V;
-            return lane_kernel<T>(request, 2, n * (n + k), ns * 4,
-                                  [=](char* const* data, int64_t batch, int64_t group, V* x) {
-                const int rows = N ? N : int(n), columns = int(k);
-                V* const right = x + rows * rows;
-                read_lanes<T>(data[2], rows * rows, batch, group, x);
-                if (inverts)
-                    for (int i = 0; i < rows * rows; ++i) right[i] = V{} + T(i % (rows + 1) == 0);
-                else read_lanes<T>(data[3], rows * columns, batch, group, right);
-                const auto info = S::template eliminate<N, -1>(x, rows, right, columns).info;
-                S::template substitute<N, -1, true>(x, rows, right, columns, false);
-                write_lanes<T>(data[0], rows * columns, batch, group, right);
-                write_info(data[1], batch, group, info);
-            });
+    const int64_t n = a.shape.back(), k = out.shape.back();
+    const double ns = cube_ns(a.dtype, n, k);
+    if (suits_lanes(a.dtype, matrices_of(a), k))
+        return lane_kernel(request, 2, n * (n + k), ns, [=](char* const* data, int64_t batch, int64_t group, auto* x) {
+            using V = std::remove_reference_t<decltype(*x)>;
+            using S = Lanes<lane_t<V>>;
+            V* const right = x + n * n;
+            read_lanes(data[2], n * n, batch, group, x);
+            if (inverts)
+                for (int64_t i = 0; i < n * n; ++i) right[i] = V{} + lane_t<V>(i % (n + 1) == 0);
+            else read_lanes(data[3], n * k, batch, group, right);
+            write_info(data[1], batch, group, S::eliminate(x, int(n), right, int(k)).info);
+            S::substitute(true, false, x, int(n), right, int(k));
+            write_lanes(data[0], n * k, batch, group, right);
         });
-    const int64_t row = padded<T>(n), right_row = padded<T>(k);
+    const int64_t row = padded(n, a.dtype), right_row = padded(k, a.dtype);
     const Operand given = matrix_of(a), found = matrix_of(out), in_room = in_rows(found, right_row);
     const Operand right = inverts ? found : matrix_of(request.operands[3]);
-    return matrix_kernel<T>(request, n * (row + right_row), ns,
-                            [=, copy = copy_kernel(in_rows(given, row), given), copy_b = copy_kernel(in_room, right),
-                             copy_out = copy_kernel(found, in_room)](char* const* data, T* x) {
+    return matrix_kernel(request, n * (row + right_row), ns,
+                         [=, copy = copy_kernel(in_rows(given, row), given), copy_b = copy_kernel(in_room, right),
+                          copy_out = copy_kernel(found, in_room)]<class T>(char* const* data, T* x) {
         T* const b = x + n * row;
         run_copy(*copy, reinterpret_cast<char*>(x), data[2]);
         if (inverts)
@@ -120,21 +92,6 @@ KernelPtr solutions(const Request& request) {
         solve_triangle(true, false, Strided<T>{x, row, 1}, n, b, right_row, k);
         run_copy(*copy_out, data[0], reinterpret_cast<char*>(b));
     });
-}
-
-KernelPtr det(const Request& request) {
-    if (!suits(request, 1)) return nullptr;
-    return by_dtype(request.operands[0].dtype, [&]<class T>(T) { return determinants<T>(request, false); });
-}
-
-KernelPtr slogdet(const Request& request) {
-    if (!suits(request, 2)) return nullptr;
-    return by_dtype(request.operands[0].dtype, [&]<class T>(T) { return determinants<T>(request, true); });
-}
-
-KernelPtr solve(const Request& request) {
-    if (!suits(request, 2)) return nullptr;
-    return by_dtype(request.operands[0].dtype, [&]<class T>(T) { return solutions<T>(request); });
 }
 
 }  // namespace
