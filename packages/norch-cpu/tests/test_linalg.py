@@ -55,7 +55,7 @@ def close(found, expected, bound):
 
 
 def test_they_are_native():
-    names = "inv", "solve", "det", "slogdet", "cholesky", "solve_triangular"
+    names = "inv solve det slogdet cholesky solve_triangular lu_factor permutation qr qr_r".split()
     assert {f"linalg_{name}" for name in names} <= set(native.ops())
 
 
@@ -96,6 +96,61 @@ def test_triangles(shape, dtype):
                 expected = np.linalg.solve(wide * (1 - np.eye(n)) + np.eye(n) if unit else wide, y)
                 for a, b in zip(tensors(given), tensors(y), strict=True):
                     close(L.solve_triangular(a, b, upper=upper, unitriangular=unit), expected, bound)
+
+
+RECTANGLES = [
+    *[(5, 3), (3, 5), (40, 7), (7, 40), (70, 33), (33, 70), (200, 100)],
+    *[(6, 9, 4), (2, 3, 4, 9), (3, 1, 40), (2, 9, 1)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("shape", [*SHAPES, *RECTANGLES], ids=str)
+def test_lu_factors(shape, dtype):
+    x, bound = RNG.standard_normal(shape).astype(dtype), 50 * EPS[dtype]
+    for a in tensors(x):
+        p, lower, upper = L.lu(a)
+        close(p.double() @ lower.double() @ upper.double(), x.astype(np.float64), 10 * bound)
+        assert lower.abs().max().item() <= 1
+        close(p.sum(-1), np.ones(shape[:-1]), 0)
+        wide = L.lu(norch.tensor(x.astype(np.float64)))
+        close(p, wide.P.numpy(), 0)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("shape", [*SHAPES, *RECTANGLES], ids=str)
+def test_qr_factors(shape, dtype):
+    x, bound = RNG.standard_normal(shape).astype(dtype), 50 * EPS[dtype]
+    wide = x.astype(np.float64)
+    for a in tensors(x):
+        for mode, width in (("reduced", min(shape[-2:])), ("complete", shape[-2])):
+            q, r = L.qr(a, mode)
+            close(q.double() @ r.double(), wide, bound)
+            close(q.double().mT @ q.double(), np.broadcast_to(np.eye(width), (*shape[:-2], width, width)), bound)
+            close(r, np.linalg.qr(wide, mode).R, 20 * bound)  # LAPACK's signs
+            assert norch.equal(r, r.triu())
+        close(L.qr(a, "r").R, np.linalg.qr(wide, "r"), 20 * bound)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_qr_factors_of_any_rank_and_size(dtype, scale):
+    shape = 9, 6
+    given = [np.zeros(shape), np.eye(*shape), -np.eye(*shape), np.ones(shape), np.triu(RNG.standard_normal(shape))]
+    x = np.stack(given).astype(dtype) * np.array(scale, dtype)
+    q, r = L.qr(norch.tensor(x))
+    close(q.double() @ (r.double() / scale), x.astype(np.float64) / scale, 50 * EPS[dtype])
+    close(q.double().mT @ q.double(), np.broadcast_to(np.eye(6), (5, 6, 6)), 50 * EPS[dtype])
+    close(r[1:3] / scale, np.stack([np.eye(6), -np.eye(6)]), EPS[dtype])
+    if dtype == "float64":
+        huge = np.diag([1e200, 1e-200, 1e300])[[1, 2, 0]]
+        q, r = L.qr(norch.tensor(huge))
+        close(q @ r, huge, 1e-14)
+
+
+def test_pivots_that_no_matrix_has():
+    with pytest.raises(IndexError, match="7"):
+        L.lu_solve(norch.eye(3), norch.tensor([1, 8, 3], dtype=norch.int32), norch.ones(3, 1))
 
 
 @pytest.mark.parametrize("size", [2, 3, 9, 40])

@@ -97,9 +97,8 @@ template <class T>
 int32_t factorise_narrow(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots) {
     constexpr int L = SIMD_WIDTH<T>;
     using V = vector_t<T, L>;
-    const auto inside = first_lanes<T, L>(int(n));
     int32_t info = 0;
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < std::min(m, n); ++j) {
         int64_t chosen = j;
         T largest = std::abs(a[j * row + j]);
         for (int64_t i = j + 1; i < m; ++i) {
@@ -107,19 +106,17 @@ int32_t factorise_narrow(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivot
             if (size > largest) largest = size, chosen = i;
         }
         pivots[j] = int32_t(chosen + 1);
-        const auto own = load_vector<L>(a + j * row), given = load_vector<L>(a + chosen * row);
-        const auto pivot_row = inside ? given : own;
-        store_vector(a + chosen * row, inside ? own : given);
+        const V replaced = load_vector<L>(a + j * row), pivot_row = load_vector<L>(a + chosen * row);
+        store_vector(a + chosen * row, replaced);
         store_vector(a + j * row, pivot_row);
         const T pivot = a[j * row + j];
         if (pivot == T(0) && info == 0) info = int32_t(j + 1);
         const T divisor = pivot == T(0) ? T(1) : pivot;
         const auto done = first_lanes<T, L>(int(j + 1)), before = first_lanes<T, L>(int(j));
-        const auto changed = inside & ~before;
         for (int64_t i = j + 1; i < m; ++i) {
             const T factor = a[i * row + j] / divisor;
-            const auto x = load_vector<L>(a + i * row);
-            store_vector(a + i * row, changed ? (done ? V{} + factor : x - factor * pivot_row) : x);
+            const V x = load_vector<L>(a + i * row);
+            store_vector(a + i * row, before ? x : done ? V{} + factor : x - factor * pivot_row);
         }
     }
     return info;
@@ -179,21 +176,22 @@ void exchange_rows(T* a, int64_t row, int64_t n, const int32_t* pivots, int64_t 
 
 template <class T>
 int32_t factorise(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots) {
-    const int64_t k = std::min(m, n);
-    if (k == n && n <= SIMD_WIDTH<T>) return factorise_narrow(a, row, m, n, pivots);
+    if (n <= SIMD_WIDTH<T>) return factorise_narrow(a, row, m, n, pivots);
     // Half of the columns, what they mean for the others, and those. (Toledo, "Locality of reference in LU decomposition
     // with partial pivoting", 1997.)
-    const int64_t left = k < n ? k : half_of<T>(n), below = m - left, right = n - left;
+    const int64_t left = half_of<T>(n), right = n - left, rows = std::min(m, left), below = m - rows;
     const int32_t info = factorise(a, row, m, left, pivots);
-    exchange_rows(a + left, row, right, pivots, left);
+    exchange_rows(a + left, row, right, pivots, rows);
     const Strided<T> factors{a, row, 1};
-    solve_triangle(false, true, factors, left, a + left, row, right);
+    solve_triangle(false, true, factors, rows, a + left, row, right);
     if (below == 0) return info;
-    subtract_product(a + left * row + left, row, factors.from(left, 0), a + left, row, below, right, left);
-    const int32_t rest = factorise(a + left * row + left, row, below, right, pivots + left);
-    exchange_rows(a + left * row, row, left, pivots + left, k - left);
-    for (int64_t j = left; j < k; ++j) pivots[j] += int32_t(left);
-    return info || !rest ? info : rest + int32_t(left);
+    T* const corner = a + left * row + left;
+    const int64_t rest = std::min(below, right);
+    subtract_product(corner, row, factors.from(left, 0), a + left, row, below, right, left);
+    const int32_t second = factorise(corner, row, below, right, pivots + left);
+    exchange_rows(a + left * row, row, left, pivots + left, rest);
+    for (int64_t j = left; j < left + rest; ++j) pivots[j] += int32_t(left);
+    return info || !second ? info : second + int32_t(left);
 }
 
 template <class T>

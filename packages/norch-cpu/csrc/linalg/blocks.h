@@ -30,8 +30,8 @@ void subtract_product(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_r
 template <class T>
 void solve_triangle(bool upper, bool unitriangular, Strided<T> a, int64_t n, T* x, int64_t x_row, int64_t columns);
 
-/// P @ a = L @ U in place of a (m, n), without the ones of L's diagonal; where m < n a row has room for a vector more
-/// of elements. Row j was exchanged for row pivots[j], which counts from 1. Returns which pivot was 0 first, from 1, or 0.
+/// P @ a = L @ U in place of a (m, n), without the ones of L's diagonal. Row j was exchanged for row pivots[j], which
+/// counts from 1. Returns which pivot was 0 first, from 1, or 0.
 template <class T>
 int32_t factorise(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots);
 

@@ -44,6 +44,8 @@ void add_optimizers(Registry&);
 namespace linalg {
 void add_systems(Registry&);    // inv, solve, det, slogdet
 void add_triangles(Registry&);  // cholesky, solve_triangular
+void add_factors(Registry&);    // lu_factor, permutation
+void add_qr(Registry&);
 }
 namespace spectral {
 void add_fourier(Registry&);  // dft
