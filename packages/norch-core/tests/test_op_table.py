@@ -79,7 +79,8 @@ METHODS_WITHOUT_RECORD = frozenset(
     byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
     fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ multinomial
     float_power_
-    det logdet slogdet inverse pinverse new_empty_strided new get_device is_nonzero is_same_size is_set_to is_conj
+    det logdet slogdet inverse pinverse cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp qr svd
+    triangular_solve new_empty_strided new get_device is_nonzero is_same_size is_set_to is_conj
     is_shared is_coalesced squeeze_ unsqueeze_ transpose_ t_ resize_ resize_as_ set_ fill_diagonal_ adjoint to_dense
     to_sparse to_sparse_csr sparse_mask
     sum_to_size where apply_ map_ pin_memory is_pinned record_stream share_memory_ register_post_accumulate_grad_hook

@@ -20,12 +20,14 @@ from __future__ import annotations
 from ..dispatch.arguments import check_functions
 from ..ops import matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .exponential import matrix_exp
 from .host import LinAlgError
 from .least_squares import lstsq, matrix_rank, pinv
 from .lu import lu, lu_factor, lu_solve
 from .norms import cond, matrix_norm, norm, vector_norm
 from .products import cross, diagonal, multi_dot, vecdot
 from .solving import det, inv, logdet, slogdet, solve, solve_triangular
+from .tensors import householder_product, tensorinv, tensorsolve, vander
 from .unchecked import cholesky_ex, inv_ex, lu_factor_ex, solve_ex
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
     "inv_ex",
     "logdet",
@@ -47,6 +50,7 @@ __all__ = [
     "lu_factor_ex",
     "lu_solve",
     "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
@@ -60,6 +64,9 @@ __all__ = [
     "solve_triangular",
     "svd",
     "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
     "vecdot",
     "vector_norm",
 ]

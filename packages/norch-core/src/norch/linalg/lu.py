@@ -93,13 +93,22 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
     for no singular matrix.
     """
     factors, pivots, _ = _factors("lu", A, pivot)
-    m, n = A.shape[-2:]
+    return LU(*unpacked(factors, pivots))
+
+
+def unpacked(factors: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    m, n = factors.shape[-2:]
     k = min(m, n)
     order = routines.permutation(pivots, m)
-    p = (order.unsqueeze(-2) == arange(m, device=A.device).unsqueeze(-1)).to(A.dtype)
-    lower = factors[..., :k].tril(-1)
-    diagonal = _identity(A, max(m, k))[:, :k]
-    return LU(p, lower + diagonal, factors[..., :k, :].triu())
+    p = (order.unsqueeze(-2) == arange(m, device=factors.device).unsqueeze(-1)).to(factors.dtype)
+    diagonal = _identity(factors, max(m, k))[:, :k]
+    return p, factors[..., :k].tril(-1) + diagonal, factors[..., :k, :].triu()
+
+
+def check_pivots(op: str, LU: Tensor, pivots: Tensor) -> None:
+    if pivots.dtype.is_floating_point or tuple(pivots.shape) != (*LU.shape[:-2], min(LU.shape[-2:])):
+        kind = DTypeError if pivots.dtype.is_floating_point else ShapeError
+        raise kind(f"linalg.{op}(): pivots of {pivots.dtype} {tuple(pivots.shape)} are none of {tuple(LU.shape)}")
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
@@ -109,9 +118,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     Raises ShapeError where the sizes do not match, DTypeError unless pivots are int32 or int64.
     """
     check_matrices("lu_solve", LU)
-    if pivots.dtype.is_floating_point or pivots.shape != LU.shape[:-1]:
-        kind = DTypeError if pivots.dtype.is_floating_point else ShapeError
-        raise kind(f"linalg.lu_solve(): pivots of {pivots.dtype} {tuple(pivots.shape)} are none of {tuple(LU.shape)}")
+    check_pivots("lu_solve", LU, pivots)
     if not left:
         return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
     order = routines.permutation(pivots, LU.shape[-1])

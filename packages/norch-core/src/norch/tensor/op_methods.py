@@ -14,20 +14,22 @@ from . import elements, indexing, interop, memory, shape_changes, transfer  # no
 from .inplace import inplace
 
 
-def _of_linalg(name: str) -> Callable[[Any], Any]:
-    """A function of `norch.linalg`, which is loaded when it is first used."""
+def _late(name: str) -> Callable[..., Any]:
+    """A function of `norch`, which is loaded when it is first used."""
 
-    def call(self: Any) -> Any:
-        return getattr(import_module("norch.linalg"), name)(self)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("norch"), name)(self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`norch.linalg.{name}` of this tensor."
+    call.__doc__ = f"`norch.{name}` of this tensor."
     return call
 
 
-_LINALG = {"det": "det", "logdet": "logdet", "slogdet": "slogdet", "inverse": "inv", "pinverse": "pinv"}
-for _name, _original in _LINALG.items():
-    method(_name)(_of_linalg(_original))
+for _name in (
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "matrix_exp", "pinverse",
+    "qr", "slogdet", "svd", "triangular_solve",
+):  # fmt: skip
+    method(_name)(_late(_name))
 
 norms.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
 

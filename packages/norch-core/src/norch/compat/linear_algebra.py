@@ -1,0 +1,60 @@
+"""Linear algebra under names and with arguments that PyTorch has beside `torch.linalg`. Loaded when first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import linalg
+from ..dispatch.arguments import check_functions
+from ..linalg.host import check_matrices
+from ..linalg.lu import check_pivots, unpacked
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """`linalg.lu_factor`; with `get_infos` `linalg.lu_factor_ex`, which raises nothing for a singular A. Raises as they
+    do.
+    """
+    return tuple(linalg.lu_factor_ex(A, pivot=pivot) if get_infos else linalg.lu_factor(A, pivot=pivot))
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """`linalg.lu_solve`, with its arguments in another order. Raises as that does."""
+    return linalg.lu_solve(LU_data, LU_pivots, b)
+
+
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(P, L, U) as `lu` gives them, from what `lu_factor` gives; an empty tensor for what is not to be unpacked.
+
+    Raises as `lu_solve`.
+    """
+    check_matrices("lu_unpack", LU_data, square=False)
+    check_pivots("lu_unpack", LU_data, LU_pivots)
+    p, lower, upper = unpacked(LU_data, LU_pivots)
+    nothing = LU_data.new_empty(0)
+    return p if unpack_pivots else nothing, *((lower, upper) if unpack_data else (nothing, nothing))
+
+
+class TriangularSolve(NamedTuple):
+    """What triangular_solve returns."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> TriangularSolve:
+    """`linalg.solve_triangular` of A, or with `transpose` of its transpose, and a copy of A. `upper` says which
+    triangle of A is read. Raises as that does.
+    """
+    matrix = A.mT if transpose else A
+    is_upper = bool(upper) is not bool(transpose)
+    return TriangularSolve(linalg.solve_triangular(matrix, b, upper=is_upper, unitriangular=unitriangular), A.clone())
+
+
+check_functions(globals())

@@ -1,0 +1,153 @@
+"""The exponential of matrices, systems of tensors, products of reflections; and names that PyTorch has besides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch.autograd import gradcheck, gradgradcheck
+
+L = norch.linalg
+RNG = np.random.default_rng(8)
+
+
+def double(*shape):
+    return norch.tensor(RNG.standard_normal(shape))
+
+
+def close(found, expected, bound=1e-12):
+    np.testing.assert_allclose(found.detach().numpy(), expected, bound, bound)
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64])
+@pytest.mark.parametrize("size", [1e-9, 1e-4, 1e-3, 0.05, 0.3, 1.0, 1.5, 3.0, 20.0])
+def test_exponentials_of_matrices(size, dtype):
+    s = double(4, 4)
+    values, vectors = np.linalg.eigh((s + s.mT).numpy())
+    values = values / abs(values).max() * size
+    x = vectors * values @ vectors.T
+    found = norch.matrix_exp(norch.tensor(x).to(dtype))
+    expected = vectors * np.exp(values) @ vectors.T
+    assert found.dtype is dtype
+    bound = norch.finfo(dtype).eps * 10 * (3 + size)  # that of a change of x in its last bit, some times over
+    np.testing.assert_allclose(found.numpy(), expected, 0, abs(expected).max() * bound)
+
+
+def test_exponentials_of_a_batch():
+    turn = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 0]])
+    angles = np.array([0, 1e-8, 0.1, 1.0, 50.0])
+    found = L.matrix_exp(norch.tensor(angles[:, None, None] * turn))
+    cos, sin, none, one = np.cos(angles), np.sin(angles), np.zeros(5), np.ones(5)
+    expected = np.stack([cos, -sin, none, sin, cos, none, none, none, one], -1).reshape(5, 3, 3)
+    close(found, expected, 1e-11)
+    close(norch.tensor(turn * 50.0).matrix_exp(), expected[-1], 1e-11)
+    nilpotent = norch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+    assert norch.matrix_exp(nilpotent).tolist() == [[1, 2, 4], [0, 1, 4], [0, 0, 1]]
+
+
+def test_exponentials_that_are_not_finite_or_of_nothing():
+    x = norch.zeros(3, 2, 2)
+    x[1, 0, 0], x[2, 0, 1] = float("nan"), float("inf")
+    found = norch.matrix_exp(x)
+    assert norch.equal(found[0], norch.eye(2))
+    assert not found[1:].flatten(1).isfinite().all(1).any()
+    for shape in ((0, 0), (3, 0, 0), (0, 2, 2)):
+        assert norch.matrix_exp(norch.zeros(shape)).shape == shape
+    assert norch.matrix_exp(norch.eye(2).bfloat16()).tolist() == [[2.71875, 0], [0, 2.71875]]
+    with pytest.raises(norch.ShapeError, match="matrix_exp.*square"):
+        norch.matrix_exp(norch.ones(2, 3))
+    with pytest.raises(norch.DTypeError, match="matrix_exp"):
+        norch.matrix_exp(norch.ones(2, 2, dtype=norch.int64))
+
+
+def test_derivatives_of_exponentials():
+    for x in (double(3, 3), double(2, 2, 2) * norch.tensor([[[0.01]], [[3.0]]])):
+        x.requires_grad_()
+        assert gradcheck(norch.matrix_exp, x)
+        assert gradgradcheck(norch.matrix_exp, x)
+
+
+def test_systems_of_tensors():
+    a, b = double(2, 3, 2, 3, 2, 2), double(2, 3, 2)
+    found = L.tensorsolve(a, b)
+    close(norch.tensordot(a, found, 3), b.numpy())
+    close(found, np.linalg.tensorsolve(a.numpy(), b.numpy()))
+    moved, right = double(2, 6, 3), double(6)
+    close(L.tensorsolve(moved, right, dims=(0, 2)), np.linalg.tensorsolve(moved.numpy(), right.numpy(), (0, 2)))
+    square, flat = double(4, 6, 8, 3), double(6, 2, 3)
+    close(L.tensorinv(square), np.linalg.tensorinv(square.numpy()), 1e-9)
+    close(L.tensorinv(flat, ind=1), np.linalg.tensorinv(flat.numpy(), 1))
+    for call, words in (
+        (lambda: L.tensorsolve(a, b[0]), "tensorsolve.*do not match"),
+        (lambda: L.tensorinv(flat, 2), "differ in elements"),
+        (lambda: L.tensorinv(flat, 4), "ind must be"),
+    ):
+        with pytest.raises(norch.ShapeError, match=words):
+            call()
+
+
+def test_powers_of_vectors():
+    x = double(2, 3)
+    close(L.vander(x), np.stack([np.vander(row, increasing=True) for row in x.numpy()]))
+    assert L.vander(norch.tensor([2, 3]), N=4).tolist() == [[1, 2, 4, 8], [1, 3, 9, 27]]
+    assert L.vander(x, N=0).shape == (2, 3, 0)
+    assert L.vander(norch.tensor(3.0), N=3).tolist() == [[1, 3, 9]]
+    with pytest.raises(ValueError, match="vander.*negative"):
+        L.vander(x, N=-1)
+
+
+def test_products_of_reflections():
+    a, tau = double(2, 5, 3), double(2, 3)
+    found = L.householder_product(a, tau)
+    for matrix, factors, q in zip(a.numpy(), tau.numpy(), found.numpy(), strict=True):
+        expected = np.eye(5)
+        for i in range(3):
+            v = np.concatenate([np.zeros(i), [1], matrix[i + 1 :, i]])
+            expected = expected @ (np.eye(5) - factors[i] * np.outer(v, v))
+        np.testing.assert_allclose(q, expected[:, :3], 1e-12, 1e-12)
+    assert gradcheck(L.householder_product, (a.requires_grad_(), tau.requires_grad_()))
+    assert norch.orgqr is L.householder_product
+    with pytest.raises(norch.ShapeError, match="do not match"):
+        L.householder_product(a, double(2, 4))
+
+
+def test_factors_by_other_names():
+    a, b = double(2, 4, 4), double(2, 4, 3)
+    factors, pivots = norch.lu(a)
+    assert [x.tolist() for x in norch.lu(a, get_infos=True)] == [factors.tolist(), pivots.tolist(), [0, 0]]
+    close(norch.lu_solve(b, factors, pivots), np.linalg.solve(a.numpy(), b.numpy()), 1e-9)
+    close(b.lu_solve(factors, pivots), np.linalg.solve(a.numpy(), b.numpy()), 1e-9)
+    p, lower, upper = norch.lu_unpack(factors, pivots)
+    close(p @ lower @ upper, a.numpy())
+    assert [x.shape for x in norch.lu_unpack(factors, pivots, unpack_data=False)] == [(2, 4, 4), (0,), (0,)]
+    assert [x.shape for x in norch.lu_unpack(factors, pivots, unpack_pivots=False)] == [(0,), (2, 4, 4), (2, 4, 4)]
+    wide = double(3, 5)
+    for got, expected in zip(norch.lu_unpack(*norch.lu(wide)), L.lu(wide), strict=True):
+        assert norch.equal(got, expected)
+    with pytest.raises(norch.ShapeError, match="lu_unpack.*pivots"):
+        norch.lu_unpack(factors, pivots[0])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_triangular_systems_by_another_name(upper, transpose):
+    a, b = double(3, 3) + 3 * norch.eye(3, dtype=norch.float64), double(3, 2)
+    triangle = (a.triu() if upper else a.tril()).numpy()
+    found = norch.triangular_solve(b, a, upper, transpose)
+    close(found.solution, np.linalg.solve(triangle.T if transpose else triangle, b.numpy()))
+    assert norch.equal(found.cloned_coefficient, a)
+
+
+def test_methods():
+    a = double(3, 3)
+    a = a @ a.mT + norch.eye(3, dtype=norch.float64)
+    factor, b = a.cholesky(), double(3, 2)
+    close(factor @ factor.mT, a.numpy())
+    close(b.cholesky_solve(factor), np.linalg.solve(a.numpy(), b.numpy()))
+    close(factor.cholesky_inverse(), np.linalg.inv(a.numpy()))
+    close(b.triangular_solve(factor, upper=False).solution, L.solve_triangular(factor, b, upper=False).numpy(), 0)
+    q, r = a.qr()
+    close(q @ r, a.numpy())
+    u, s, v = a.svd()
+    close((u * s) @ v.mT, a.numpy())
