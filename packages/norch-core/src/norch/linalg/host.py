@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd import Function, is_grad_enabled
+from ..autograd import Function, is_grad_enabled, no_grad
 from ..dispatch.failure import provider
 from ..dispatch.fallback import FallbackCount, counts, is_cpu_fallback_allowed
 from ..errors import BackendError, DTypeError, MetaError, NorchError, ShapeError
@@ -106,7 +106,15 @@ def differentiable(
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward), "over_batches": True}
     apply: Callable[..., Any] = type(f"linalg_{op}", (Function,), methods).apply  # type: ignore[attr-defined]
-    return apply
+
+    def call(*operands: Tensor) -> Any:
+        for x in operands:
+            if x.apply_function is not None or (x.requires_grad and is_grad_enabled()):
+                return apply(*operands)
+        with no_grad():
+            return routine(*operands)
+
+    return call
 
 
 def check_matrices(op: str, *operands: Tensor, square: bool = True) -> None:

@@ -56,8 +56,10 @@ def _solved(op: str, solver: Any, A: Tensor, B: Tensor, left: bool, transposed: 
         raise ShapeError(f"linalg.{op}(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
     if A.dtype is not right.dtype:
         A, right = A.double(), right.double()
-    batch: Any = broadcast_shapes(A.shape[:-2], right.shape[:-2])
-    out: Tensor = solver(A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:]))
+    if A.shape[:-2] != right.shape[:-2]:
+        batch: Any = broadcast_shapes(A.shape[:-2], right.shape[:-2])
+        A, right = A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:])
+    out: Tensor = solver(A, right)
     return out.squeeze(-1) if is_vector else out
 
 
