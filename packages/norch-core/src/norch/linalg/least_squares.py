@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..autograd import no_grad
 from ..dtype import finfo
 from ..errors import ShapeError
 from ..ops import where
@@ -28,26 +29,29 @@ def _lower(A: Tensor) -> Tensor:
     return A.tril() + A.tril(-1).mT
 
 
-def _pseudoinverse(a: Tensor, cutoff: Tensor) -> Tensor:
-    u, s, vh = routines.svd(a)
-    inverse = where(s > cutoff, 1 / s, 0.0)
-    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT
+def _singular_values(A: Tensor, atol: Any, rtol: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A's pseudoinverse, which no gradient passes, its singular values, and what they must exceed."""
+    with no_grad():
+        u, s, vh = routines.svd(A.detach())
+        cutoff = _cutoff(s, A.shape, atol, rtol)
+        return (vh.mT * where(s > cutoff, 1 / s, 0.0).unsqueeze(-2)) @ u.mT, s, cutoff
 
 
-def _pinv_gradient(a: Tensor, cutoff: Tensor, p: Tensor, g: Tensor) -> tuple[Tensor, None]:
+def _pinv_gradient(a: Tensor, _: Tensor, p: Tensor, g: Tensor) -> tuple[Tensor, None]:
     """Golub and Pereyra, "The differentiation of pseudo-inverses" (1973): for matrices of any rank, if it stays."""
     left, right = g.mT - a @ (p @ g.mT), g.mT - (g.mT @ p) @ a
     return left @ p @ p.mT + p.mT @ p @ right - p.mT @ g @ p.mT, None
 
 
-_pinv = differentiable("pinv", _pseudoinverse, _pinv_gradient)
+_pinv = differentiable("pinv", lambda a, p: p, _pinv_gradient)
 
 
 def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse, (..., n, m) of A (..., m, n): singular values below atol, or rtol times the largest,
     count as 0. hermitian: A is symmetric, and only its lower triangle read."""
     A = _lower(A) if hermitian else A
-    out: Tensor = _pinv(A, _cutoff(svdvals(A.detach()), A.shape, atol, rtol))
+    check_matrices("pinv", A, square=False)
+    out: Tensor = _pinv(A, _singular_values(A, atol, rtol)[0])
     return out
 
 
@@ -84,9 +88,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     right = B.unsqueeze(-1) if is_vector else B
     if right.shape[-2] != A.shape[-2]:
         raise ShapeError(f"linalg.lstsq(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
-    singular_values = svdvals(A.detach())
-    cutoff = _cutoff(singular_values, A.shape, None, rcond)
-    solution = _pinv(A, cutoff) @ right
+    inverse, singular_values, cutoff = _singular_values(A, None, rcond)
+    solution = _pinv(A, inverse) @ right
     rank = (singular_values > cutoff).sum(-1)
     full = A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all())
     residuals = ((A @ solution - right) ** 2).sum(-2) if full else A.new_empty(0)
