@@ -73,6 +73,10 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input, other)
 
 
+_SHORT, _MANY = 64, 4096
+"""From how many products on rows of so few elements are made longer first."""
+
+
 @public()
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of input times the whole of other, laid out as blocks. Dtypes promote."""
@@ -81,6 +85,11 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
     a = reshape(input, [m for n in first for m in (n, 1)])
     b = reshape(other, [m for n in second for m in (1, n)])
+    if ndim and second[-1] < _SHORT and input.spec.numel * other.spec.numel > _MANY:
+        a, b = (
+            reshape(broadcast_to(x, (*x.spec.shape[:-2], first[-1], second[-1])), (*x.spec.shape[:-2], -1))
+            for x in (a, b)
+        )
     return reshape(a * b, [n * m for n, m in zip(first, second, strict=True)])
 
 
@@ -147,13 +156,15 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for x in given:
         if x.spec.ndim > 2:
             raise ShapeError(f"block_diag(): expected at most 2 dims, got shape {tuple(x.spec.shape)}")
-        blocks.append((reshape(x, 1, -1) if x.spec.ndim < 2 else x).to(dtype))
+        block = x if x.spec.ndim == 2 else reshape(x, 1, -1)
+        blocks.append(block if block.spec.dtype is dtype else block.to(dtype))
     width = sum(x.spec.shape[1] for x in blocks)
     rows, at = [], 0
     for x in blocks:
         n, m = x.spec.shape
-        parts = [x.new_zeros(n, at), x, x.new_zeros(n, width - at - m)]
-        rows.append(cat([p for p in parts if p.spec.shape[1]] or [x], 1))
+        before = [x.new_zeros(n, at)] if at else []
+        behind = [x.new_zeros(n, width - at - m)] if at + m < width else []
+        rows.append(cat([*before, x, *behind], 1) if before or behind else x)
         at += m
     return cat(rows, 0)
 
