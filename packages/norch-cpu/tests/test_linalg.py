@@ -20,10 +20,10 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True, params=[1, 3])
-def threads(request):
+@pytest.fixture(autouse=True)
+def several_threads():
     before = native.num_threads()
-    native.set_num_threads(request.param)
+    native.set_num_threads(3)
     yield
     native.set_num_threads(before)
 
@@ -50,13 +50,20 @@ def positive(shape, dtype):
 
 def close(found, expected, bound):
     assert tuple(found.shape) == expected.shape
-    largest = max(np.abs(expected).max(initial=0), 1e-300)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=bound * largest)
+    size = max(np.abs(expected).max(initial=0), 1e-300)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=bound * size)
+
+
+def restored(found, expected, bound):
+    """A product of factors, beside the largest singular value of what it is to be."""
+    np.testing.assert_allclose(
+        found.numpy(), expected, rtol=0, atol=bound * np.linalg.norm(expected, 2, (-2, -1)).max()
+    )
 
 
 def test_they_are_native():
-    names = "inv solve det slogdet cholesky solve_triangular lu_factor permutation qr qr_r".split()
-    assert {f"linalg_{name}" for name in names} <= set(native.ops())
+    names = "cholesky det eigh eigvalsh inv lu_factor permutation qr qr_r slogdet solve solve_triangular svd svdvals"
+    assert {f"linalg_{name}" for name in names.split()} <= set(native.ops())
 
 
 @pytest.mark.parametrize("dtype", EPS)
@@ -134,18 +141,92 @@ def test_qr_factors(shape, dtype):
 
 @pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_qr_factors_of_any_rank_and_size(dtype, scale):
-    shape = 9, 6
+@pytest.mark.parametrize("shape", [(9, 6), (40, 40)], ids=str)
+def test_qr_factors_of_any_rank_and_size(dtype, scale, shape):
     given = [np.zeros(shape), np.eye(*shape), -np.eye(*shape), np.ones(shape), np.triu(RNG.standard_normal(shape))]
     x = np.stack(given).astype(dtype) * np.array(scale, dtype)
     q, r = L.qr(norch.tensor(x))
     close(q.double() @ (r.double() / scale), x.astype(np.float64) / scale, 50 * EPS[dtype])
-    close(q.double().mT @ q.double(), np.broadcast_to(np.eye(6), (5, 6, 6)), 50 * EPS[dtype])
-    close(r[1:3] / scale, np.stack([np.eye(6), -np.eye(6)]), EPS[dtype])
+    close(q.double().mT @ q.double(), np.broadcast_to(np.eye(shape[1]), (5, *shape[1:] * 2)), 50 * EPS[dtype])
+    close(r[1:3] / scale, np.stack([np.eye(shape[1]), -np.eye(shape[1])]), EPS[dtype])
     if dtype == "float64":
         huge = np.diag([1e200, 1e-200, 1e300])[[1, 2, 0]]
         q, r = L.qr(norch.tensor(huge))
         close(q @ r, huge, 1e-14)
+
+
+def orthonormal(vectors, bound):
+    """Of the columns."""
+    wide = vectors.double()
+    close(wide.mT @ wide, np.broadcast_to(np.eye(wide.shape[-1]), (*wide.shape[:-2], *wide.shape[-1:] * 2)), bound)
+
+
+def svd_of(a, wide, bound):
+    u, s, vh = L.svd(a, full_matrices=False)
+    values = np.linalg.svd(wide, compute_uv=False)
+    close(s, values, bound)
+    close(L.svdvals(a), values, bound)
+    assert (s.diff(dim=-1) <= 0).all()
+    restored((u.double() * s.double().unsqueeze(-2)) @ vh.double(), wide, bound)
+    orthonormal(u, bound)
+    orthonormal(vh.mT, bound)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("shape", [*SHAPES, *RECTANGLES, (9, 3, 16), (2, 130, 64), (3, 64, 80)], ids=str)
+def test_singular_values(shape, dtype):
+    x = RNG.standard_normal(shape).astype(dtype)
+    for a in tensors(x):
+        svd_of(a, x.astype(np.float64), 50 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("scale", [1e-36, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3), (4, 2), (9, 6), (6, 9), (40, 40), (300, 5)], ids=str)
+def test_singular_vectors_of_any_rank_are_orthonormal(shape, scale, dtype):
+    basis = RNG.standard_normal((2, shape[0])), RNG.standard_normal((2, shape[1]))
+    given = [np.zeros(shape), np.eye(*shape), basis[0].T @ basis[1], np.ones(shape), RNG.standard_normal(shape)]
+    given.append(np.where(np.arange(shape[1]) % 2 == 0, given[-1], 0))
+    x = np.stack(given).astype(dtype) * np.array(scale, dtype)
+    bound = 100 * EPS[dtype]
+    for matrix in (x, *x):
+        u, s, vh = L.svd(norch.tensor(matrix), full_matrices=False)
+        wide = matrix.astype(np.float64) / scale
+        close(s.double() / scale, np.linalg.svd(wide, compute_uv=False), bound)
+        restored((u.double() * (s.double() / scale).unsqueeze(-2)) @ vh.double(), wide, bound)
+        orthonormal(u, bound)
+        orthonormal(vh.mT, bound)
+    x[3, -1, 1] = np.nan
+    with pytest.raises(L.LinAlgError, match="SVD did not converge .element 3 of"):
+        L.svd(norch.tensor(x), full_matrices=False)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 12, 16])
+def test_eigenvalues(size, scale, dtype):
+    x = RNG.standard_normal((11, size, size)).astype(dtype)
+    x = x + x.swapaxes(-1, -2)
+    x[1], x[2], x[3], x[4] = 0, np.eye(size), 1, np.diag(np.arange(size, 0, -1))
+    x[5] = x[5] @ x[5].T
+    x[6, 0], x[6, :, 0] = 1e-6, 1e-6
+    x = (x * np.array(scale, dtype)).astype(dtype)
+    bound = 50 * EPS[dtype]
+    for upper in (False, True):
+        keep = np.tri(size).T if upper else np.tri(size)
+        for matrix in (x, *x):
+            a = norch.tensor(np.where(keep, matrix, np.nan).astype(dtype))  # one triangle is read
+            values, vectors = L.eigh(a, "U" if upper else "L")
+            wide = matrix.astype(np.float64) / scale
+            close(values.double() / scale, np.linalg.eigvalsh(wide), bound)
+            close(L.eigvalsh(a, "U" if upper else "L").double() / scale, np.linalg.eigvalsh(wide), bound)
+            close((vectors.double() * (values.double() / scale).unsqueeze(-2)) @ vectors.double().mT, wide, bound)
+            orthonormal(vectors, bound)
+    if scale == 1:
+        assert L.eigvalsh(norch.tensor(x))[4].tolist() == list(range(1, size + 1))
+    x[7, -1, 0] = np.inf
+    with pytest.raises(L.LinAlgError, match="Eigenvalues did not converge .element 7 of"):
+        L.eigh(norch.tensor(x))
 
 
 def test_pivots_that_no_matrix_has():
@@ -191,6 +272,22 @@ def test_results_of_one_matrix_do_not_depend_on_its_neighbours(shape):
     for function in (L.inv, L.cholesky, L.det, lambda x: L.solve(x, x)):
         assert norch.equal(function(a)[2:4], function(a[2:4]))
         assert norch.equal(function(a)[2:4], function(a.expand(2, *shape))[1, 2:4])
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (40, 5, 5), (20, 40, 40), (400, 60)], ids=str)
+def test_the_number_of_threads_changes_no_bit(shape):
+    x = RNG.standard_normal(shape).astype(np.float32)
+    functions = [lambda a: L.lu(a).U, lambda a: L.qr(a)[0], lambda a: L.svd(a, False)[0]]
+    if shape[-1] == shape[-2]:
+        functions += [L.inv, L.det, lambda a: L.cholesky(a @ a.mT + 9 * norch.eye(shape[-1])), lambda a: L.solve(a, a)]
+        functions += [lambda a: L.solve_triangular(a + 30 * norch.eye(shape[-1]), a, upper=True)]
+    for function in functions:
+        found = []
+        for threads in (1, 2, 3):
+            native.set_num_threads(threads)
+            found.append(function(norch.tensor(x)))
+        assert norch.equal(found[0], found[1])
+        assert norch.equal(found[0], found[2])
 
 
 def test_what_they_leave_to_core():

@@ -10,7 +10,7 @@ namespace norch::linalg {
 namespace {
 
 constexpr int ROWS = 4, VECTORS = 2;  // of what is kept in registers
-constexpr int64_t STEPS = 256;        // of a product at a time: so many rows of b stay in the first-level cache
+constexpr int64_t STEPS = 128;        // products that are summed before the sum is subtracted, for less to be rounded
 
 constexpr int64_t SQUARE = 64;        // rows on the diagonal that are computed with the rest of the columns above them
 
@@ -18,12 +18,7 @@ template <class T, int R, int C>
 void subtract_tile(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t k) {
     constexpr int L = SIMD_WIDTH<T>;
     using V = vector_t<T, L>;
-    V sums[R][C];
-    NORCH_UNROLL
-    for (int r = 0; r < R; ++r) {
-        NORCH_UNROLL
-        for (int v = 0; v < C; ++v) sums[r][v] = load_vector<L>(c + r * c_row + v * L);
-    }
+    V sums[R][C] = {};
     for (int64_t s = 0; s < k; ++s) {
         V x[C];
         NORCH_UNROLL
@@ -32,13 +27,16 @@ void subtract_tile(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row,
         for (int r = 0; r < R; ++r) {
             const T factor = a.data[r * a.row + s * a.step];
             NORCH_UNROLL
-            for (int v = 0; v < C; ++v) sums[r][v] -= factor * x[v];
+            for (int v = 0; v < C; ++v) sums[r][v] += factor * x[v];
         }
     }
     NORCH_UNROLL
     for (int r = 0; r < R; ++r) {
         NORCH_UNROLL
-        for (int v = 0; v < C; ++v) store_vector(c + r * c_row + v * L, sums[r][v]);
+        for (int v = 0; v < C; ++v) {
+            T* const at = c + r * c_row + v * L;
+            store_vector(at, load_vector<L>(at) - sums[r][v]);
+        }
     }
 }
 

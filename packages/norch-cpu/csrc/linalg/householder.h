@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "linalg/blocks.h"
 #include "runtime/allocator.h"
@@ -30,25 +31,28 @@ public:
         }
     }
 
-    /// Q @ c in place of c (m, columns), of which what is neither zero nor in the first columns is an identity.
-    void apply_to_identity(T* c, int64_t c_row, int64_t columns) {
+    /// Q @ c in place of c (m, columns), which may be an identity.
+    void apply_to(T* c, int64_t c_row, int64_t columns, bool is_identity) {
         for (int64_t first = (k_ - 1) / MOST * MOST; first >= 0; first -= MOST) {
             show_panel(first);
-            apply(first, false, c + first * c_row + first, c_row, columns - first);
+            const int64_t left = is_identity ? first : 0;  // where columns are not those of an identity yet
+            apply(first, false, c + first * c_row + left, c_row, columns - left);
         }
     }
 
 private:
     static constexpr int L = SIMD_WIDTH<T>;
+    static constexpr int64_t CHUNK = 32;  // rows that are summed before they are added, for less to be rounded
     static constexpr DType DTYPE = sizeof(T) == 8 ? DType::f64 : DType::f32;
     using V = vector_t<T, L>;
 
     int64_t width(int64_t first) const { return std::min(MOST, k_ - first); }
     static int64_t whole(int64_t columns) { return (columns + L - 1) / L * L; }
 
-    /// The reflection that leaves of a's column j only what is on the diagonal: tau, and what column j is multiplied by.
+    /// The reflection that leaves of a's column j only what is on the diagonal, beta; column j is divided by `divisor`, which
+    /// may be so small that it has no inverse. What is smaller still counts as 0.
     struct Reflection {
-        T tau, scale, beta;
+        T tau, divisor, beta;
     };
     Reflection reflection(int64_t j) const {
         const T alpha = a_[j * row_ + j];
@@ -58,14 +62,18 @@ private:
             for (int64_t i = j; i < m_; ++i) largest = std::max(largest, std::abs(a_[i * row_ + j]));
             if (largest == 0) largest = 1;
         }
-        for (int64_t i = j + 1; i < m_; ++i) {
-            const double x = a_[i * row_ + j] / largest;
-            squares += x * x;
+        for (int64_t i = j + 1, next; i < m_; i = next) {
+            double part = 0;
+            for (next = std::min(i + CHUNK, m_); i < next; ++i) {
+                const double x = a_[i * row_ + j] / largest;
+                part += x * x;
+            }
+            squares += part;
         }
-        if (squares == 0) return {0, 0, alpha};
         const double first = alpha / largest;
         const T beta = T(-std::copysign(largest * std::sqrt(squares + first * first), double(alpha)));
-        return {(beta - alpha) / beta, 1 / (alpha - beta), beta};
+        if (squares == 0 || std::abs(beta) < std::numeric_limits<T>::min()) return {0, 1, alpha};
+        return {(beta - alpha) / beta, alpha - beta, beta};
     }
 
     /// The reflections of some columns, each done to those that follow among them.
@@ -76,13 +84,17 @@ private:
             const int64_t j = first + c, v0 = c / L;
             const Reflection r = reflection(j);
             tau_[c] = r.tau;
-            V sums[MOST / L];
+            V sums[MOST / L] = {};
             const auto before = first_lanes<T, L>(int(c % L)), done = first_lanes<T, L>(int(c % L + 1));
             for (int64_t v = v0; v < vectors; ++v) sums[v] = load_vector<L>(panel + j * row_ + v * L);
-            for (int64_t i = j + 1; i < m_; ++i) {
-                const T* const at = panel + i * row_;
-                const T x = at[c] * r.scale;
-                for (int64_t v = v0; v < vectors; ++v) sums[v] += x * load_vector<L>(at + v * L);
+            for (int64_t i = j + 1, next; i < m_; i = next) {
+                V parts[MOST / L] = {};
+                for (next = std::min(i + CHUNK, m_); i < next; ++i) {
+                    const T* const at = panel + i * row_;
+                    const T x = at[c] / r.divisor;
+                    for (int64_t v = v0; v < vectors; ++v) parts[v] += x * load_vector<L>(at + v * L);
+                }
+                for (int64_t v = v0; v < vectors; ++v) sums[v] += parts[v];
             }
             for (int64_t v = v0; v < vectors; ++v) sums[v] *= r.tau;
             sums[v0] = done ? V{} : sums[v0];
@@ -92,7 +104,7 @@ private:
             }
             for (int64_t i = j + 1; i < m_; ++i) {
                 T* const at = panel + i * row_;
-                const T x = at[c] * r.scale;
+                const T x = at[c] / r.divisor;
                 for (int64_t v = v0 + 1; v < vectors; ++v)
                     store_vector(at + v * L, load_vector<L>(at + v * L) - x * sums[v]);
                 const V own = load_vector<L>(at + v0 * L), changed = own - x * sums[v0];

@@ -23,7 +23,7 @@ KernelPtr qr_kernel(const Request& request, const Operand* q, const Operand& r, 
         if (columns) {
             T* const to = x + m * row;
             for (int64_t i = 0; i < columns; ++i) to[i * q_row + i] = T(1);
-            reflections.apply_to_identity(to, q_row, columns);
+            reflections.apply_to(to, q_row, columns, true);
             run_copy(*copy_q, data[0], reinterpret_cast<char*>(to));
         }
         for (int64_t i = 1; i < height; ++i) std::fill(x + i * row, x + i * row + std::min(i, n), T(0));

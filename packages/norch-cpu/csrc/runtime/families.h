@@ -46,6 +46,7 @@ void add_systems(Registry&);    // inv, solve, det, slogdet
 void add_triangles(Registry&);  // cholesky, solve_triangular
 void add_factors(Registry&);    // lu_factor, permutation
 void add_qr(Registry&);
+void add_spectral(Registry&);  // eigh, svd, and their values alone
 }
 namespace spectral {
 void add_fourier(Registry&);  // dft

@@ -1,0 +1,207 @@
+// Eigenvalues of small symmetric matrices, and singular values, by Jacobi's methods.
+#include "linalg/householder.h"
+#include "linalg/jacobi.h"
+#include "linalg/one_by_one.h"
+
+namespace norch::linalg {
+namespace {
+
+constexpr int64_t MOST_EIGEN_ROWS = 8;     // of a single matrix, which is one lane of several
+constexpr int64_t MOST_SINGULAR_ROWS = 64;  // from which LAPACK's reduction to two diagonals is quicker
+
+/// Divides the numbers of each lane by a power of 2, which is returned; and says in `info` where one is not finite.
+template <class T>
+typename Lanes<T>::V scaled(typename Lanes<T>::V* x, int64_t count, typename Lanes<T>::I& info) {
+    using S = Lanes<T>;
+    typename S::V largest{}, nothing{}, scale;
+    for (int64_t i = 0; i < count; ++i) {
+        const auto size = S::absolute(x[i]);
+        largest = size > largest ? size : largest;
+        nothing += x[i] * T(0);
+    }
+    info = nothing == T(0) ? typename S::I{} : typename S::I{} + 1;
+    for (int l = 0; l < S::L; ++l) scale[l] = info[l] ? T(1) : scale_of(T(largest[l]));
+    for (int64_t i = 0; i < count; ++i) x[i] = info != 0 ? typename S::V{} : x[i] / scale;
+    return scale;
+}
+
+template <class V>
+void set_identity(V* x, int64_t n) {
+    for (int64_t i = 0; i < n * n; ++i) x[i] = V{} + lane_t<V>(i % (n + 1) == 0);
+}
+template <class V>
+void transpose(V* to, const V* from, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+}
+
+/// Operands: values, the vectors if `has_vectors`, info, a.
+KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
+    const size_t input = has_vectors ? 3 : 2;
+    if (!suits(request, input)) return nullptr;
+    const Operand& a = request.operands[input];
+    const int64_t n = a.shape.back();
+    Matrices shape = matrices_of(a);
+    if (n <= MOST_EIGEN_ROWS) shape.batch = std::max<int64_t>(shape.batch, VECTOR_BYTES);
+    if (!suits_lanes(a.dtype, shape)) return nullptr;
+    const bool upper = request.attrs.flag("upper");
+    return lane_kernel(request, input, 2 * n * n, 20 * double(n * n * n), [=](char* const* data, int64_t batch,
+                                                                             int64_t group, auto* x) {
+        using V = std::remove_reference_t<decltype(*x)>;
+        using T = lane_t<V>;
+        V* const vectors = x + n * n;
+        read_lanes(data[input], n * n, batch, group, x);
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < i; ++j) {
+                V &below = x[i * n + j], &above = x[j * n + i];
+                (upper ? below : above) = upper ? above : below;
+            }
+        typename Lanes<T>::I info;
+        const V scale = scaled<T>(x, n * n, info);
+        set_identity(vectors, n);
+        diagonalise<T>(x, int(n), vectors);
+        V values[MOST_LANE_ROWS];
+        for (int64_t i = 0; i < n; ++i) values[i] = x[i * (n + 1)] * scale;
+        write_lanes(data[0], n, batch, group, values);
+        write_info(data[input - 1], batch, group, info);
+        if (!has_vectors) return;
+        transpose(x, vectors, n, n);
+        write_lanes(data[1], n * n, batch, group, x);
+    });
+}
+
+KernelPtr eigh(const Request& request) { return eigen_kernel(request, true); }
+KernelPtr eigvalsh(const Request& request) { return eigen_kernel(request, false); }
+
+/// The rows of `x`, longest first, become unit vectors; `lengths` what they were multiplied by. V: lanes.
+template <class V>
+void normalise_lanes(V* x, int64_t n, int64_t width, V* lengths, bool has_vectors) {
+    using T = lane_t<V>;
+    using S = Lanes<T>;
+    for (int64_t i = 0; i < n; ++i) {
+        V squares{};
+        for (int64_t j = 0; j < width; ++j) squares += x[i * width + j] * x[i * width + j];
+        lengths[i] = S::root(squares);
+        for (int64_t j = 0; j < width && has_vectors; ++j) x[i * width + j] /= lengths[i];
+    }
+    for (int l = 0; l < S::L && has_vectors; ++l) {
+        int64_t rank = 0;
+        while (rank < n && lengths[rank][l] > TINY<T>) ++rank;
+        if (rank == n) continue;
+        T rows[MOST_LANE_ROWS * MOST_LANE_ROWS];
+        for (int64_t i = 0; i < n * width; ++i) rows[i] = x[i][l];
+        complete(rows, width, n, width, rank);
+        for (int64_t i = 0; i < n * width; ++i) x[i][l] = rows[i];
+    }
+}
+
+/// Operands: u, values, vh, info, a; without vectors values, info, a. Of a wide matrix the transpose is taken.
+KernelPtr singular_lanes(const Request& request, bool has_vectors) {
+    const size_t input = request.operands.size() - 1;
+    const Operand& a = request.operands[input];
+    const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back(), k = std::min(m, n), width = std::max(m, n);
+    const int64_t vectors = m * n + (has_vectors ? m * n + k * k : m > n ? m * n : 0);
+    return lane_kernel(request, input, vectors, 20 * double(k * k * width), [=](char* const* data, int64_t batch,
+                                                                               int64_t group, auto* given) {
+        using V = std::remove_reference_t<decltype(*given)>;
+        using T = lane_t<V>;
+        V *const x = m > n ? given + m * n : given, *const spare = m > n ? given : given + m * n;
+        V* const turned = has_vectors ? given + 2 * m * n : nullptr;
+        read_lanes(data[input], m * n, batch, group, given);
+        if (m > n) transpose(x, given, m, n);
+        typename Lanes<T>::I info;
+        const V scale = scaled<T>(x, m * n, info);
+        if (has_vectors) set_identity(turned, k);
+        const T tolerance = std::numeric_limits<T>::epsilon() * std::sqrt(T(width));
+        orthogonalise<ManyMatrices<T>>(x, int(k), int(width), turned, int(k), tolerance);
+        V lengths[MOST_LANE_ROWS];
+        normalise_lanes(x, k, width, lengths, has_vectors);
+        for (int64_t i = 0; i < k; ++i) lengths[i] *= scale;
+        write_lanes(data[has_vectors ? 1 : 0], k, batch, group, lengths);
+        write_info(data[input - 1], batch, group, info);
+        if (!has_vectors) return;
+        write_lanes(data[2], k * n, batch, group, m > n ? turned : x);
+        transpose(spare, m > n ? x : turned, k, m);
+        write_lanes(data[0], m * k, batch, group, spare);
+    });
+}
+
+/// The rows of a matrix by QR factors first, and those of R by rotations.
+KernelPtr singular_matrices(const Request& request, bool has_vectors) {
+    const size_t input = request.operands.size() - 1;
+    const Operand& a = request.operands[input];
+    const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back(), k = std::min(m, n), width = std::max(m, n);
+    const int64_t row = padded(k, a.dtype), lanes = VECTOR_BYTES / size_of(a.dtype), whole = (k + lanes - 1) / lanes * lanes;
+    Operand given = matrix_of(a);
+    if (m < n) given = transposed(given);
+    return matrix_kernel(request, 2 * (width * row + k * whole), 1000 + 20 * double(k * k * width),
+                         [=, copy = copy_kernel(in_rows(given, row), given)]<class T>(char* const* data, T* x) {
+        using V = typename Lanes<T>::V;
+        T *const to = x + width * row, *const r = to + width * row, *const turned = r + k * whole;
+        T *const values = reinterpret_cast<T*>(data[has_vectors ? 1 : 0]);
+        int32_t& info = *reinterpret_cast<int32_t*>(data[input - 1]);
+        run_copy(*copy, reinterpret_cast<char*>(x), data[input]);
+        T largest = 0, nothing = 0;
+        for (int64_t i = 0; i < width * row; ++i) {
+            largest = std::max(largest, std::abs(x[i]));
+            nothing += x[i] * T(0);
+        }
+        info = nothing != T(0);
+        if (info) std::fill(x, x + width * row, T(0));
+        const T scale = info ? T(1) : scale_of(largest);
+        for (int64_t i = 0; i < width * row; ++i) x[i] /= scale;
+        Reflections<T> reflections(x, row, width, k, k);
+        for (int64_t i = 0; i < k; ++i) std::copy(x + i * row + i, x + i * row + k, r + i * whole + i);
+        for (int64_t i = 0; i < k; ++i) turned[i * whole + i] = T(1);
+        const T tolerance = std::numeric_limits<T>::epsilon() * std::sqrt(T(k));
+        const int vectors = int(whole / Lanes<T>::L);
+        orthogonalise<OneMatrix<T>>(reinterpret_cast<V*>(r), int(k), vectors,
+                                    has_vectors ? reinterpret_cast<V*>(turned) : nullptr, vectors, tolerance);
+        int64_t rank = 0;
+        for (int64_t i = 0; i < k; ++i) {
+            T squares = 0;
+            for (int64_t j = 0; j < k; ++j) squares += r[i * whole + j] * r[i * whole + j];
+            const T length = std::sqrt(squares);
+            values[i] = length * scale;
+            if (!(length > TINY<T>)) continue;
+            rank = i + 1;
+            for (int64_t j = 0; j < k; ++j) r[i * whole + j] /= length;
+        }
+        if (!has_vectors) return;
+        complete(r, whole, k, k, rank);
+        for (int64_t i = 0; i < k; ++i)
+            for (int64_t j = 0; j < k; ++j) to[j * row + i] = turned[i * whole + j];
+        reflections.apply_to(to, row, k, false);
+        T *const u = reinterpret_cast<T*>(data[0]), *const vh = reinterpret_cast<T*>(data[2]);
+        // The rows of r are those of vh, and what is in `to` is u; or the other way round, transposed.
+        for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < k; ++j) u[i * k + j] = m < n ? r[j * whole + i] : to[i * row + j];
+        for (int64_t i = 0; i < k; ++i)
+            for (int64_t j = 0; j < n; ++j) vh[i * n + j] = m < n ? to[j * row + i] : r[i * whole + j];
+    });
+}
+
+KernelPtr singular_kernel(const Request& request, bool has_vectors) {
+    const size_t input = request.operands.size() - 1;
+    const Operand& a = request.operands[input];
+    const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back();
+    if (!suits(request, input) || std::min(m, n) > MOST_SINGULAR_ROWS) return nullptr;
+    if (has_vectors && m != n && request.attrs.flag("full_matrices")) return nullptr;
+    Matrices shape = matrices_of(a);
+    shape.rows = std::max(m, n);
+    return suits_lanes(a.dtype, shape) ? singular_lanes(request, has_vectors) : singular_matrices(request, has_vectors);
+}
+
+KernelPtr svd(const Request& request) { return singular_kernel(request, true); }
+KernelPtr svdvals(const Request& request) { return singular_kernel(request, false); }
+
+}  // namespace
+
+void add_spectral(Registry& registry) {
+    registry["linalg_eigh"] = eigh;
+    registry["linalg_eigvalsh"] = eigvalsh;
+    registry["linalg_svd"] = svd;
+    registry["linalg_svdvals"] = svdvals;
+}
+
+}  // namespace norch::linalg
