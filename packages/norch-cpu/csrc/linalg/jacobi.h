@@ -163,10 +163,4 @@ void complete(T* x, int64_t row, int64_t n, int64_t width, int64_t first) {
     }
 }
 
-/// The power of 2 that numbers are divided by so that their squares are numbers.
-template <class T>
-T scale_of(T largest) {
-    return largest > T(0) ? std::ldexp(T(1), std::max(std::ilogb(largest), std::numeric_limits<T>::min_exponent)) : T(1);
-}
-
 }  // namespace norch::linalg

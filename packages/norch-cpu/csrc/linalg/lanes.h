@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/staging.h"
 #include "elementwise/logarithm.h"
@@ -136,6 +137,28 @@ void write_info(char* data, int64_t batch, int64_t group, I info) {
     constexpr int64_t L = int64_t(sizeof(I) / sizeof(info[0]));
     auto* const to = reinterpret_cast<int32_t*>(data) + group * L;
     for (int64_t l = 0; l < std::min(L, batch - group * L); ++l) to[l] = int32_t(info[l]);
+}
+
+/// The power of 2 that numbers are divided by so that their squares are numbers.
+template <class T>
+T scale_of(T largest) {
+    return largest > T(0) ? std::ldexp(T(1), std::max(std::ilogb(largest), std::numeric_limits<T>::min_exponent)) : T(1);
+}
+
+/// Divides the numbers of each lane by a power of 2, which is returned; and says in `info` where one is not finite.
+template <class T>
+typename Lanes<T>::V scaled(typename Lanes<T>::V* x, int64_t count, typename Lanes<T>::I& info) {
+    using S = Lanes<T>;
+    typename S::V largest{}, nothing{}, scale;
+    for (int64_t i = 0; i < count; ++i) {
+        const auto size = S::absolute(x[i]);
+        largest = size > largest ? size : largest;
+        nothing += x[i] * T(0);
+    }
+    info = nothing == T(0) ? typename S::I{} : typename S::I{} + 1;
+    for (int l = 0; l < S::L; ++l) scale[l] = info[l] ? T(1) : scale_of(T(largest[l]));
+    for (int64_t i = 0; i < count; ++i) x[i] = info != 0 ? typename S::V{} : x[i] / scale;
+    return scale;
 }
 
 /// body(data, batch, group, room) for each group of lanes, `room` of `vectors` vectors of the outputs' dtype. The operands

@@ -6,24 +6,9 @@
 namespace norch::linalg {
 namespace {
 
-constexpr int64_t MOST_EIGEN_ROWS = 8;     // of a single matrix, which is one lane of several
-constexpr int64_t MOST_SINGULAR_ROWS = 64;  // from which LAPACK's reduction to two diagonals is quicker
-
-/// Divides the numbers of each lane by a power of 2, which is returned; and says in `info` where one is not finite.
-template <class T>
-typename Lanes<T>::V scaled(typename Lanes<T>::V* x, int64_t count, typename Lanes<T>::I& info) {
-    using S = Lanes<T>;
-    typename S::V largest{}, nothing{}, scale;
-    for (int64_t i = 0; i < count; ++i) {
-        const auto size = S::absolute(x[i]);
-        largest = size > largest ? size : largest;
-        nothing += x[i] * T(0);
-    }
-    info = nothing == T(0) ? typename S::I{} : typename S::I{} + 1;
-    for (int l = 0; l < S::L; ++l) scale[l] = info[l] ? T(1) : scale_of(T(largest[l]));
-    for (int64_t i = 0; i < count; ++i) x[i] = info != 0 ? typename S::V{} : x[i] / scale;
-    return scale;
-}
+constexpr int64_t MOST_EIGEN_ROWS = 8;  // of a single matrix, which is one lane of several
+// Of more rows LAPACK's reduction to two diagonals is quicker, and of values alone sooner.
+constexpr int64_t MOST_SINGULAR_ROWS = 48, MOST_ROWS_OF_VALUES = 16;
 
 template <class V>
 void set_identity(V* x, int64_t n) {
@@ -185,7 +170,8 @@ KernelPtr singular_kernel(const Request& request, bool has_vectors) {
     const size_t input = request.operands.size() - 1;
     const Operand& a = request.operands[input];
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back();
-    if (!suits(request, input) || std::min(m, n) > MOST_SINGULAR_ROWS) return nullptr;
+    if (!suits(request, input) || std::min(m, n) > (has_vectors ? MOST_SINGULAR_ROWS : MOST_ROWS_OF_VALUES))
+        return nullptr;
     if (has_vectors && m != n && request.attrs.flag("full_matrices")) return nullptr;
     Matrices shape = matrices_of(a);
     shape.rows = std::max(m, n);
