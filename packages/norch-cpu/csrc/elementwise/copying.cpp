@@ -1,5 +1,7 @@
 // copy (with every cast), fill, where: what moves elements and computes nothing.
 #include "elementwise/loop.h"
+#include "runtime/parallel.h"
+#include "runtime/tile.h"
 #include "runtime/widen.h"
 
 namespace norch::elementwise {
@@ -71,12 +73,76 @@ void where_loop(char* const* p, unsigned broadcast, int64_t n) {
     }
 }
 
+/// Elements that change places and not their dtype: in pieces that go from one layout to the other at once.
+class Moved final : public ElementwiseKernel {
+public:
+    Moved(const Inner& inner, Loops loops, bool is_transposed, int64_t size)
+        : inner_(inner), loops_(std::move(loops)), outer_dims_(loops_.ndim() - 2), size_(size) {
+        rows_ = loops_.shape[size_t(outer_dims_)], columns_ = loops_.shape[size_t(outer_dims_ + 1)];
+        constexpr int64_t PIECE = 2048, SIDE = 64;
+        const int64_t side = rows_ < 8 ? PIECE / rows_ : SIDE;
+        piece_columns_ = std::min(columns_, is_transposed ? side : PIECE);
+        piece_rows_ = std::min(rows_, std::max<int64_t>(PIECE / piece_columns_, 1));
+        row_pieces_ = (rows_ + piece_rows_ - 1) / piece_rows_;
+        column_pieces_ = (columns_ + piece_columns_ - 1) / piece_columns_;
+        items_ = loops_.numel / (rows_ * columns_) * row_pieces_ * column_pieces_;
+        work = double(loops_.numel) * inner.ns;
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        parallel_for(items_, inner_.ns * double(piece_rows_ * piece_columns_), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t column = i % column_pieces_ * piece_columns_, rest = i / column_pieces_;
+                const int64_t row = rest % row_pieces_ * piece_rows_;
+                char* at[] = {data[0], data[1]};
+                loops_.move(at, outer_dims_, rest / row_pieces_);
+                const auto plane = [&](size_t k) {
+                    const int64_t rows = loops_.strides[k][size_t(outer_dims_)];
+                    const int64_t columns = loops_.strides[k][size_t(outer_dims_ + 1)];
+                    return Plane{at[k] + row * rows + column * columns, rows, columns};
+                };
+                copy_tile(plane(0), plane(1), std::min(piece_rows_, rows_ - row),
+                          std::min(piece_columns_, columns_ - column), size_);
+            }
+        });
+    }
+
+    Inner inner() const override { return inner_; }
+
+private:
+    Inner inner_;
+    Loops loops_;
+    int outer_dims_;
+    int64_t size_, rows_, columns_, piece_rows_, piece_columns_, row_pieces_, column_pieces_, items_;
+};
+
+/// Null where both layouts have long rows without gaps, or one element is repeated.
+KernelPtr moved(const Request& request, const Inner& inner) {
+    if (request.operands[1].is_scalar) return nullptr;
+    Loops loops = collapse(request.operands);
+    const int64_t size = size_of(request.operands[0].dtype);
+    const bool is_transposed = move_contiguous_dim(loops, request.operands);
+    const int nd = loops.ndim();
+    if (!nd || !loops.numel) return nullptr;
+    const int64_t out = loops.strides[0].back(), x = loops.strides[1].back();
+    constexpr int64_t LONG = 256;  // bytes
+    if ((out == size && x == size && (nd == 1 || loops.shape.back() * size > LONG)) || !x) return nullptr;
+    if (nd == 1) {
+        loops.shape.insert(loops.shape.begin(), 1);
+        for (auto& strides : loops.strides) strides.insert(strides.begin(), 0);
+    }
+    return std::make_unique<Moved>(inner, std::move(loops), is_transposed, size);
+}
+
 KernelPtr copy(const Request& request) {
     DType to = request.operands[0].dtype, from = request.operands[1].dtype;
     Loop loop = visit(to, [&]<class To>(Tag<To>) {
         return visit(from, []<class From>(Tag<From>) -> Loop { return cast_loop<To, From>; });
     });
-    return elementwise_kernel(request, loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_BROADCAST);
+    const Inner inner{loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_BROADCAST, {}};
+    if (to == from)
+        if (KernelPtr kernel = moved(request, inner)) return kernel;
+    return elementwise_kernel(request, loop, inner.ns, inner.flags);
 }
 
 KernelPtr where(const Request& request) {

@@ -91,14 +91,106 @@ void copy_elements(Plane to, Plane from, int64_t rows, int64_t columns) {
     move_tile<T, T>(to, from, rows, columns, [](T x) { return x; });
 }
 
+#if defined(NORCH_SHUFFLE) && (defined(__SSSE3__) || defined(__aarch64__))
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+
+/// Bytes FIRST, FIRST + STEP, ... of four vectors.
+template <int FIRST, int STEP, int... I>
+inline Bytes every(const Bytes (&v)[4], std::integer_sequence<int, I...>) {
+    const Bytes two = __builtin_shufflevector(v[0], v[1], ((FIRST + STEP * I) & 31)...);
+    const Bytes rest = __builtin_shufflevector(v[2], v[3], ((FIRST + STEP * I) & 31)...);
+    return __builtin_shufflevector(two, rest, ((FIRST + STEP * I < 32 ? 0 : 16) + I)...);
+}
+
+/// Sixteen pixels of K bytes at a time to K lines; returns how many.
+template <int K, int... C>
+int64_t split_bytes(const uint8_t* pixels, uint8_t* const* lines, int64_t n, std::integer_sequence<int, C...>) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        Bytes v[4] = {};
+        NORCH_UNROLL
+        for (int k = 0; k < K; ++k) v[k] = load_vector<16>(pixels + K * i + 16 * k);
+        (store_vector(lines[C] + i, every<C, K>(v, std::make_integer_sequence<int, 16>())), ...);
+    }
+    return i;
+}
+#endif
+
+/// N bytes from the front and as many up to the end, which may overlap.
+template <int64_t N>
+inline void copy_ends(char* to, const char* from, int64_t bytes) {
+    char first[N], last[N];
+    std::memcpy(first, from, N);
+    std::memcpy(last, from + bytes - N, N);
+    std::memcpy(to, first, N);
+    std::memcpy(to + bytes - N, last, N);
+}
+
+void copy_rows(Plane to, Plane from, int64_t rows, int64_t bytes) {
+    const auto each = [&](auto copy) {
+        for (int64_t i = 0; i < rows; ++i) copy(to.data + i * to.row, from.data + i * from.row);
+    };
+    if (bytes > 256) return each([=](char* out, const char* x) { std::memcpy(out, x, size_t(bytes)); });
+    if (bytes >= 16)
+        return each([=](char* out, const char* x) {
+            for (int64_t k = 0; k + 16 < bytes; k += 16) std::memcpy(out + k, x + k, 16);
+            std::memcpy(out + bytes - 16, x + bytes - 16, 16);
+        });
+    if (bytes >= 8) return each([=](char* out, const char* x) { copy_ends<8>(out, x, bytes); });
+    if (bytes >= 4) return each([=](char* out, const char* x) { copy_ends<4>(out, x, bytes); });
+    each([=](char* out, const char* x) {
+        for (int64_t k = 0; k < bytes; ++k) out[k] = x[k];
+    });
+}
+
+/// n elements of each of K lines, in turn, or apart again.
+template <class T, int K, bool APART>
+void zip_lines(char* zipped, char* lines, int64_t line, int64_t n) {
+    T* both = reinterpret_cast<T*>(zipped);
+    T* of[K];
+    for (int k = 0; k < K; ++k) of[k] = reinterpret_cast<T*>(lines + k * line);
+    int64_t done = 0;
+#if defined(NORCH_SHUFFLE) && (defined(__SSSE3__) || defined(__aarch64__))
+    if constexpr (APART && sizeof(T) == 1) done = split_bytes<K>(both, of, n, std::make_integer_sequence<int, K>());
+#endif
+    NORCH_INDEPENDENT
+    for (int64_t i = done; i < n; ++i) {
+        NORCH_UNROLL
+        for (int k = 0; k < K; ++k) {
+            if constexpr (APART) of[k][i] = both[K * i + k];
+            else both[K * i + k] = of[k][i];
+        }
+    }
+}
+
+/// Pixels of 2 to 4 channels, from planes or to them; false where these are not such.
+template <class T>
+bool copy_pixels(Plane to, Plane from, int64_t rows, int64_t columns) {
+    constexpr int64_t size = sizeof(T);
+    const auto zip = [&](int64_t channels, auto apart, char* zipped, char* lines, int64_t line, int64_t n) {
+        switch (channels) {
+            case 2: zip_lines<T, 2, apart.value>(zipped, lines, line, n); break;
+            case 3: zip_lines<T, 3, apart.value>(zipped, lines, line, n); break;
+            default: zip_lines<T, 4, apart.value>(zipped, lines, line, n);
+        }
+    };
+    if (to.column == size && to.row == columns * size && from.row == size && columns >= 2 && columns <= 4) {
+        zip(columns, std::false_type{}, to.data, from.data, from.column, rows);
+        return true;
+    }
+    if (from.row == size && from.column == rows * size && to.column == size && rows >= 2 && rows <= 4) {
+        zip(rows, std::true_type{}, from.data, to.data, to.row, columns);
+        return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size) {
-    if (to.column == size && from.column == size) {
-        for (int64_t i = 0; i < rows; ++i)
-            std::memcpy(to.data + i * to.row, from.data + i * from.row, size_t(columns * size));
-        return;
-    }
+    if (to.column == size && from.column == size) return copy_rows(to, from, rows, columns * size);
+    const bool are_pixels = visit_bits(size, [&]<class T>(Tag<T>) { return copy_pixels<T>(to, from, rows, columns); });
+    if (are_pixels) return;
 #ifdef NORCH_SHUFFLE
     if (size == 4 && to.column == 4 && from.row == 4) {
         int64_t i_end = rows / 8 * 8, j_end = columns / 8 * 8;

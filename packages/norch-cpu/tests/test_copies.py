@@ -1,0 +1,46 @@
+"""Copies between layouts: pixels of a few channels, short rows, transposed matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+
+DTYPES = [np.uint8, np.int16, np.float32, np.float64]
+
+
+def numbered(dtype, *shape):
+    return (np.arange(np.prod(shape)) % 251).astype(dtype).reshape(shape)
+
+
+def check(array, change):
+    out = change(norch.tensor(array)).contiguous()
+    np.testing.assert_array_equal(out.numpy(), change(array))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("channels", range(1, 10))
+@pytest.mark.parametrize("pixels", [1, 15, 16, 33, 700, 3000])
+def test_pixels_become_planes_and_planes_pixels(dtype, channels, pixels):
+    check(numbered(dtype, 2, pixels, channels), lambda x: x.swapaxes(1, 2))
+    check(numbered(dtype, 2, channels, pixels), lambda x: x.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 9, 15, 16, 17, 40, 63, 65, 300])
+def test_rows_of_any_length_go_between_longer_ones(dtype, columns):
+    check(numbered(dtype, 9, columns + 2), lambda x: x[:, 1:-1])
+    check(numbered(dtype, 9, 5, columns + 1), lambda x: x.swapaxes(0, 1)[..., 1:])
+    parts = [numbered(dtype, 9, columns), numbered(dtype, 9, 3)]
+    out = norch.cat([norch.tensor(p) for p in parts], -1)
+    np.testing.assert_array_equal(out.numpy(), np.concatenate(parts, -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_second_element_and_several_dims(dtype):
+    check(numbered(dtype, 5, 4101), lambda x: x[:, ::2])
+    check(
+        numbered(dtype, 70, 67, 5), lambda x: x.transpose(2, 1, 0) if isinstance(x, np.ndarray) else x.permute(2, 1, 0)
+    )
+    check(numbered(dtype, 130, 3, 70), lambda x: x[:, 1].swapaxes(0, 1)[::2])
