@@ -137,7 +137,15 @@ SAMPLES = {
     ],
 }  # fmt: skip
 # Written in place on detached memory, or constant: there is no autodiff of their decomposition.
-OPAQUE = {"nextafter", "functional_scatter", "functional_scatter_add", "embedding_grad", "trunc_divide"}
+OPAQUE = {
+    "nextafter",
+    "flat_index",
+    "functional_scatter",
+    "functional_scatter_add",
+    "gather_grad",
+    "embedding_grad",
+    "trunc_divide",
+}
 RULED = sorted(n for n, op in by_name().items() if op.kind == "composite" and op.rules is not None)
 
 

@@ -306,3 +306,40 @@ def test_embedding_of_nothing():
     weight = norch.ones(5, 3, requires_grad=True)
     norch.embedding(norch.zeros(0, 2, dtype=norch.int64), weight).sum().backward()
     assert weight.grad.tolist() == [[0.0] * 3] * 5
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("layout", ["vectors", "strided", "outer", "transposed"])
+def test_several_index_tensors_name_one_element_each(dims, layout):
+    array = np.arange(2 * 700 * 9 * 5, dtype=np.float32).reshape(700, 9, 10)
+    rng = np.random.default_rng(0)
+    index = [rng.integers(-n, n, (40, 60)) for n in array.shape[:dims]]
+    if layout == "vectors":
+        index = [i.reshape(-1) for i in index]
+    elif layout == "strided":
+        index = [i[::2, 1::3] for i in index]
+    elif layout == "outer":
+        index = [i[:, :1] if d % 2 else i[:1] for d, i in enumerate(index)]
+    else:
+        index = [i.T if d % 2 else i.reshape(60, 40) for d, i in enumerate(index)]
+    given = tuple(norch.tensor(i) for i in index)
+    x = norch.tensor(array)
+    np.testing.assert_array_equal(x[given].numpy(), array[tuple(index)])
+    np.testing.assert_array_equal(
+        x.swapaxes(0, 1)[given[::-1]].numpy() if dims == 2 else x[given].numpy(), array[tuple(index)]
+    )
+    written, expected = x.clone(), array.copy()
+    written[given] = -1.0
+    expected[tuple(index)] = -1
+    np.testing.assert_array_equal(written.numpy(), expected)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("wrong", [-5, 4])
+def test_several_index_tensors_are_checked_before_anything_is_read(at, wrong):
+    index = [norch.zeros(5000, dtype=norch.int64) for _ in range(2)]
+    index[at][4321] = wrong
+    with pytest.raises(norch.IndexError, match=f"index {wrong} is out of bounds for a dim of size 4"):
+        norch.ones(4, 4)[tuple(index)]
+    with pytest.raises(norch.IndexError, match="do not broadcast"):
+        norch.ones(4, 4)[norch.zeros(2, dtype=norch.int64), norch.zeros(3, dtype=norch.int64)]

@@ -123,6 +123,42 @@ private:
     double ns_;
 };
 
+// --- places of two dims ---------------------------------------------------------------------------------------------
+
+/// out = a * sizes[1] + b: places along two dims as places along one.
+KernelPtr make_flat_index(const Request& r) {
+    const std::vector<int64_t>& sizes = r.attrs.integers("sizes");
+    const int64_t first = sizes.at(0), second = sizes.at(1);
+    const Bounds bounds_a(r.operands[1], -first, first), bounds_b(r.operands[2], -second, second);
+    const Loops loops = collapse(r.operands);
+    const int outer = std::max(loops.ndim() - 1, 0);
+    const int64_t n = loops.ndim() ? loops.shape.back() : 1, rows = n ? loops.numel / n : 0;
+    int64_t step[3] = {8, 8, 8};
+    for (size_t i = 0; i < 3 && loops.ndim(); ++i) step[i] = loops.strides[i].back();
+    const bool is_dense = step[0] == 8 && step[1] == 8 && step[2] == 8;
+    const double ns = 1.0 * double(n);
+    const double work = ns * double(rows) + bounds_a.work() + bounds_b.work();
+    return make_kernel(work, [=, step0 = step[0], step1 = step[1], step2 = step[2]](char* const* data, const Scalar*) {
+        bounds_a.check(data[1]);
+        bounds_b.check(data[2]);
+        parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
+            Walker row(loops, outer, data, begin);
+            for (int64_t i = begin; i < end; ++i, row.next()) {
+                if (is_dense) {
+                    int64_t* out = reinterpret_cast<int64_t*>(row[0]);
+                    const int64_t *a = reinterpret_cast<const int64_t*>(row[1]), *b = reinterpret_cast<const int64_t*>(row[2]);
+                    NORCH_INDEPENDENT
+                    for (int64_t j = 0; j < n; ++j) out[j] = wrapped(a[j], first) * second + wrapped(b[j], second);
+                } else {
+                    for (int64_t j = 0; j < n; ++j)
+                        at<int64_t>(row[0], j * step0) = wrapped(at<int64_t>(row[1], j * step1), first) * second +
+                                                         wrapped(at<int64_t>(row[2], j * step2), second);
+                }
+            }
+        });
+    });
+}
+
 // --- scatter --------------------------------------------------------------------------------------------------------
 
 /// A piece of a scatter: `count` elements along dim, `columns` beside one another. Duplicates of an index lie along
@@ -287,6 +323,7 @@ KernelPtr make_scatter_add(const Request& r) {
 
 void add_indexing(Registry& registry) {
     registry["gather"] = make_gather;
+    registry["flat_index"] = make_flat_index;
     registry["scatter"] = make_scatter;
     registry["scatter_add"] = make_scatter_add;
 }

@@ -52,7 +52,7 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),
     _infer_gather,
-    (lambda g, x_spec, dim, index: g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, index, g), None),
+    (lambda g, x_spec, dim, index: _gather_grad(g, index, dim, tuple(x_spec.shape)), None),
 )
 
 
@@ -102,7 +102,7 @@ def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
     count = index.spec.numel
     rows = g.reshape(*x_spec.shape[:dim], count, *x_spec.shape[dim + 1 :])
     places = index.reshape([count if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
-    return g.new_zeros(tuple(x_spec.shape)).scatter_add(dim, places, rows)
+    return _gather_grad(rows, places, dim, tuple(x_spec.shape))
 
 
 INDEX = Op("index", ("x", "index", "dim"), 2, _infer_index, (_index_vjp, None), kernel="gather")
@@ -133,6 +133,37 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
         if d != dim and out.spec.shape[d] != n:
             out = out.narrow(d, 0, n)
     (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
+
+
+@composite(
+    lambda grad, index, dim, shape: grad.like(shape),
+    {"grad": lambda g, index, dim: gather(g, dim, index)},
+    name="gather_grad",
+)
+def _gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
+    """`grad` added up where `index` gathered it from, in zeros of `shape`."""
+    out = fill_spec(grad.spec.like(shape), 0)
+    if out.spec.numel:
+        scatter_into(out, wrap_dim(dim, len(shape), "gather"), index, grad, add=True)
+    return out
+
+
+def _infer_flat_index(first: Spec, second: Spec, sizes: tuple[int, int]) -> Inferred:
+    for index in (first, second):
+        require_integers("index", "index", index)
+    shape = broadcast_shapes(first.shape, second.shape, op="index")
+    return Inferred((first.like(shape, dtype=int64),), ((int64, shape), (int64, shape)), {"sizes": sizes})
+
+
+@composite(_infer_flat_index, {})
+def flat_index(first: Tensor, second: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """Places along two dims of these sizes as places along one. IndexError for one out of range."""
+    places: Any = 0
+    for index, n, step in ((first, sizes[0], sizes[1]), (second, sizes[1], 1)):
+        # A gather from the places of a dim wraps negative indices and checks every one.
+        of_dim = arange(n, device=index.device) * step
+        places = gather(of_dim, 0, index.reshape(-1)).reshape(tuple(index.spec.shape)) + places
+    return places  # type: ignore[no-any-return]
 
 
 def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import FILL, arange, spec_for
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, nonzero, scatter, scatter_into
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, flat_index, gather, masked_fill, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip
@@ -66,7 +67,12 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         chosen = _by_tensor(self, index)  # type: ignore[arg-type]
         if chosen is not None:
             return chosen
-    found = _of_ints_and_slices(self, index if type(index) is tuple else (index,))
+    parts = index if type(index) is tuple else (index,)
+    if isinstance(parts[-1] if parts else None, TensorBase):
+        chosen = _by_tensors(self, parts)
+        if chosen is not None:
+            return chosen
+    found = _of_ints_and_slices(self, parts)
     if found is not None:
         return found
     view, tensors = _basic(self, index)
@@ -86,6 +92,32 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
+
+
+def _by_tensors(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    """`tensor[i, j]` for int64 index tensors of the first dims; None for others."""
+    spec, count = tensor.spec, len(index)
+    if not 2 <= count <= spec.ndim:
+        return None
+    for part in index:
+        if not isinstance(part, TensorBase):
+            return None
+        places = part.spec
+        if places.dtype is not int64 or places.device is not spec.device or not places.ndim:
+            return None
+    flat = RESHAPE.call(tensor, (prod(spec.shape[:count]), *spec.shape[count:]))
+    return None if flat is None else INDEX.call(flat, _as_one(index, spec.shape), 0)
+
+
+def _as_one(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Index tensors of dims of these sizes as one of the dim that they are together."""
+    places, size = index[0], sizes[0]
+    try:
+        for part, n in zip(index[1:], sizes[1:], strict=False):
+            places, size = flat_index(places, part, (size, n)), size * n
+    except ShapeError as error:
+        raise IndexError(str(error)) from None
+    return places
 
 
 def _where_true(mask: Tensor) -> Tensor:
@@ -254,18 +286,9 @@ class _Plan:
         self.size = prod(shape[d] for d in dims)
         self.count = prod(self.shape)
         self.at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-        if len(dims) == 1:
-            rows = chosen[dims[0]].reshape(-1)
-        else:
-            # A gather from the places of each dim wraps negative indices and checks every one against its own dim.
-            rows, step = None, 1
-            for d in reversed(dims):
-                places = arange(shape[d], device=view.device) * step
-                part = gather(places, 0, chosen[d].expand(self.shape).reshape(-1))
-                rows = part if rows is None else rows + part
-                step *= shape[d]
+        rows = _as_one([chosen[d] for d in dims], [shape[d] for d in dims]).reshape(-1)
         lead = [1] * len(rest)
-        self.rows = reshape(rows, [self.count, *lead]).expand(self.count, *self.rest)  # type: ignore[arg-type]
+        self.rows = reshape(rows, [self.count, *lead]).expand(self.count, *self.rest)
 
     def flat(self, view: Tensor) -> Tensor:
         """The tensor with its indexed dims first, made into one; a view where the strides allow."""
