@@ -7,6 +7,7 @@ import pytest
 from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
+import norch.ops.elementwise.complex_products
 import norch.ops.matrix.dft  # which, as the next, is loaded late
 import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
@@ -115,6 +116,7 @@ SAMPLES = {
     "grid_sample2d": [draw(2, 3, 4, 5), draw(2, 3, 2, 2), "bilinear", "reflection", False],
     "grid_sample2d_input_grad": [draw(2, 3, 3, 2), draw(2, 3, 2, 2), (2, 3, 4, 5), "bilinear", "reflection", False],
     "resample": [draw(2, 5, 3), 1, *NEAR],
+    "complex_mul": [draw(3, 4, 2), draw(4, 2), True],
     "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
     "flip": [draw(3, 4), (0, 1)],
     "topk": [draw(3, 4), 2, 1, True],

@@ -8,6 +8,7 @@ namespace norch {
 namespace elementwise {
 void add_arithmetic(Registry&);  // unary, binary, comparisons
 void add_copying(Registry&);  // copy, fill, where
+void add_complex(Registry&);  // complex_mul
 void add_transcendental(Registry&);
 void add_activations(Registry&);
 void add_fused(Registry&);  // programs of all these

@@ -25,6 +25,7 @@ from ..dtype import (
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
 from ..ops import atan2, broadcast_tensors, cat, cos, einsum, exp, sin, sqrt, stack, where
+from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class ComplexPair:
     # --- Arithmetic -------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, ComplexPair):
+            return ComplexPair(self.pair + other.pair)
         re, im = _parts(other)
         return NotImplemented if re is None else _joined(self.real + re, self.imag + im)
 
@@ -122,8 +125,8 @@ class ComplexPair:
         if not isinstance(other, ComplexPair | builtins.complex):
             factor = other.unsqueeze(-1) if isinstance(other, Tensor) else other
             return ComplexPair(self.pair * factor)
-        (a, b), (c, d) = _parts(self), _parts(other)
-        return _joined(a * c - b * d, a * d + b * c)
+        pair = other.pair if isinstance(other, ComplexPair) else self.pair.new_tensor([other.real, other.imag])
+        return ComplexPair(complex_mul(self.pair, pair, False))
 
     def __truediv__(self, other: Any) -> Any:
         if not isinstance(other, ComplexPair | builtins.complex):

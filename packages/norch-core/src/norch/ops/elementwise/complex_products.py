@@ -1,0 +1,34 @@
+"""Products of complex numbers that are kept as pairs: real and imaginary parts along a last dim of size 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...dispatch.plan import Inferred
+from ...spec import Spec, broadcast_shapes
+from ..families import composite, floating
+from ..shape.joining import stack
+from ..shape.views import select_dim
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def _infer(a: Spec, b: Spec, conj: bool) -> Inferred:
+    dtype, shape = floating("mul", a, b), broadcast_shapes(a.shape, b.shape, op="mul")
+    return Inferred((Spec(shape, None, dtype, a.device),), ((dtype, shape), (dtype, shape)), {"conj": conj})
+
+
+@composite(
+    _infer,
+    {
+        "a": lambda g, b, conj: complex_mul(g, b, not conj),
+        "b": lambda g, a, conj: complex_mul(a, g, True) if conj else complex_mul(g, a, True),
+    },
+)
+def complex_mul(a: Tensor, b: Tensor, conj: bool) -> Tensor:
+    """a b of pairs that broadcast, or a times the conjugate of b."""
+    re, im, c, d = [select_dim(x, x.spec.ndim - 1, i) for x in (a, b) for i in (0, 1)]
+    if conj:
+        return stack([re * c + im * d, im * c - re * d], -1)
+    return stack([re * c - im * d, re * d + im * c], -1)
