@@ -12,7 +12,7 @@ from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, composite, primitive
-from ..indexing import gather, index_select, nonzero, scatter, scatter_add
+from ..indexing import gather, index_select, nonzero, scatter
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import movedim, narrow, reshape, squeeze
@@ -124,9 +124,9 @@ def unique(
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
     order, places = sort(reshape(input.detach(), -1))
-    found = _runs(order, order[1:] != order[:-1], 0)
-    inverse = scatter(places.new_zeros(places.spec.numel), 0, places, found[1])
-    return _requested(found[0], reshape(inverse, tuple(input.spec.shape)), found[2], return_inverse, return_counts)
+    values, rank, counts = _runs(order, order[1:] != order[:-1], 0, return_inverse, return_counts)
+    inverse = None if rank is None else reshape(_scattered(rank, places), tuple(input.spec.shape))
+    return _requested(values, inverse, counts)
 
 
 @public()
@@ -141,12 +141,13 @@ def unique_consecutive(
     """
     if dim is None:
         flat = reshape(input.detach(), -1)
-        values, rank, counts = _runs(flat, flat[1:] != flat[:-1], 0)
-        rank = reshape(rank, tuple(input.spec.shape))
+        values, rank, counts = _runs(flat, flat[1:] != flat[:-1], 0, return_inverse, return_counts)
+        rank = None if rank is None else reshape(rank, tuple(input.spec.shape))
     else:
         at = wrap_dim(dim, input.spec.ndim, "unique_consecutive")
-        values, rank, counts = _runs(input.detach(), _changes(input.detach(), at), at)
-    return _requested(values, rank, counts, return_inverse, return_counts)
+        changes = _changes(input.detach(), at)
+        values, rank, counts = _runs(input.detach(), changes, at, return_inverse, return_counts)
+    return _requested(values, rank, counts)
 
 
 def _changes(x: Tensor, at: int) -> Tensor:
@@ -156,14 +157,20 @@ def _changes(x: Tensor, at: int) -> Tensor:
     return differs.any([d for d in range(x.spec.ndim) if d != at]) if x.spec.ndim > 1 else differs
 
 
-def _runs(x: Tensor, changes: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The first slice of each run, the run that each slice is in, and how many are in each run."""
+def _runs(
+    x: Tensor, changes: Tensor, at: int, ranked: bool, counted: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The first slice of each run; if `ranked` the run that each slice is in, if `counted` how many are in each."""
     n = x.spec.shape[at]
     first = cat([changes.new_ones(1), changes]) if n else changes.new_zeros(0)
-    rank = cumsum(first, 0) - 1
-    values = index_select(x, at, nonzero(first, as_tuple=True)[0])
-    zeros = rank.new_zeros(values.spec.shape[at])
-    return values, rank, scatter_add(zeros, 0, rank, rank.new_ones(n)) if n else zeros
+    starts = nonzero(first, as_tuple=True)[0]
+    rank = cumsum(first, 0) - 1 if ranked else None
+    counts = cat([starts[1:], starts.new_full((min(n, 1),), n)]) - starts if counted else None
+    return index_select(x, at, starts), rank, counts
+
+
+def _scattered(rank: Tensor, places: Tensor) -> Tensor:
+    return scatter(rank.new_zeros(rank.spec.numel), 0, places, rank)
 
 
 def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:
@@ -171,7 +178,7 @@ def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool
     n = rows.spec.shape[0]
     if not n:
         none = arange(0, device=x.device)
-        return _requested(x.clone(), none, none.clone(), return_inverse, return_counts)
+        return _requested(x.clone(), none if return_inverse else None, none.clone() if return_counts else None)
     if not rows.spec.numel:
         raise ShapeError(f"unique(): dim {at} of a tensor without elements, shape {tuple(x.spec.shape)}")
     columns = reshape(rows, n, -1)
@@ -179,12 +186,13 @@ def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool
     # Stable sorts from the last column to the first put whole rows in order.
     for i in range(columns.spec.shape[1] - 1, -1, -1):
         order = gather(order, 0, argsort(gather(columns.select(1, i), 0, order)))
-    values, rank, counts = _runs(index_select(x, at, order), _changes(index_select(columns, 0, order), 0), at)
-    return _requested(values, scatter(rank.new_zeros(n), 0, order, rank), counts, return_inverse, return_counts)
+    changes = _changes(index_select(columns, 0, order), 0)
+    values, rank, counts = _runs(index_select(x, at, order), changes, at, return_inverse, return_counts)
+    return _requested(values, None if rank is None else _scattered(rank, order), counts)
 
 
-def _requested(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
-    results = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+def _requested(*found: Tensor | None) -> Any:
+    results = [x for x in found if x is not None]
     return results[0] if len(results) == 1 else tuple(results)
 
 
