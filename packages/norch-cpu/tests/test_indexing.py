@@ -343,3 +343,40 @@ def test_several_index_tensors_are_checked_before_anything_is_read(at, wrong):
         norch.ones(4, 4)[tuple(index)]
     with pytest.raises(norch.IndexError, match="do not broadcast"):
         norch.ones(4, 4)[norch.zeros(2, dtype=norch.int64), norch.zeros(3, dtype=norch.int64)]
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "int64", "float16", "uint8"])
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("is_expanded", [False, True])
+def test_extremes_are_those_of_all_that_is_scattered_to_a_place(name, reduce, include_self, dim, is_expanded):
+    rng = np.random.default_rng(0)
+    x, src = (rng.integers(0, 50, (30, 40)).astype(numpy_dtype(name)) for _ in range(2))
+    if is_expanded:
+        index = np.broadcast_to(rng.integers(-8, 8, (30, 1) if dim == 0 else (1, 40)), (30, 40))
+    else:
+        index = rng.integers(-8, 8, (30, 40))
+    if name.startswith("float"):
+        src[3, 4] = np.nan
+    best, expected, touched = np.maximum if reduce == "amax" else np.minimum, x.copy(), np.zeros(x.shape, bool)
+    for i, j in np.ndindex(src.shape):
+        at = (index[i, j], j) if dim == 0 else (i, index[i, j])
+        expected[at] = best(expected[at], src[i, j]) if include_self or touched[at] else src[i, j]
+        touched[at] = True
+    found = norch.tensor(x).scatter_reduce(
+        dim, norch.tensor(index), norch.tensor(src), reduce, include_self=include_self
+    )
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_a_mean_over_an_expanded_index_counts_each_row_once():
+    rng = np.random.default_rng(0)
+    x, src, rows = rng.standard_normal((9, 5)), rng.standard_normal((40, 5)), rng.integers(0, 7, 40)
+    index = norch.tensor(rows)[:, None].expand(40, 5)
+    for include_self in (True, False):
+        found = norch.tensor(x).scatter_reduce(0, index, norch.tensor(src), "mean", include_self=include_self)
+        for row in range(9):
+            given = src[rows == row]
+            kept = np.concatenate([x[row : row + 1], given]) if include_self or not len(given) else given
+            np.testing.assert_allclose(found[row].numpy(), kept.mean(0), atol=1e-12)

@@ -1,6 +1,7 @@
 // gather, scatter, scatter_add: loops over index's shape, in which the tensor that is indexed has stride 0 along `dim`.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 #include "common/arithmetic_ops.h"
@@ -319,6 +320,50 @@ KernelPtr make_scatter_add(const Request& r) {
                                            adding(dtype), is_half(dtype));
 }
 
+// --- scatter_reduce -------------------------------------------------------------------------------------------------
+
+template <class F>
+Scatter extreme(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return scatter<float, float, F>;
+        case DType::f64: return scatter<double, double, F>;
+        case DType::i64: return scatter<int64_t, int64_t, F>;
+        default: return nullptr;
+    }
+}
+
+/// The largest or smallest of what is scattered to a place and of what is there: a copy, with one value each written over
+/// it first where what is there does not count.
+class ScatterExtreme final : public Kernel {
+public:
+    ScatterExtreme(const Operand& out, const Operand& input, const Operand& src, const Operand& index, int dim,
+                   Scatter scatter, bool includes_self)
+        : copy_(copy_kernel(out, input)), extreme_(out, index, src, dim, scatter, false) {
+        if (!includes_self) first_.emplace(out, index, src, dim, assigning(out.dtype), false);
+        work = copy_->work + extreme_.work + (first_ ? first_->work : 0);
+    }
+    void run(char* const* data, const Scalar* scalars) const override {
+        char* const operands[] = {data[0], data[3], data[2]};
+        run_copy(*copy_, data[0], data[1]);
+        if (first_) first_->run(operands, scalars);
+        extreme_.run(operands, scalars);
+    }
+
+private:
+    KernelPtr copy_;
+    std::optional<ScatterKernel> first_;
+    ScatterKernel extreme_;
+};
+
+KernelPtr make_scatter_extreme(const Request& r) {
+    const Operand& out = r.operands[0];
+    const Scatter scatter = r.attrs.text("reduce") == "amax" ? extreme<Maximum>(out.dtype) : extreme<Minimum>(out.dtype);
+    if (!scatter || out.shape.empty()) return nullptr;
+    const int64_t dim = r.attrs.integer("dim");
+    return std::make_unique<ScatterExtreme>(out, r.operands[1], r.operands[2], r.operands[3],
+                                            int(dim < 0 ? dim + out.ndim() : dim), scatter, r.attrs.flag("include_self"));
+}
+
 }  // namespace
 
 void add_indexing(Registry& registry) {
@@ -326,6 +371,7 @@ void add_indexing(Registry& registry) {
     registry["flat_index"] = make_flat_index;
     registry["scatter"] = make_scatter;
     registry["scatter_add"] = make_scatter_add;
+    registry["functional_scatter_extreme"] = make_scatter_extreme;
 }
 
 }  // namespace norch::indexing

@@ -119,10 +119,21 @@ def scatter_reduce(
     out = scatter_add(start, dim, index, src)
     if reduce == "sum":
         return out
-    ones = fill_spec(src.spec.like(dtype=int64), 1)
-    count = scatter_add(fill_spec(input.spec.like(dtype=int64), 1 if include_self else 0), dim, index, ones)
-    mean = div(out, count.clamp(min=1), rounding_mode=None if out.spec.dtype.is_floating_point else "floor")
+    count = _counts(input, wrap_dim(dim, input.spec.ndim, "scatter_reduce"), index, include_self)
+    mean = div(out, count, rounding_mode=None if out.spec.dtype.is_floating_point else "floor")
     return mean.to(out.spec.dtype)
+
+
+def _counts(input: Tensor, at: int, index: Tensor, include_self: bool) -> Tensor:
+    """How many elements a mean is of, at least 1; once for all that an index which is expanded repeats it for."""
+    sizes, shape = list(input.spec.shape), list(index.spec.shape)
+    for d, n in enumerate(shape):
+        if d != at and n == sizes[d] and not index.spec.strides[d]:
+            index, sizes[d], shape[d] = narrow(index, d, 0, min(n, 1)), min(n, 1), min(n, 1)
+    ones = fill_spec(index.spec.like((1,) * len(shape), dtype=int64), 1).expand(shape)
+    start = fill_spec(input.spec.like(tuple(sizes), dtype=int64), 1 if include_self else 0)
+    count = scatter_add(start, at, index, ones)
+    return count if include_self else count.clamp(min=1)
 
 
 @public(inplace=True)
