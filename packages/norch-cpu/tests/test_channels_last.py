@@ -1,4 +1,4 @@
-"""Convolution and pooling of images whose channels lie next to each other: kernels that compute them as they lie."""
+"""Convolution, pooling and padding of images whose channels lie next to each other: kernels that compute them as they lie."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ KERNELS = {
     "conv2d_weight_grad": ([W, Y, X], CONV),
     "max_pool2d": ([HALF, X], POOL),
     "max_pool2d_grad": ([X, HALF, X], POOL),
+    "pad_edges": ([X, HALF], {"before": (0, 0, 1, 1), "after": (0, 0, 2, 2), "mode": "reflect"}),
     "sum_pool2d": ([HALF, X], POOL),
     "sum_pool2d_grad": ([X, HALF], POOL),
 }

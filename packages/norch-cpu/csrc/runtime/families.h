@@ -23,6 +23,7 @@ namespace indexing {
 void add_indexing(Registry&);  // gather, scatter, scatter_add
 void add_embedding(Registry&);
 void add_flip(Registry&);
+void add_padding(Registry&);  // pad_edges and its gradient
 void add_sorting(Registry&);
 }
 namespace matmul {

@@ -37,10 +37,11 @@ PyMethodDef methods[] = {
 NB_MODULE(NORCH_MODULE, m) {
     add_kernels(m, {
 #ifndef NORCH_STRESSED  // CMakeLists.txt says why
-        reduction::add_scans, indexing::add_embedding, indexing::add_flip, indexing::add_sorting, matmul::add_quantized, nn::add_attention,
-        nn::add_ctc, nn::add_normalization, nn::add_convolution, nn::add_pooling, nn::add_dropout,
-        nn::add_resampling, nn::add_sampling, nn::add_recurrence, linalg::add_systems, linalg::add_triangles,
-        linalg::add_factors, linalg::add_qr, linalg::add_spectral, spectral::add_fourier,
+        reduction::add_scans, indexing::add_embedding, indexing::add_flip, indexing::add_sorting,
+        matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
+        nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_recurrence,
+        linalg::add_systems, linalg::add_triangles, linalg::add_factors, linalg::add_qr, linalg::add_spectral,
+        indexing::add_padding, spectral::add_fourier,
 #endif
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_complex, elementwise::add_transcendental,
         elementwise::add_activations, elementwise::add_fused, elementwise::add_fused_rows, reduction::add_reductions, indexing::add_indexing,

@@ -38,6 +38,7 @@ class CpuBackend(Backend):
             "conv2d_weight_grad",
             "max_pool2d",
             "max_pool2d_grad",
+            "pad_edges",
             "sum_pool2d",
             "sum_pool2d_grad",
         }

@@ -52,7 +52,7 @@ _GATHER = primitive(
     "x dim index",
     (0, 2),
     _infer_gather,
-    (lambda g, x_spec, dim, index: _gather_grad(g, index, dim, tuple(x_spec.shape)), None),
+    (lambda g, x_spec, dim, index: gather_grad(g, index, dim, tuple(x_spec.shape)), None),
 )
 
 
@@ -102,7 +102,7 @@ def _index_vjp(g: Tensor, x_spec: Spec, index: Tensor, dim: int) -> Tensor:
     count = index.spec.numel
     rows = g.reshape(*x_spec.shape[:dim], count, *x_spec.shape[dim + 1 :])
     places = index.reshape([count if d == dim else 1 for d in range(x_spec.ndim)]).expand(tuple(rows.shape))
-    return _gather_grad(rows, places, dim, tuple(x_spec.shape))
+    return gather_grad(rows, places, dim, tuple(x_spec.shape))
 
 
 INDEX = Op("index", ("x", "index", "dim"), 2, _infer_index, (_index_vjp, None), kernel="gather")
@@ -138,9 +138,8 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
 @composite(
     lambda grad, index, dim, shape: grad.like(shape),
     {"grad": lambda g, index, dim: gather(g, dim, index)},
-    name="gather_grad",
 )
-def _gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
+def gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     """`grad` added up where `index` gathered it from, in zeros of `shape`."""
     out = fill_spec(grad.spec.like(shape), 0)
     if out.spec.numel:

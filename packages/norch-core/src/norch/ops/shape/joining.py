@@ -12,7 +12,7 @@ from ...dispatch.plan import Inferred, Part
 from ...dtype import result_dtype
 from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
-from ..copying import fresh, owned, row_major_copy
+from ..copying import owned, row_major_copy
 from ..creation import arange
 from ..families import composite
 from ..indexing import gather, index_select
@@ -319,30 +319,6 @@ def flipud(input: Tensor) -> Tensor:
     if not input.spec.ndim:
         raise ShapeError("flipud(): needs at least 1 dim, got shape ()")
     return flip(input, 0)
-
-
-@public()
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements moved by `shifts` along `dims`, those that leave one end coming back at the other.
-
-    Raises ShapeError for another number of shifts than dims.
-    """
-    if dims is None:
-        return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
-    by = shifts if isinstance(shifts, tuple | list) else (shifts,)
-    axes = dims if isinstance(dims, tuple | list) else (dims,)
-    if len(by) != len(axes):
-        raise ShapeError(f"roll(): {len(by)} shifts for {len(axes)} dims")
-    out = input
-    for shift, dim in zip(by, axes, strict=True):
-        at = wrap_dim(dim, input.spec.ndim, "roll")
-        if not input.spec.ndim:
-            raise ShapeError("roll(): a 0-d tensor has no dim to roll along")
-        n = input.spec.shape[at]
-        start = -as_int(shift, "roll", "shift") % n if n else 0
-        if start:
-            out = cat([narrow(out, at, start, n - start), narrow(out, at, 0, start)], at)
-    return fresh(out, input)
 
 
 @public(method=False)

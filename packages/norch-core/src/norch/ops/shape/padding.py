@@ -11,18 +11,13 @@ from ...dispatch.plan import Inferred, Part
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, image_layout
 from ..copying import fresh, like_images
-from ..creation import arange
-from ..indexing import INDEX
 from ..registry import FUNCTIONS, public
-from .joining import cat
+from .edges import pad_edges
 from .views import narrow, slice_dim
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-
-_FEW = 8
-"""Up to so many elements are put around a dim by a copy of each slice, which is quicker than an index for each."""
 
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -43,7 +38,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode not in _PAD_MODES:
         raise ValueError(f"pad(): mode must be one of {', '.join(_PAD_MODES)}, got {mode!r}")
     pairs = [(ndim - 1 - i // 2, amounts[i], amounts[i + 1]) for i in range(0, len(amounts), 2)]
-    out, constant = input, {}
+    out, amounts_of = input, {}
     for dim, before, after in pairs:
         n = out.spec.shape[dim]
         if n + before + after < 0:
@@ -52,21 +47,20 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             )
         if mode in ("reflect", "replicate") and min(before, after) < 0 < max(before, after):
             # The end that is put on may be made of what is cut off at the other.
-            out = narrow(
-                _pad_by_index(out, dim, max(before, 0), max(after, 0), mode), dim, max(-before, 0), n + before + after
-            )
+            padded = _pad_edges(out, {dim: (max(before, 0), max(after, 0))}, mode)
+            out = narrow(padded, dim, max(-before, 0), n + before + after)
             continue
         if before < 0 or after < 0:
             start = max(-before, 0)
             out = narrow(out, dim, start, max(n - start - max(-after, 0), 0))
             before, after = max(before, 0), max(after, 0)
-        if (before or after) and mode != "constant":
-            out = _pad_by_index(out, dim, before, after, mode)
-        elif before or after:
-            constant[dim] = before, after
-    if constant:
+        if before or after:
+            amounts_of[dim] = before, after
+    if amounts_of and mode != "constant":
+        out = _pad_edges(out, amounts_of, mode)
+    elif amounts_of:
         number = 0 if value is None else value.item() if hasattr(value, "item") else value
-        out = _pad_constant(out, constant, number)
+        out = _PAD.call(out, *_by_dim(out, amounts_of), number)
     return fresh(like_images(out, input), input)
 
 
@@ -90,28 +84,20 @@ def _pad_vjp(g: Tensor, x_spec: Spec, before: Shape) -> Tensor:
 _PAD = Op("pad", ("x", "before", "after", "value"), 1, _infer_pad, (_pad_vjp,), kind="composite", numbers=(3,))
 
 
-def _pad_constant(x: Tensor, amounts: dict[int, tuple[int, int]], value: float) -> Tensor:
-    pads = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
-    return _PAD.call(x, tuple([a for a, _ in pads]), tuple([b for _, b in pads]), value)
+def _by_dim(x: Tensor, amounts: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How much comes before each dim, and after."""
+    pairs = [amounts.get(d, (0, 0)) for d in range(x.spec.ndim)]
+    return tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])
 
 
-def _pad_by_index(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
-    n = x.spec.shape[dim]
-    if (mode == "reflect" and max(before, after) >= n) or (mode == "circular" and max(before, after) > n) or n == 0:
-        raise ShapeError(
-            f"pad(): {mode} by {before} and {after} is too much for dim {dim} of shape {tuple(x.spec.shape)}"
-        )
-    if mode == "circular" or before + after <= _FEW:
-        if mode == "circular":
-            first, last = [(n - before, before)][:before], [(0, after)][:after]
-        elif mode == "replicate":
-            first, last = [(0, 1)] * before, [(n - 1, 1)] * after
-        else:
-            first, last = [(before - i, 1) for i in range(before)], [(n - 2 - i, 1) for i in range(after)]
-        return cat([*[narrow(x, dim, *at) for at in first], x, *[narrow(x, dim, *at) for at in last]], dim)
-    places = arange(-before, n + after, device=x.device)
-    places = places.clamp(0, n - 1) if mode == "replicate" else (n - 1) - ((n - 1) - places.abs()).abs()
-    return INDEX.call(x, places, dim)
+def _pad_edges(x: Tensor, amounts: dict[int, tuple[int, int]], mode: str) -> Tensor:
+    for dim, (before, after) in amounts.items():
+        n, most = x.spec.shape[dim], max(before, after)
+        if (mode == "reflect" and most >= n) or (mode == "circular" and most > n) or n == 0:
+            raise ShapeError(
+                f"pad(): {mode} by {before} and {after} is too much for dim {dim} of shape {tuple(x.spec.shape)}"
+            )
+    return pad_edges(x, *_by_dim(x, amounts), mode)
 
 
 def pad_end(input: Tensor, shape: Shape) -> Tensor:
