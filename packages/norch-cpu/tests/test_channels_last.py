@@ -1,4 +1,4 @@
-"""Convolution, pooling and padding of images whose channels lie next to each other: kernels that compute them as they lie."""
+"""Convolution, pooling and padding of images whose channels lie together: kernels that take them as they lie."""
 
 from __future__ import annotations
 
