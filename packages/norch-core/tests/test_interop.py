@@ -252,3 +252,28 @@ def test_arrays_of_tensors_that_require_grad_while_nothing_is_recorded() -> None
         assert x.numpy().tolist() == x.view(-1).numpy().tolist() == [1, 1]
     with pytest.raises(norch.AutogradError, match="requires grad"):
         x.numpy()
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.uint8, np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64]
+)
+def test_lists_of_memory_are_those_of_arrays(dtype: type) -> None:
+    array = (np.arange(24) % 7 - 3).astype(dtype).reshape(2, 3, 4)
+    x = norch.tensor(array)
+    for of in (
+        lambda v: v,
+        lambda v: v[1],
+        lambda v: v[1, 2],
+        lambda v: v[0, 1, 2],
+        lambda v: v[:, 1],
+        lambda v: v[:0],
+    ):
+        found, expected = of(x).tolist(), of(array).tolist()
+        assert (found, repr(found)) == (expected, repr(expected))
+    assert norch.arange(5000).tolist() == list(range(5000))
+
+
+def test_a_captured_function_does_not_freeze_a_list() -> None:
+    step = norch.capture(lambda x: x * x.tolist()[0])
+    for first in (1.0, 2.0, 3.0, 4.0):
+        assert step(norch.tensor([first, 5.0])).tolist() == [first * first, first * 5]

@@ -283,3 +283,30 @@ def test_old_names():
     q, r = norch.qr(norch.tensor(TALL))
     close(q @ r, TALL)
     close(norch.cholesky(norch.tensor(POSITIVE), upper=True), np.linalg.cholesky(POSITIVE).T)
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bld,bln,bld->bldn",
+        "ij,ji,ij->ij",
+        "ab,bc,ba,cb->ac",
+        "i,i,i->",
+        "ij,j,ij,j->i",
+        "ii,ii,ii->i",
+        "...i,...i,j->...j",
+    ],
+)
+def test_einsum_multiplies_operands_of_the_same_dims_first(equation):
+    sizes, rng = dict(zip("abcdijln", (3, 4, 5, 6, 4, 4, 7, 2), strict=True)), np.random.default_rng(0)
+    terms = equation.split("->")[0].split(",")
+    arrays = [rng.standard_normal([sizes[c] for c in term.replace("...", "ab")]) for term in terms]
+    found = norch.einsum(equation, *[norch.tensor(a) for a in arrays])
+    np.testing.assert_allclose(found.numpy(), np.einsum(equation, *arrays), atol=1e-12)
+
+
+def test_einsum_broadcasts_what_has_the_same_labels_and_other_sizes():
+    a, b = np.random.default_rng(0).standard_normal((2, 3, 4))
+    x, y = norch.tensor(a), norch.tensor(b)
+    found = norch.einsum("ij,ij,ij->ij", x, y[:1], y[:, :1])
+    np.testing.assert_allclose(found.numpy(), a * b[:1] * b[:, :1], atol=1e-12)

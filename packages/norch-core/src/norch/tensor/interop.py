@@ -106,12 +106,37 @@ _STRUCT_CODES = {
 """How `struct` reads a dtype."""
 
 
+_FEW = 1000
+"""Up to so many elements a list is made of memory itself, which starts sooner than an array."""
+
+_MEMORY_CODES = frozenset("?bBhHiIlLqQfd")
+
+
+@observable(TRANSFER, "to_host")
+def _listed(self: Tensor) -> Any:
+    """The elements of a contiguous tensor on the CPU; None where their memory or dtype says no numbers."""
+    spec = self.spec
+    code, memory = spec.dtype.numpy.char, CPU.backend.host_view(self.buffer)
+    if memory is None or code not in _MEMORY_CODES:
+        return None
+    size = spec.dtype.itemsize
+    here = memory[self.offset * size : (self.offset + spec.numel) * size]
+    if spec.ndim == 1:
+        return here.cast(code).tolist()
+    return here.cast(code, spec.shape).tolist() if spec.ndim else here.cast(code)[0]
+
+
 @method()
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; of a 0-d tensor, the number.
 
     Raises MetaError for a tensor on "meta".
     """
+    spec = self.spec
+    if spec.device is CPU and spec.is_contiguous and 0 < spec.numel <= _FEW and type(spec) is Spec:
+        found = _listed(self)
+        if found is not None:
+            return found
     if self.is_meta:
         raise MetaError("tolist")
     return _on_host(self).tolist()

@@ -19,7 +19,8 @@ Labels = tuple[str, ...]
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 
-    Operands are contracted from the left, two at a time, each by one matrix product. Raises ShapeError for an equation
+    An operand with the labels of one before it is first multiplied into that; then they are contracted from the left,
+    two at a time, each by one matrix product. Raises ShapeError for an equation
     that does not fit its operands, DTypeError for what is neither an equation nor a tensor.
     """
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
@@ -32,6 +33,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
             return found("einsum", (equation, *operands), {})  # type: ignore[no-any-return]
         came = ", ".join(map(describe, (equation, *operands)))
         raise DTypeError(f"einsum(): expected an equation and tensors, got {came}") from None
+    if len(terms) > 2:
+        operands, terms = _within(operands, terms)
     result, labels = _diagonals(operands[0], terms[0])
     for i in range(1, len(terms)):
         x, term = _diagonals(operands[i], terms[i])
@@ -84,6 +87,24 @@ def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[tuple[Labels, ...]
     if len(set(output)) != len(output) or not set(output) <= set(sizes):
         raise ShapeError(f"einsum(): {equation!r}: the output {right!r} repeats a label or names an unknown one")
     return full, output
+
+
+def _within(operands: tuple[Any, ...], terms: tuple[Labels, ...]) -> tuple[tuple[Any, ...], tuple[Labels, ...]]:
+    """The operands, of which one that has just the dims of another, in any order, has become a factor of that."""
+    kept: list[tuple[Any, Labels]] = []
+    for x, term in zip(operands, terms, strict=True):
+        for i, (other, labels) in enumerate(kept):
+            if len(set(labels)) == len(labels) == len(term) and set(term) == set(labels):
+                factor = x if term == labels else x.permute([term.index(c) for c in labels])
+                if factor.spec.shape == other.spec.shape:
+                    kept[i] = other * factor, labels
+                    break
+        else:
+            kept.append((x, term))
+            continue
+        if factor.spec.shape != other.spec.shape:
+            kept.append((x, term))
+    return tuple([x for x, _ in kept]), tuple([term for _, term in kept])
 
 
 def _diagonals(x: Tensor, term: Labels) -> tuple[Tensor, Labels]:
