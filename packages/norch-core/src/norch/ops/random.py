@@ -137,11 +137,14 @@ def randint(
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
     bits = spec.like(dtype=int64)
+    # In the memory of what is drawn: that of each step is slow to get.
+    out: Any
     if count < 2**31:
-        out = (draw(bits, "bits", generator) * count) >> 32
+        out = draw(bits, "bits", generator).mul_(count).bitwise_right_shift_(32)
     else:
-        out = draw(bits, "bits64", generator) % count
-    out = out + first if first else out
+        out = draw(bits, "bits64", generator).remainder_(count)
+    if first:
+        out.add_(first)
     return finish(out.to(spec.dtype), requires_grad)
 
 
