@@ -116,3 +116,25 @@ def test_embeddings_start_normal_with_zeros_for_padding():
     assert (values[198] == 0).all()
     assert values.std() == pytest.approx(1, rel=0.05)
     assert layer.padding_idx == 198
+
+
+@pytest.mark.parametrize("skip", [None, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_in_rows_are_those_with_offsets(skip, mode):
+    indices = np.array([[1, 3, 3, 5], [3, 3, 3, 3], [0, 2, 5, 5]])
+    table, same = (norch.tensor(rand(6, 3), requires_grad=True) for _ in range(2))
+    out = F.embedding_bag(norch.tensor(indices), table, mode=mode, padding_idx=skip)
+    expected = F.embedding_bag(
+        norch.tensor(indices.ravel()), same, norch.tensor([0, 4, 8]), mode=mode, padding_idx=skip
+    )
+    np.testing.assert_allclose(array(out), array(expected), rtol=1e-12)
+    grad = norch.tensor(rand(3, 3, seed=2))
+    out.backward(grad)
+    expected.backward(grad)
+    np.testing.assert_allclose(array(table.grad), array(same.grad), rtol=1e-12)
+
+
+def test_bags_without_indices_are_zeros():
+    for mode in ("sum", "mean"):
+        found = F.embedding_bag(norch.zeros(2, 0, dtype=norch.int64), norch.ones(4, 3), mode=mode)
+        assert found.tolist() == [[0, 0, 0], [0, 0, 0]]

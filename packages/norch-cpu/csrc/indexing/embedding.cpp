@@ -1,11 +1,13 @@
-// embedding and its gradient: gather and scatter_add of whole rows, behind what makes an index of any integer dtype and
-// layout a list of int64.
+// embedding, sums of its rows, and its gradient: gather and scatter_add of whole rows, behind what makes an index of any
+// integer dtype and layout a list of int64.
+#include <algorithm>
 #include <cstring>
 
 #include "common/staging.h"
 #include "indexing/bounds.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
+#include "runtime/simd.h"
 
 namespace norch::indexing {
 namespace {
@@ -62,6 +64,72 @@ private:
     KernelPtr gather_;
 };
 
+/// What lies in VECTORS vectors from column `first` on, added up over the rows of a bag of n. padding: an index that does not
+/// count, or -1. Of `known` indices from the bag's first on the rows may be asked for ahead.
+template <int VECTORS, int LANES, class T>
+inline void sum_columns(const T* weight, const int64_t* bag, int64_t n, int64_t known, int64_t features, int64_t padding,
+                        int64_t first, T* out) {
+    constexpr int64_t AHEAD = 6, LINE = 64 / int64_t(sizeof(T));
+    vector_t<T, LANES> sums[VECTORS] = {};
+    for (int64_t i = 0; i < n; ++i) {
+        if (i + AHEAD < known)
+            for (int64_t j = 0; j < VECTORS * LANES; j += LINE)
+                __builtin_prefetch(weight + bag[i + AHEAD] * features + first + j);
+        if (bag[i] == padding) continue;
+        const T* row = weight + bag[i] * features + first;
+        NORCH_UNROLL
+        for (int k = 0; k < VECTORS; ++k) sums[k] += load_vector<LANES>(row + k * LANES);
+    }
+    NORCH_UNROLL
+    for (int k = 0; k < VECTORS; ++k) store_vector(out + first + k * LANES, sums[k]);
+}
+
+template <class T>
+void sum_rows(const T* weight, const int64_t* bag, int64_t n, int64_t known, int64_t features, int64_t padding, T* out) {
+    constexpr int LANES = SIMD_WIDTH<T>;
+    int64_t j = 0;
+    for (; j + 8 * LANES <= features; j += 8 * LANES)
+        sum_columns<8, LANES>(weight, bag, n, known, features, padding, j, out);
+    for (; j + LANES <= features; j += LANES) sum_columns<1, LANES>(weight, bag, n, known, features, padding, j, out);
+    for (; j < features; ++j) {
+        out[j] = 0;
+        for (int64_t i = 0; i < n; ++i)
+            if (bag[i] != padding) out[j] += weight[bag[i] * features + j];
+    }
+}
+
+template <class T>
+class EmbeddingSum final : public Kernel {
+public:
+    EmbeddingSum(const Operand& input, const Operand& weight, int64_t padding)
+        : index_(StagedOperand::contiguous_in(input, DType::i64)),
+          weight_(StagedOperand::contiguous_in(weight, weight.dtype)),
+          bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]),
+          size_(input.shape.back()), features_(weight.shape[1]), padding_(padding) {
+        bags_ = 1;
+        for (size_t d = 0; d + 1 < input.shape.size(); ++d) bags_ *= input.shape[d];
+        ns_ = double(size_) * (0.05 * double(features_) * double(sizeof(T)) + 4);
+        work = bounds_.work() + double(bags_) * ns_;
+    }
+    void run(char* const* data, const Scalar*) const override {
+        const Seen index(index_, data[1]), weight(weight_, data[2]);
+        bounds_.check(index.data());
+        const int64_t* all = reinterpret_cast<const int64_t*>(index.data());
+        T* const out = reinterpret_cast<T*>(data[0]);
+        parallel_for(bags_, ns_, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i)
+                sum_rows(reinterpret_cast<const T*>(weight.data()), all + i * size_, size_, (bags_ - i) * size_, features_,
+                         padding_, out + i * features_);
+        });
+    }
+
+private:
+    StagedOperand index_, weight_;
+    Bounds bounds_;
+    int64_t size_, features_, padding_, bags_;
+    double ns_;
+};
+
 class EmbeddingGrad final : public Kernel {
 public:
     EmbeddingGrad(const Operand& out, const Operand& grad, const Operand& input, int64_t padding)
@@ -98,6 +166,15 @@ KernelPtr embedding(const Request& request) {
     return std::make_unique<Embedding>(out, input, weight);
 }
 
+KernelPtr embedding_sum(const Request& request) {
+    const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
+    const int64_t padding = request.attrs.has("padding_idx") ? request.attrs.integer("padding_idx") : -1;
+    if (!out.is_contiguous() || !out.numel()) return nullptr;
+    if (out.dtype == DType::f32) return std::make_unique<EmbeddingSum<float>>(input, weight, padding);
+    if (out.dtype == DType::f64) return std::make_unique<EmbeddingSum<double>>(input, weight, padding);
+    return nullptr;
+}
+
 KernelPtr embedding_grad(const Request& request) {
     const Operand &out = request.operands[0], &grad = request.operands[1], &input = request.operands[2];
     int64_t padding = -1;
@@ -110,6 +187,7 @@ KernelPtr embedding_grad(const Request& request) {
 
 void add_embedding(Registry& registry) {
     registry["embedding"] = embedding;
+    registry["embedding_sum"] = embedding_sum;
     registry["embedding_grad"] = embedding_grad;
 }
 

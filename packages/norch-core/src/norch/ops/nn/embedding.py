@@ -1,4 +1,4 @@
-"""embedding: rows of a table by index."""
+"""embedding: rows of a table by index, and their sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...spec import Spec
 from ..checks import require_integers
 from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
-from ..families import composite
+from ..families import composite, floating
 from ..indexing import gather, scatter_into
 from ..registry import public
 
@@ -87,6 +87,15 @@ def _index_error(input: Tensor, weight: Tensor) -> IndexError | None:
     )
 
 
+def _row(padding_idx: int | None, weight: Tensor) -> int | None:
+    if padding_idx is None or weight.spec.ndim != 2:
+        return padding_idx
+    rows = weight.spec.shape[0]
+    if not -rows <= padding_idx < rows:
+        raise IndexError(f"embedding(): padding_idx {padding_idx} is no row of weight {tuple(weight.spec.shape)}")
+    return padding_idx % rows
+
+
 @public(method=False)
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of `weight` that the integers `input` name: (*shape), (rows, features) -> (*shape, features).
@@ -94,13 +103,42 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     padding_idx: a row (from the end if negative) that gets no gradient. Raises IndexError for an index or a
     `padding_idx` that is no row, DTypeError for input that holds no integers, ShapeError unless weight is 2-D.
     """
-    if padding_idx is not None and weight.spec.ndim == 2:
-        rows = weight.spec.shape[0]
-        if not -rows <= padding_idx < rows:
-            raise IndexError(f"embedding(): padding_idx {padding_idx} is no row of weight {tuple(weight.spec.shape)}")
-        padding_idx %= rows
+    padding_idx = _row(padding_idx, weight)
     try:
         return _embedding(input, weight, padding_idx)
     except IndexError as error:
         # Kernels and the decomposition name different things; the user sees one message.
+        raise _index_error(input.detach(), weight) or error from None
+
+
+def _infer_sum(input: Spec, weight: Spec, padding_idx: int | None) -> Spec:
+    if not input.ndim:
+        raise ShapeError("embedding_sum(): input must have at least 1 dim, whose rows are added up; it is 0-d")
+    floating("embedding_sum", weight)
+    rows = _infer_embedding(input, weight, padding_idx)
+    return rows.like((*input.shape[:-1], rows.shape[-1]))
+
+
+def _sum_vjp(g: Tensor, input: Tensor, weight_spec: Spec, padding_idx: int | None) -> Tensor:
+    rows = g.unsqueeze(-2).expand((*input.spec.shape, weight_spec.shape[1]))
+    return _embedding_grad(rows, input, weight_spec.shape[0], padding_idx)
+
+
+@composite(_infer_sum, {"weight": _sum_vjp}, name="embedding_sum")
+def _embedding_sum(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
+    return _mask_padding(_embedding(input, weight, None), input, padding_idx).sum(-2)
+
+
+@public(method=False)
+def embedding_sum(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """The sums of the rows of `weight` that the last dim of `input` names: (*shape, n), (rows, features) -> (*shape,
+    features).
+
+    padding_idx: a row (from the end if negative) that does not count. Raises as `embedding` does, ShapeError for 0-d
+    input, DTypeError for a weight that is not floating.
+    """
+    padding_idx = _row(padding_idx, weight)
+    try:
+        return _embedding_sum(input, weight, padding_idx)
+    except IndexError as error:
         raise _index_error(input.detach(), weight) or error from None

@@ -275,6 +275,9 @@ SAMPLES = samples(
     Sample("embedding", lambda i, w: w[i], (
         case(index([[0, 2], [2, 1]]), x(3, 2)), case(index(1), x(3, 2)), case(index(np.zeros(0, int)), x(3, 2))),
         "float", strict=False),
+    Sample("embedding_sum", lambda i, w, padding=None: (w[i] * (i != padding)[..., None]).sum(-2), (
+        case(index([[0, 2, 0], [2, 1, 1]]), x(3, 2)), case(index([1, 0, 2]), x(3, 2), 0),
+        case(index(np.zeros((2, 0), int)), x(3, 2))), "float", strict=False, loose=4),
     Sample("scaled_dot_product_attention", _attention, (
         case(x(2, 3), x(2, 3), x(2, 2)),
         case(x(2, 2, 3), x(2, 3, 3), x(2, 3, 2), is_causal=True),

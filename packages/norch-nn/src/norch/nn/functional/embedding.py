@@ -80,10 +80,16 @@ def embedding_bag(
         padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
     if max_norm is not None:
         _renorm(input, weight, max_norm, norm_type)
+    counted = None if padding_idx is None else input.detach() != padding_idx
+    plain = offsets is None and per_sample_weights is None and mode != "max" and not scale_grad_by_freq
+    if plain and weight.is_floating_point():
+        out = norch.embedding_sum(input, weight, padding_idx)
+        if mode == "sum":
+            return out
+        return out / (max(input.shape[1], 1) if counted is None else _at_least_one(_sizes(out, counted)))
     rows = norch.embedding(input, weight, padding_idx)
     if scale_grad_by_freq:
         rows = _by_frequency(rows, input, weight)
-    counted = None if padding_idx is None else input.detach() != padding_idx
     if mode == "max":
         if offsets is not None:
             rows, counted = _in_rows(rows, counted, offsets, include_last_offset)
