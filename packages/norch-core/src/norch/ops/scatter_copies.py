@@ -188,16 +188,14 @@ def _infer_extreme(input: Spec, src: Spec, index: Spec, dim: int, reduce: str, i
 def _extreme_vjp(
     g: Tensor, input: Tensor, src: Tensor, index: Tensor, y: Tensor, dim: int, include_self: bool
 ) -> tuple[Tensor, Tensor, None]:
-    # As in PyTorch, all that equal the extreme share its gradient.
-    own = eq(input, y) | ((input != input) & (y != y))
+    # As in PyTorch, all that equal the extreme share its gradient. Where one is NaN so is the extreme.
+    own = eq(input, y) | (input != input)
     if not include_self:
-        untouched = scatter(fill_spec(input.spec.like(dtype=bool_), True), dim, index, False)
-        own = own & untouched
-    best = gather(y.detach(), dim, index)
-    given = eq(src, best) | ((src != src) & (best != best))
-    count = scatter_add(own.to(g.spec.dtype), dim, index, given.to(g.spec.dtype))
-    share = g / count.clamp(min=1.0)
-    return share * own, gather(share, dim, index) * given, None
+        own = own & scatter(fill_spec(input.spec.like(dtype=bool_), True), dim, index, False)
+    given = eq(src, gather(y.detach(), dim, index)) | (src != src)
+    of_input, of_src = own.to(g.spec.dtype), given.to(g.spec.dtype)
+    share = g / scatter_add(of_input, dim, index, of_src)
+    return share * of_input, gather(share, dim, index) * of_src, None
 
 
 @composite(_infer_extreme, _extreme_vjp, joint=True, name="functional_scatter_extreme")
