@@ -44,3 +44,9 @@ def test_every_second_element_and_several_dims(dtype):
         numbered(dtype, 70, 67, 5), lambda x: x.transpose(2, 1, 0) if isinstance(x, np.ndarray) else x.permute(2, 1, 0)
     )
     check(numbered(dtype, 130, 3, 70), lambda x: x[:, 1].swapaxes(0, 1)[::2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(8, 8), (9, 15), (64, 65), (131, 77), (3, 200, 12), (2, 37, 40)])
+def test_transposed_matrices(dtype, shape):
+    check(numbered(dtype, *shape), lambda x: x.swapaxes(-1, -2))

@@ -11,34 +11,61 @@ namespace {
 #if defined(__clang__) || __GNUC__ >= 12
 #define NORCH_SHUFFLE 1
 
-typedef uint32_t Row8 __attribute__((vector_size(32)));
-
-/// 8 x 8 elements of 4 bytes, columns to rows, in three rounds of interleaving.
-inline void transpose_8x8(char* to, int64_t to_row, const char* from, int64_t from_column) {
-    Row8 a[8], b[8];
-    NORCH_UNROLL
-    for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + i * from_column, 32);
-    NORCH_UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+/// 8 x 8 elements, columns to rows, in three rounds of interleaving.
+template <class T>
+struct Block8 {
+    using Element = T;
+    static constexpr int64_t SIDE = 8;
+    static void transpose(char* to, int64_t to_row, const char* from, int64_t from_column) {
+        vector_t<T, 8> a[8], b[8];
+        NORCH_UNROLL
+        for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + i * from_column, sizeof a[i]);
+        NORCH_UNROLL
+        for (int i = 0; i < 8; i += 2) {
+            b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+            b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+        }
+        NORCH_UNROLL
+        for (int i = 0; i < 8; i += 4) {
+            NORCH_UNROLL
+            for (int j = 0; j < 2; ++j) {
+                a[i + j] = __builtin_shufflevector(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+                a[i + j + 2] = __builtin_shufflevector(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+            }
+        }
+        NORCH_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            b[j] = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+            b[j + 4] = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        }
+        NORCH_UNROLL
+        for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &b[i], sizeof b[i]);
     }
-    NORCH_UNROLL
-    for (int i = 0; i < 8; i += 4) {
+};
+
+/// 4 x 4 elements, in two rounds.
+template <class T>
+struct Block4 {
+    using Element = T;
+    static constexpr int64_t SIDE = 4;
+    static void transpose(char* to, int64_t to_row, const char* from, int64_t from_column) {
+        vector_t<T, 4> a[4], b[4];
+        NORCH_UNROLL
+        for (int i = 0; i < 4; ++i) std::memcpy(&a[i], from + i * from_column, sizeof a[i]);
+        NORCH_UNROLL
+        for (int i = 0; i < 4; i += 2) {
+            b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 4, 2, 6);
+            b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 5, 3, 7);
+        }
         NORCH_UNROLL
         for (int j = 0; j < 2; ++j) {
-            a[i + j] = __builtin_shufflevector(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            a[i + j + 2] = __builtin_shufflevector(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+            a[j] = __builtin_shufflevector(b[j], b[j + 2], 0, 1, 4, 5);
+            a[j + 2] = __builtin_shufflevector(b[j], b[j + 2], 2, 3, 6, 7);
         }
+        NORCH_UNROLL
+        for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_row, &a[i], sizeof a[i]);
     }
-    NORCH_UNROLL
-    for (int j = 0; j < 4; ++j) {
-        b[j] = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        b[j + 4] = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    NORCH_UNROLL
-    for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &b[i], 32);
-}
+};
 #endif
 
 template <class To, class From, class F>
@@ -113,6 +140,25 @@ int64_t split_bytes(const uint8_t* pixels, uint8_t* const* lines, int64_t n, std
         (store_vector(lines[C] + i, every<C, K>(v, std::make_integer_sequence<int, 16>())), ...);
     }
     return i;
+}
+#endif
+
+#ifdef NORCH_SHUFFLE
+/// Columns to rows by blocks, and what is left at the edges.
+template <class Block>
+void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns) {
+    using T = typename Block::Element;
+    constexpr int64_t SIDE = Block::SIDE, SIZE = sizeof(T);
+    const int64_t i_end = rows / SIDE * SIDE, j_end = columns / SIDE * SIDE;
+    for (int64_t j = 0; j < j_end; j += SIDE)
+        for (int64_t i = 0; i < i_end; i += SIDE)
+            Block::transpose(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
+    if (j_end < columns)
+        copy_elements<T>({to.data + j_end * SIZE, to.row, SIZE}, {from.data + j_end * from.column, SIZE, from.column}, rows,
+                         columns - j_end);
+    if (i_end < rows)
+        copy_elements<T>({to.data + i_end * to.row, to.row, SIZE}, {from.data + i_end * SIZE, SIZE, from.column},
+                         rows - i_end, j_end);
 }
 #endif
 
@@ -192,18 +238,10 @@ void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size
     const bool are_pixels = visit_bits(size, [&]<class T>(Tag<T>) { return copy_pixels<T>(to, from, rows, columns); });
     if (are_pixels) return;
 #ifdef NORCH_SHUFFLE
-    if (size == 4 && to.column == 4 && from.row == 4) {
-        int64_t i_end = rows / 8 * 8, j_end = columns / 8 * 8;
-        for (int64_t j = 0; j < j_end; j += 8)
-            for (int64_t i = 0; i < i_end; i += 8)
-                transpose_8x8(to.data + i * to.row + j * 4, to.row, from.data + i * 4 + j * from.column, from.column);
-        if (j_end < columns)
-            copy_elements<uint32_t>({to.data + j_end * 4, to.row, 4}, {from.data + j_end * from.column, 4, from.column},
-                                    rows, columns - j_end);
-        if (i_end < rows)
-            copy_elements<uint32_t>({to.data + i_end * to.row, to.row, 4}, {from.data + i_end * 4, 4, from.column},
-                                    rows - i_end, j_end);
-        return;
+    if (to.column == size && from.row == size) {
+        if (size == 8) return transpose_tile<Block4<uint64_t>>(to, from, rows, columns);
+        if (size == 4) return transpose_tile<Block8<uint32_t>>(to, from, rows, columns);
+        if (size == 2) return transpose_tile<Block8<uint16_t>>(to, from, rows, columns);
     }
 #endif
     visit_bits(size, [&]<class T>(Tag<T>) { copy_elements<T>(to, from, rows, columns); });
