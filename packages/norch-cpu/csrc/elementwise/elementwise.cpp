@@ -16,6 +16,7 @@ constexpr int MAX_OPERANDS = 6;
 constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memory stays in the first-level cache
 constexpr int64_t SEGMENT = 16384;      // elements of a contiguous piece: enough to forget the cost of starting one
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
+constexpr int64_t SHORT_ROW = 8;        // columns of rows that are not worth a call of the loop each
 
 class Elementwise final : public ElementwiseKernel {
 public:
@@ -95,7 +96,27 @@ private:
         }
     }
 
+    /// Short rows are laid one behind the other, so that the loop goes over a whole tile; what is repeated only in rows or
+    /// only in columns is written out for that.
+    void join_rows() {
+        if (columns_ < 2 || columns_ > SHORT_ROW || rows_ < 2 * SHORT_ROW) return;
+        unsigned ones = 0;
+        for (int i = 0; i < count_; ++i) {
+            const Part& p = part_[i];
+            if (p.convert != Convert::none) return;
+            if (i && (p.is_scalar || (p.row == 0 && p.column == 0))) ones |= 1u << i;
+        }
+        if (count_ == 1 || ones == (1u << count_) - 2) return;
+        joins_rows_ = true;
+        broadcast_ = ones;
+        for (int i = 0; i < count_; ++i) {
+            Part& p = part_[i];
+            p.via_scratch = !(ones >> i & 1) && !(p.column == p.size && p.row == columns_ * p.size);
+        }
+    }
+
     void plan_tiles() {
+        join_rows();
         bool staged = false;
         for (int i = 0; i < count_; ++i) staged |= part_[i].via_scratch;
         tile_columns_ = std::min(columns_, transposed_ ? TRANSPOSED_SIDE : staged ? TILE : SEGMENT);
@@ -142,9 +163,13 @@ private:
         }
         char* p[MAX_OPERANDS];
         for (int i = 0; i < count_; ++i) p[i] = plane[i].data;
-        for (int64_t r = 0; r < rows; ++r) {
-            loop_(p, broadcast_, columns);
-            for (int i = 0; i < count_; ++i) p[i] += plane[i].row;
+        if (joins_rows_) {
+            loop_(p, broadcast_, rows * columns);
+        } else {
+            for (int64_t r = 0; r < rows; ++r) {
+                loop_(p, broadcast_, columns);
+                for (int i = 0; i < count_; ++i) p[i] += plane[i].row;
+            }
         }
         if (part_[0].via_scratch) store_tile(out, plane[0], rows, columns, part_[0].size, part_[0].convert);
     }
@@ -163,7 +188,7 @@ private:
     int outer_dims_ = 0;
     Part part_[MAX_OPERANDS] = {};
     unsigned broadcast_ = 0;
-    bool transposed_ = false, is_simple_ = false;
+    bool transposed_ = false, is_simple_ = false, joins_rows_ = false;
     int64_t rows_ = 1, columns_ = 1, tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
     int64_t items_ = 1, scratch_bytes_ = 0;
 };
