@@ -380,32 +380,3 @@ def test_a_mean_over_an_expanded_index_counts_each_row_once():
             given = src[rows == row]
             kept = np.concatenate([x[row : row + 1], given]) if include_self or not len(given) else given
             np.testing.assert_allclose(found[row].numpy(), kept.mean(0), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("features", [1, 3, 8, 15, 64, 71, 200])
-@pytest.mark.parametrize("padding", [None, 3, -1])
-def test_sums_of_rows(name, features, padding):
-    table = values(name, 11, features)
-    index = np.random.default_rng(0).integers(0, 11, (6, 2, 9))
-    counted = index != (11 + padding if padding == -1 else padding)
-    expected = (table.astype(np.float64)[index] * counted[..., None]).sum(-2)
-    for given in (
-        norch.tensor(index),
-        norch.tensor(index).to(norch.int32),
-        norch.tensor(index.T.copy()).permute(2, 1, 0),
-    ):
-        weight = tensor(table).requires_grad_()
-        found = norch.embedding_sum(given, weight, padding)
-        np.testing.assert_array_equal(as_float(found), expected)
-        found.sum().backward()
-        counts = np.bincount(index[counted], minlength=11)
-        np.testing.assert_array_equal(as_float(weight.grad), np.repeat(counts[:, None], features, 1))
-
-
-@pytest.mark.parametrize("wrong", [-1, 11])
-def test_sums_of_rows_refuse_an_index_that_is_no_row(wrong):
-    index = norch.zeros(50, 30, dtype=norch.int64)
-    index[40, 2] = wrong
-    with pytest.raises(norch.IndexError, match=r"\[0, 11\)"):
-        norch.embedding_sum(index, norch.ones(11, 5))

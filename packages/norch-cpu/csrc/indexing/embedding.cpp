@@ -2,6 +2,7 @@
 // integer dtype and layout a list of int64.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "common/staging.h"
 #include "indexing/bounds.h"
@@ -101,13 +102,23 @@ void sum_rows(const T* weight, const int64_t* bag, int64_t n, int64_t known, int
 template <class T>
 class EmbeddingSum final : public Kernel {
 public:
-    EmbeddingSum(const Operand& input, const Operand& weight, int64_t padding)
+    /// offsets: null where the bags are the rows of `input`.
+    EmbeddingSum(const Operand& input, const Operand& weight, const Operand* offsets, int64_t padding)
         : index_(StagedOperand::contiguous_in(input, DType::i64)),
           weight_(StagedOperand::contiguous_in(weight, weight.dtype)),
           bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]),
           size_(input.shape.back()), features_(weight.shape[1]), padding_(padding) {
         bags_ = 1;
         for (size_t d = 0; d + 1 < input.shape.size(); ++d) bags_ *= input.shape[d];
+        if (offsets) {
+            offsets_ = StagedOperand::contiguous_in(*offsets, DType::i64);
+            edges_.emplace(contiguous(*offsets, DType::i64), 0, size_ + 1);
+            count_ = size_;
+            bags_ = offsets->shape[0] - 1;
+            size_ = std::max<int64_t>(count_ / std::max<int64_t>(bags_, 1), 1);
+        } else {
+            count_ = bags_ * size_;
+        }
         ns_ = double(size_) * (0.05 * double(features_) * double(sizeof(T)) + 4);
         work = bounds_.work() + double(bags_) * ns_;
     }
@@ -116,17 +127,23 @@ public:
         bounds_.check(index.data());
         const int64_t* all = reinterpret_cast<const int64_t*>(index.data());
         T* const out = reinterpret_cast<T*>(data[0]);
+        std::optional<Seen> offsets;
+        if (edges_) edges_->check(offsets.emplace(offsets_, data[3]).data());
+        const int64_t* edges = edges_ ? reinterpret_cast<const int64_t*>(offsets->data()) : nullptr;
         parallel_for(bags_, ns_, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i)
-                sum_rows(reinterpret_cast<const T*>(weight.data()), all + i * size_, size_, (bags_ - i) * size_, features_,
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t first = edges ? edges[i] : i * size_, last = edges ? edges[i + 1] : first + size_;
+                sum_rows(reinterpret_cast<const T*>(weight.data()), all + first, last - first, count_ - first, features_,
                          padding_, out + i * features_);
+            }
         });
     }
 
 private:
-    StagedOperand index_, weight_;
+    StagedOperand index_, weight_, offsets_;
     Bounds bounds_;
-    int64_t size_, features_, padding_, bags_;
+    std::optional<Bounds> edges_;
+    int64_t size_, features_, padding_, bags_, count_;  // size: of a bag; of one among several about
     double ns_;
 };
 
@@ -169,9 +186,10 @@ KernelPtr embedding(const Request& request) {
 KernelPtr embedding_sum(const Request& request) {
     const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
     const int64_t padding = request.attrs.has("padding_idx") ? request.attrs.integer("padding_idx") : -1;
+    const Operand* offsets = request.operands.size() > 3 ? &request.operands[3] : nullptr;
     if (!out.is_contiguous() || !out.numel()) return nullptr;
-    if (out.dtype == DType::f32) return std::make_unique<EmbeddingSum<float>>(input, weight, padding);
-    if (out.dtype == DType::f64) return std::make_unique<EmbeddingSum<double>>(input, weight, padding);
+    if (out.dtype == DType::f32) return std::make_unique<EmbeddingSum<float>>(input, weight, offsets, padding);
+    if (out.dtype == DType::f64) return std::make_unique<EmbeddingSum<double>>(input, weight, offsets, padding);
     return nullptr;
 }
 

@@ -147,24 +147,6 @@ def gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     return out
 
 
-def _infer_flat_index(first: Spec, second: Spec, sizes: tuple[int, int]) -> Inferred:
-    for index in (first, second):
-        require_integers("index", "index", index)
-    shape = broadcast_shapes(first.shape, second.shape, op="index")
-    return Inferred((first.like(shape, dtype=int64),), ((int64, shape), (int64, shape)), {"sizes": sizes})
-
-
-@composite(_infer_flat_index, {})
-def flat_index(first: Tensor, second: Tensor, sizes: tuple[int, int]) -> Tensor:
-    """Places along two dims of these sizes as places along one. IndexError for one out of range."""
-    places: Any = 0
-    for index, n, step in ((first, sizes[0], sizes[1]), (second, sizes[1], 1)):
-        # A gather from the places of a dim wraps negative indices and checks every one.
-        of_dim = arange(n, device=index.device) * step
-        places = gather(of_dim, 0, index.reshape(-1)).reshape(tuple(index.spec.shape)) + places
-    return places  # type: ignore[no-any-return]
-
-
 def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
     at = _check_index("scatter", input, dim, index)
     if src.ndim != index.ndim or any(m > n for m, n in zip(index.shape, src.shape, strict=True)):

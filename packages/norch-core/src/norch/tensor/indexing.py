@@ -16,8 +16,9 @@ from ..dispatch.traced import Traced
 from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import FILL, arange, spec_for
+from ..ops.flat_index import flat_index
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, flat_index, gather, masked_fill, nonzero, scatter, scatter_into
+from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, nonzero, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.registry import method
 from ..ops.shape.joining import flip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...dispatch.plan import Inferred
 from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import Spec
@@ -11,8 +12,9 @@ from ..checks import require_integers
 from ..creation import fill_spec
 from ..elementwise.arithmetic import eq, lt, where
 from ..families import composite, floating
-from ..indexing import gather, scatter_into
+from ..indexing import INDEX, gather, scatter_add, scatter_into
 from ..registry import public
+from ..shape.joining import cat
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -76,7 +78,7 @@ def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor
 def _index_error(input: Tensor, weight: Tensor) -> IndexError | None:
     """The error for an index that is no row; None where all are."""
     rows = weight.spec.shape[0]
-    if not rows:
+    if not rows or not input.spec.numel:
         return None
     low, high = int(input.min().item()), int(input.max().item())
     if low >= 0 and high < rows:
@@ -111,34 +113,64 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         raise _index_error(input.detach(), weight) or error from None
 
 
-def _infer_sum(input: Spec, weight: Spec, padding_idx: int | None) -> Spec:
-    if not input.ndim:
-        raise ShapeError("embedding_sum(): input must have at least 1 dim, whose rows are added up; it is 0-d")
+def _infer_sum(input: Spec, weight: Spec, offsets: Spec | None, padding_idx: int | None) -> Inferred:
     floating("embedding_sum", weight)
     rows = _infer_embedding(input, weight, padding_idx)
-    return rows.like((*input.shape[:-1], rows.shape[-1]))
+    if offsets is None:
+        if not input.ndim:
+            raise ShapeError("embedding_sum(): input must have at least 1 dim, whose rows are added up; it is 0-d")
+        shape = (*input.shape[:-1], rows.shape[-1])
+        return Inferred((rows.like(shape),), (input, weight), {"padding_idx": padding_idx})
+    require_integers("embedding_sum", "offsets", offsets)
+    if input.ndim != 1 or offsets.ndim != 1 or not offsets.shape[0]:
+        raise ShapeError(
+            f"embedding_sum(): input and offsets must have 1 dim, and there be an offset; got {tuple(input.shape)} "
+            f"and {tuple(offsets.shape)}"
+        )
+    out = rows.like((offsets.shape[0] - 1, rows.shape[-1]))
+    return Inferred((out,), (input, weight, (int64, offsets.shape)), {"padding_idx": padding_idx})
 
 
-def _sum_vjp(g: Tensor, input: Tensor, weight_spec: Spec, padding_idx: int | None) -> Tensor:
-    rows = g.unsqueeze(-2).expand((*input.spec.shape, weight_spec.shape[1]))
-    return _embedding_grad(rows, input, weight_spec.shape[0], padding_idx)
+def _bag_of_each(count: int, offsets: Tensor) -> Tensor:
+    """Which bag each of `count` indices is in, counted from the end where it is before the first."""
+    begun = scatter_add(offsets.new_zeros((count + 1,)), 0, offsets, offsets.new_ones(tuple(offsets.spec.shape)))
+    return begun.cumsum(0).narrow(0, 0, count) - 1
+
+
+def _sum_vjp(g: Tensor, input: Tensor, weight_spec: Spec, offsets: Tensor | None, padding_idx: int | None) -> Tensor:
+    rows, features = weight_spec.shape
+    if offsets is None:
+        each = g.unsqueeze(-2).expand((*input.spec.shape, features))
+    else:
+        # What is in no bag gets the row of zeros behind them all.
+        bags = cat([g, g.new_zeros((1, features))])
+        each = INDEX.call(bags, _bag_of_each(input.spec.numel, offsets.to(int64)), 0)
+    return _embedding_grad(each, input, rows, padding_idx)
 
 
 @composite(_infer_sum, {"weight": _sum_vjp}, name="embedding_sum")
-def _embedding_sum(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
-    return _mask_padding(_embedding(input, weight, None), input, padding_idx).sum(-2)
+def _embedding_sum(input: Tensor, weight: Tensor, offsets: Tensor | None, padding_idx: int | None) -> Tensor:
+    rows = _mask_padding(_embedding(input, weight, None), input, padding_idx)
+    if offsets is None:
+        return rows.sum(-2)
+    bags, features = offsets.spec.shape[0] - 1, weight.spec.shape[1]
+    places = _bag_of_each(input.spec.numel, offsets.to(int64))
+    return rows.new_zeros((bags + 1, features)).index_add(0, places, rows).narrow(0, 0, bags)
 
 
 @public(method=False)
-def embedding_sum(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding_sum(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, *, offsets: Tensor | None = None
+) -> Tensor:
     """The sums of the rows of `weight` that the last dim of `input` names: (*shape, n), (rows, features) -> (*shape,
     features).
 
-    padding_idx: a row (from the end if negative) that does not count. Raises as `embedding` does, ShapeError for 0-d
-    input, DTypeError for a weight that is not floating.
+    padding_idx: a row (from the end if negative) that does not count. offsets: of (n) input, where each sum begins, in
+    order, and where the last one ends: (sums + 1). Raises as `embedding` does, IndexError for an offset that is no
+    place of input, ShapeError for other dims, DTypeError for a weight that is not floating.
     """
     padding_idx = _row(padding_idx, weight)
     try:
-        return _embedding_sum(input, weight, padding_idx)
+        return _embedding_sum(input, weight, offsets, padding_idx)
     except IndexError as error:
         raise _index_error(input.detach(), weight) or error from None

@@ -81,35 +81,21 @@ def embedding_bag(
     if max_norm is not None:
         _renorm(input, weight, max_norm, norm_type)
     counted = None if padding_idx is None else input.detach() != padding_idx
-    plain = offsets is None and per_sample_weights is None and mode != "max" and not scale_grad_by_freq
-    if plain and weight.is_floating_point():
-        out = norch.embedding_sum(input, weight, padding_idx)
-        if mode == "sum":
-            return out
-        return out / (max(input.shape[1], 1) if counted is None else _at_least_one(_sizes(out, counted)))
-    rows = norch.embedding(input, weight, padding_idx)
-    if scale_grad_by_freq:
-        rows = _by_frequency(rows, input, weight)
-    if mode == "max":
-        if offsets is not None:
-            rows, counted = _in_rows(rows, counted, offsets, include_last_offset)
-        return _largest(rows, counted)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(-1)
-    if counted is not None:
-        rows = norch.where(counted.unsqueeze(-1), rows, 0.0)
-    if offsets is None:
-        if mode == "sum":
-            return rows.sum(1)
-        return rows.mean(1) if counted is None and rows.shape[1] else rows.sum(1) / _at_least_one(_sizes(rows, counted))
-    bags = offsets.shape[0] - bool(include_last_offset)
-    places = _bag_of_each(input.shape[0], offsets)
-    out = rows.new_zeros((bags + 1, weight.shape[1])).index_add(0, places, rows)[:bags]
-    if mode == "sum":
-        return out
-    ones = rows.new_ones((input.shape[0],)) if counted is None else counted.to(rows.dtype)
-    sizes = rows.new_zeros((bags + 1,)).index_add(0, places, ones)[:bags]
-    return out / _at_least_one(sizes.unsqueeze(1))
+    edges = None if offsets is None else _edges(input, offsets, include_last_offset)
+    if mode != "max" and per_sample_weights is None and not scale_grad_by_freq and weight.is_floating_point():
+        sums = norch.embedding_sum(input, weight, padding_idx, offsets=edges)
+    else:
+        rows = norch.embedding(input, weight, padding_idx)
+        if scale_grad_by_freq:
+            rows = _by_frequency(rows, input, weight)
+        if mode == "max":
+            return _largest(*(_in_rows(rows, counted, edges) if edges is not None else (rows, counted)))
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.unsqueeze(-1)
+        if counted is not None:
+            rows = norch.where(counted.unsqueeze(-1), rows, 0.0)
+        sums = rows.sum(1) if edges is None else _added_up(rows, edges)
+    return sums if mode == "sum" else sums / _sizes(input, counted, edges, sums.dtype)
 
 
 def _check_bags(
@@ -139,34 +125,37 @@ def _check_bags(
             )
 
 
-def _bag_of_each(count: int, offsets: norch.Tensor) -> norch.Tensor:
-    """Which bag each of `count` indices is in: how many bags have begun, less one."""
-    begun = offsets.new_zeros((count + 1,)).index_add(0, offsets.detach(), norch.ones_like(offsets))
-    return begun.cumsum(0)[:count] - 1
-
-
-def _sizes(rows: norch.Tensor, counted: norch.Tensor | None) -> norch.Tensor:
-    if counted is None:
-        return rows.new_full((rows.shape[0], 1), float(rows.shape[1]))
-    return counted.to(rows.dtype).sum(1, keepdim=True)
-
-
-def _at_least_one(sizes: norch.Tensor) -> norch.Tensor:
-    return sizes.clamp(min=1.0)
-
-
-def _in_rows(
-    rows: norch.Tensor, counted: norch.Tensor | None, offsets: norch.Tensor, include_last_offset: bool
-) -> tuple[norch.Tensor, Any]:
-    """Bags laid one below the other as (bags, longest, features), and which of the places are taken."""
+def _edges(input: norch.Tensor, offsets: norch.Tensor, include_last_offset: bool) -> norch.Tensor:
+    """Where each bag begins, and where the last one ends."""
     begins = offsets.detach().to(norch.int64)
-    if not include_last_offset:
-        begins = norch.cat([begins, begins.new_full((1,), rows.shape[0])])
-    sizes = begins[1:] - begins[:-1]
+    return begins if include_last_offset else norch.cat([begins, begins.new_full((1,), input.shape[0])])
+
+
+def _added_up(rows: norch.Tensor, edges: norch.Tensor) -> norch.Tensor:
+    """The sum of each bag of rows; those in no bag go to one behind them all."""
+    count, bags = rows.shape[0], edges.shape[0] - 1
+    begun = edges.new_zeros((count + 1,)).index_add(0, edges, norch.ones_like(edges))
+    places = begun.cumsum(0)[:count] - 1
+    return rows.new_zeros((bags + 1, *rows.shape[1:])).index_add(0, places, rows)[:bags]
+
+
+def _sizes(input: norch.Tensor, counted: norch.Tensor | None, edges: norch.Tensor | None, dtype: Any) -> Any:
+    """How many indices count in each bag, at least 1: a number, or a column."""
+    if edges is None:
+        if counted is None:
+            return max(input.shape[1], 1)
+        return counted.to(dtype).sum(1, keepdim=True).clamp(min=1.0)
+    sizes = edges[1:] - edges[:-1] if counted is None else _added_up(counted.to(dtype), edges)
+    return sizes.to(dtype).clamp(min=1.0).unsqueeze(1)
+
+
+def _in_rows(rows: norch.Tensor, counted: norch.Tensor | None, edges: norch.Tensor) -> tuple[norch.Tensor, Any]:
+    """Bags laid one below the other as (bags, longest, features), and which of the places are taken."""
+    sizes = edges[1:] - edges[:-1]
     longest = int(sizes.max().item()) if sizes.numel() else 0
     at = norch.arange(longest, device=rows.device)
     taken = at < sizes.unsqueeze(1)
-    places = norch.where(taken, begins[:-1].unsqueeze(1) + at, 0)
+    places = norch.where(taken, edges[:-1].unsqueeze(1) + at, 0)
     if counted is not None and longest:
         taken = taken & counted[places]
     return rows[places] if longest else rows.new_zeros((sizes.numel(), 0, rows.shape[1])), taken
