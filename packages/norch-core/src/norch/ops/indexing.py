@@ -147,7 +147,7 @@ def gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     return out
 
 
-def _infer_functional(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
+def infer_scattered(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
     at = _check_index("scatter", input, dim, index)
     if src.ndim != index.ndim or any(m > n for m, n in zip(index.shape, src.shape, strict=True)):
         raise ShapeError(f"scatter(): index {tuple(index.shape)} is larger than src {tuple(src.shape)}")
@@ -177,7 +177,7 @@ def _src_gradient(g: Tensor, dim: int, index: Tensor, src_spec: Spec) -> Tensor:
 
 
 @composite(
-    _infer_functional,
+    infer_scattered,
     {
         "input": lambda g, dim, index: g.scatter(dim, index, g.new_zeros(tuple(index.spec.shape))),
         "src": _src_gradient,
@@ -188,7 +188,7 @@ def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter_copy(input, dim, index, src, False)
 
 
-@composite(_infer_functional, {"input": lambda g: g, "src": _src_gradient}, name="functional_scatter_add")
+@composite(infer_scattered, {"input": lambda g: g, "src": _src_gradient}, name="functional_scatter_add")
 def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter_copy(input, dim, index, src, True)
 

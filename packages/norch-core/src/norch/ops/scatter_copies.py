@@ -11,7 +11,7 @@ from ..spec import Spec, wrap_dim
 from .creation import arange, empty_spec, fill_spec
 from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
-from .indexing import _infer_functional, expand_index, gather, scatter, scatter_add, takes_0d
+from .indexing import expand_index, gather, infer_scattered, scatter, scatter_add, takes_0d
 from .registry import public
 from .shape.joining import cat
 from .shape.views import broadcast_tensors, diagonal, narrow, reshape, select, slice_dim
@@ -103,7 +103,7 @@ def scatter_reduce(
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
-    _infer_functional(input.spec, dim, index.spec, src.spec)
+    infer_scattered(input.spec, dim, index.spec, src.spec)
     if not input.spec.ndim:
         found = scatter_reduce(
             reshape(input, 1), 0, reshape(index, 1), reshape(src, 1), reduce, include_self=include_self
@@ -181,7 +181,7 @@ def _combined(input: Tensor, src: Tensor, index: Tensor, at: int, reduce: str, i
 
 
 def _infer_extreme(input: Spec, src: Spec, index: Spec, dim: int, reduce: str, include_self: bool) -> Inferred:
-    spec = _infer_functional(input, dim, index, src)
+    spec = infer_scattered(input, dim, index, src)
     return Inferred((spec,), (input, src, index), {"dim": dim, "reduce": reduce, "include_self": include_self})
 
 

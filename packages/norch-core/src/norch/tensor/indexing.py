@@ -380,6 +380,9 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
         if _put_along(view, dim, index, value, accumulate):
             mark_modified(tensor, "__setitem__")
             return
+    if not tracked and _put_together(view, chosen, value, accumulate):
+        mark_modified(tensor, "__setitem__")
+        return
     plan = _Plan(view, chosen)
     source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
     ordered = permute(view, plan.order)
@@ -392,6 +395,20 @@ def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, 
     else:
         scatter_into(flat, 0, plan.rows, source, accumulate)
         mark_modified(tensor, "__setitem__")
+
+
+def _put_together(view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> bool:
+    """`put` at index tensors of the first dims, which become one, in one kernel; False where that cannot be."""
+    count, shape = len(chosen), view.spec.shape
+    index = [chosen[d] for d in range(count) if d in chosen]
+    if len(index) != count or any(type(x.spec) is not Spec for x in (view, value, *index)):
+        return False
+    if any(x.spec.device is not view.spec.device or not x.spec.ndim for x in index):
+        return False
+    if any(x.spec.ndim != 1 for x in index) and value.spec.ndim > len(shape) - count:
+        return False
+    flat = RESHAPE.call(view.detach(), (prod(shape[:count]), *shape[count:]))
+    return flat is not None and _put_along(flat, 0, _as_one(index, shape).reshape(-1), value, accumulate)
 
 
 def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate: bool) -> bool:

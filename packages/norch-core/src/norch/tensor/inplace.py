@@ -7,6 +7,7 @@ the view shows". Other views of that base then get new nodes when they are next 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import graph
@@ -38,11 +39,11 @@ from ..ops.elementwise.composites import CLAMP, clamp
 from ..ops.elementwise.weighted import ADDCDIV, ADDCMUL, LERP
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
-from ..ops.indexing import gather
+from ..ops.indexing import expand_index, gather, infer_scattered, scatter_into
 from ..ops.registry import method
 from ..ops.shape.strided import as_strided_view
 from ..ops.shape.views import alias, expand
-from ..spec import Shape, Spec, span
+from ..spec import Shape, Spec, span, wrap_dim
 from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         call = call_path(op, method=title, otherwise=otherwise)
     if title in _OVER_INPUT:
         call = _over_input(general, title)
+    elif title in _SCATTERING:
+        call = _scattering(general, title)
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor.\n\n{_NOTE}"
     call.__wrapped__ = function  # whose signature it has
@@ -178,6 +181,45 @@ def _over_input(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
         return general(self, *args, **kwargs) if found is None else path(self, *found)
 
     return call
+
+
+_check_scattered = lru_cache(maxsize=1024)(infer_scattered)
+_SCATTERING = frozenset({"scatter_", "scatter_add_", "index_add_"})
+
+
+def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Tensor]:
+    """`general`, but where the graph takes no part only what is scattered is written."""
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 3 and not kwargs and type(args[0]) is int and isinstance(args[1], TensorBase):
+            dim, index, source = args
+            if type(source) in SCALARS and title == "scatter_":
+                source = expand(self.new_full((1,) * self.spec.ndim, source), tuple(index.spec.shape))
+            if isinstance(source, TensorBase) and _scattered(self, dim, index, source, title):  # type: ignore[arg-type]
+                return self
+        return general(self, *args, **kwargs)
+
+    return call
+
+
+def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: str) -> bool:
+    """Scatters into the tensor's memory; False where that cannot be."""
+    given = (tensor, index, source)
+    if not tensor.spec.ndim or any(type(x.spec) is not Spec or x.spec.device is not tensor.spec.device for x in given):
+        return False
+    if check_writable(tensor, title) or (source.node is not None and is_recording() and resolve(source) is not None):
+        return False
+    if tensor.is_meta or any(x.buffer is tensor.buffer for x in (index, source)):
+        return False
+    if title == "index_add_":
+        at = wrap_dim(dim, tensor.spec.ndim, "index_add")
+        index = expand_index(index, tuple(source.spec.shape), at, "index_add")
+    _check_scattered(tensor.spec, dim, index.spec, source.spec)
+    scatter_into(tensor, wrap_dim(dim, tensor.spec.ndim, "scatter"), index, source, title != "scatter_")
+    mark_modified(tensor, title)
+    if is_recording():
+        rebase(tensor, None)
+    return True
 
 
 def _any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

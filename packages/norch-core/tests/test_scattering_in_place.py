@@ -1,0 +1,101 @@
+"""scatter_, scatter_add_, index_add_ and assignments at index tensors, which write into memory where they may."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+
+INDEX = norch.tensor([[0, 2, 1, 0], [2, 2, 0, 1]])
+ROWS = norch.tensor([2, 0, 2])
+
+
+def draw(*shape):
+    return norch.tensor(np.random.default_rng(0).standard_normal(shape))
+
+
+CALLS = {
+    "scatter_": lambda x, src: x.scatter_(0, INDEX, src[:2]),
+    "scatter_ of a number": lambda x, src: x.scatter_(-2, INDEX, 3.5),
+    "scatter_add_": lambda x, src: x.scatter_add_(0, INDEX, src[:2]),
+    "index_add_": lambda x, src: x.index_add_(0, ROWS, src),
+    "index_add_ of columns": lambda x, src: x.index_add_(-1, ROWS, src[:, :3]),
+}
+
+
+def layouts(x):
+    yield x.clone()
+    yield x.T.contiguous().T
+    yield norch.cat([x, x], 1)[:, 2:6]
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("recording", [True, False])
+def test_memory_gets_what_the_functions_give(name, recording):
+    call, src = CALLS[name], draw(3, 4)
+    for x in layouts(draw(3, 4) + 1):
+        expected, base = call(x.clone().requires_grad_().clone(), src).detach(), x.data_ptr()
+        with norch.set_grad_enabled(recording):
+            assert call(x, src) is x
+        assert x.data_ptr() == base
+        np.testing.assert_array_equal(x.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_was_saved_is_known_to_have_changed(name):
+    x, w = draw(3, 4), draw(3, 4).requires_grad_()
+    product = (x * w).sum()
+    CALLS[name](x, draw(3, 4))
+    with pytest.raises(norch.AutogradError, match=name.split()[0]):
+        product.backward()
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if "number" not in n])
+def test_gradients_reach_what_is_scattered(name):
+    src = draw(3, 4).requires_grad_()
+    (CALLS[name](norch.zeros(3, 4, dtype=norch.float64), src) * 2).sum().backward()
+    assert set(src.grad.unique().tolist()) <= {0, 2}
+    assert src.grad.sum() > 0
+    with pytest.raises(norch.AutogradError, match="leaf"):
+        CALLS[name](draw(3, 4).requires_grad_(), draw(3, 4))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_shared_memory_is_refused_and_a_source_that_is_the_tensor_is_read_as_it_was(name):
+    with pytest.raises(norch.ShapeError, match="share"):
+        CALLS[name](draw(1, 4).expand(3, 4), draw(3, 4))
+    x = draw(3, 4)
+    expected = CALLS[name](x.clone(), x.clone())
+    np.testing.assert_array_equal(CALLS[name](x, x).numpy(), expected.numpy())
+
+
+def test_errors_are_those_of_the_functions():
+    x = draw(3, 4)
+    with pytest.raises(norch.IndexError):
+        x.scatter_(0, norch.tensor([[0, 3]]), 1.0)
+    with pytest.raises(norch.ShapeError):
+        x.scatter_add_(1, norch.zeros(4, 1, dtype=norch.int64), draw(4, 1))
+    with pytest.raises(norch.DTypeError):
+        x.scatter_(0, INDEX, draw(3, 4).float())
+    with pytest.raises(norch.DTypeError):
+        x.scatter_(0, INDEX.double(), draw(3, 4))
+    with pytest.raises(norch.ShapeError):
+        x.index_add_(0, ROWS, draw(2, 4))
+
+
+@pytest.mark.parametrize("value", [1.5, "row", "each", "outer"])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_tensors_of_the_first_dims(value, accumulate):
+    array = np.random.default_rng(1).standard_normal((3, 4, 5))
+    index = (np.array([2, 0, -1]), np.array([1, 1, 3]))
+    if value == "outer":
+        index = (index[0][:, None], index[1])
+    given = {"row": array[0, 0], "each": array[:, 0], "outer": array[1, 1]}.get(value, 1.5)
+    expected, x = array.copy(), norch.tensor(array)
+    if accumulate:
+        np.add.at(expected, index, given)
+    else:
+        expected[index] = given
+    x.index_put_([norch.tensor(i) for i in index], norch.tensor(given, dtype=norch.float64), accumulate)
+    np.testing.assert_allclose(x.numpy(), expected, atol=1e-12)
