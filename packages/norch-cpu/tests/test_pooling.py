@@ -77,6 +77,12 @@ CASES = {
     "all of it": ((2, 2, 5, 6), ((5, 6), ONE, NONE, ONE), False),
     "one row": ((2, 3, 1, 301), ((1, 3), (1, 2), (0, 1), ONE), False),
     "one row, four by four": ((2, 3, 1, 301), ((1, 4), (1, 4), NONE, ONE), False),
+    "rows, two by two": ((2, 3, 3, 101), ((1, 2), (1, 2), NONE, ONE), False),
+    "rows, three by three": ((2, 1, 4, 32), ((1, 3), (1, 3), NONE, ONE), True),
+    "every second row": ((1, 2, 9, 77), ((1, 8), (2, 8), NONE, ONE), False),
+    "sixteens with padding": ((1, 2, 6, 140), ((2, 16), (2, 16), (1, 3), ONE), True),
+    "twelves": ((1, 2, 5, 200), ((3, 12), (1, 12), NONE, ONE), False),
+    "pairs": ((1, 2, 5, 40), (TWO, ONE, ONE, ONE), False),
     "threes, hanging over": ((1, 2, 6, 50), ((2, 5), (1, 3), (0, 2), ONE), True),
     "one element": ((1, 1, 1, 1), (ONE, ONE, NONE, ONE), False),
     "no samples": ((0, 3, 4, 4), (TWO, TWO, NONE, ONE), False),
@@ -128,7 +134,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["halving, odd", "overlapping"])
+@pytest.mark.parametrize("name", ["halving, odd", "overlapping", "rows, two by two", "every second row"])
 def test_max_pool2d_of_layouts(name, layout):
     shape, how, ceil = CASES[name]
     for dtype in ("float32", "float16"):
@@ -136,7 +142,9 @@ def test_max_pool2d_of_layouts(name, layout):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("name", ["halving 14", "halving, narrow", "overlapping"])
+@pytest.mark.parametrize(
+    "name", ["halving 14", "halving, narrow", "overlapping", "every second row", "twelves", "pairs"]
+)
 def test_max_pool2d_of_nan_and_infinities(name, dtype):
     shape, how, ceil = CASES[name]
     rng = np.random.default_rng(3)
@@ -184,7 +192,7 @@ def test_avg_pool2d(name, dtype):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["halving, odd", "overlapping"])
+@pytest.mark.parametrize("name", ["halving, odd", "overlapping", "rows, two by two", "every second row"])
 def test_avg_pool2d_of_layouts(name, layout):
     shape, how, ceil = CASES[name]
     for dtype in ("float32", "float16"):

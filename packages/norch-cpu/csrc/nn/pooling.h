@@ -10,6 +10,7 @@
 #include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/simd.h"
 
 namespace norch::nn {
 
@@ -69,9 +70,26 @@ void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* 
     if (is_first && end > p.left) std::fill_n(to, end - p.left, F::template empty<T>);
 }
 
+/// F of two elements beside each other, STEP from pair to pair, in vectors: GCC 12 takes such pairs one by one.
+template <class F, int STEP, class T>
+void pairs_across(const T* line, int64_t n, T* out) {
+    constexpr int N = SIMD_WIDTH<T>;
+    for (int64_t i = 0; i < n; i += N) {
+        const int64_t x = std::min(i, n - N);  // the last step goes back over what is done
+        const T* const at = line + x * STEP;
+        const auto a = load_vector<N>(at), b = load_vector<N>(at + (STEP == 1 ? 1 : N));
+        if constexpr (STEP == 1)
+            store_vector(out + x, F::apply(a, b));
+        else
+            store_vector(out + x, F::apply(deinterleave<0, N>(a, b), deinterleave<1, N>(a, b)));
+    }
+}
+
 /// out[x] = F over a window's elements of `line` beside each other; K and STEP are 0 where they are not known.
 template <class F, int K, int STEP, class S, class T>
 void pool_across(const Pool& p, const T* line, S* out) {
+    if constexpr (K == 2 && std::is_same_v<S, float>)
+        if (p.columns >= SIMD_WIDTH<float>) return pairs_across<F, STEP>(line, p.columns, out);
     const int64_t k = K ? K : p.kw, step = STEP ? STEP : p.step_x, gap = K ? 1 : p.gap_x;
     NORCH_INDEPENDENT
     for (int64_t x = 0; x < p.columns; ++x) {
@@ -115,20 +133,41 @@ template <class F, class S>
 void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t begin, int64_t end) {
     using T = compute_t<S>;
     const int64_t length = p.line();
-    const bool everywhere = worth_everywhere<F, T>(p);
-    Scratch<T> line(everywhere ? 2 * length : length);
+    Pool last = p;  // what is left to do of each row
+    bool everywhere = worth_everywhere<F, T>(p);
+    // Largest elements of windows side by side are those of pairs, of pairs of them, and so on.
+    if constexpr (std::is_same_v<F, reduction::Largest> && std::is_same_v<S, float>)
+        if (p.gap_x == 1 && p.step_x == p.kw && p.columns >= SIMD_WIDTH<float>)
+            while (last.kw % 4 == 0) last.kw /= 2, last.step_x /= 2;
+    const bool in_pairs = last.kw != p.kw;
+    if (in_pairs) everywhere = false;
+    Scratch<T> line(everywhere || in_pairs ? 2 * length : length);
     auto across = pool_across<F, 0, 0, S, T>;
     if (p.gap_x == 1) {
-        if (p.kw == 2 && p.step_x == 2) across = pool_across<F, 2, 2, S, T>;
+        if (last.kw == 2 && last.step_x == 2) across = pool_across<F, 2, 2, S, T>;
         if (p.kw == 2 && p.step_x == 1) across = pool_across<F, 2, 1, S, T>;
         if (p.kw == 3 && p.step_x == 2) across = pool_across<F, 3, 2, S, T>;
         if (p.kw == 3 && p.step_x == 1) across = pool_across<F, 3, 1, S, T>;
+        if constexpr (std::is_same_v<S, float>)
+            if (p.kw == 3 && p.step_x == 3) across = pool_across<F, 3, 3, S, T>;
     }
-    Pool last = p;  // what is left to do of each row
+    // Windows in single rows, without padding, read them where they lie.
+    const bool has_rows = p.kh == 1 && !p.top && !p.left && length <= p.w && (p.rows - 1) * p.step_y < p.h && from.column == 1;
     if (everywhere) last.kw = 1;
     for (int64_t i = begin; i < end; ++i) {
         const T* found = line.data();
-        pool_down<F>(p, from, data + from.at(i / p.rows), i % p.rows, line.data());
+        const S* const plane = data + from.at(i / p.rows);
+        const int64_t y = i % p.rows;
+        bool is_given = false;
+        if constexpr (std::is_same_v<S, T>)
+            if ((is_given = has_rows)) found = plane + y * p.step_y * from.row;
+        if (!is_given) pool_down<F>(p, from, plane, y, line.data());
+        if constexpr (std::is_same_v<S, float>)
+            for (int64_t k = p.kw; k > last.kw && in_pairs; k /= 2) {
+                T* const to = line.data() + (found == line.data() + length ? 0 : length);
+                pairs_across<F, 2>(found, p.columns * k / 2, to);
+                found = to;
+            }
         if constexpr (std::is_same_v<T, float>)
             if (everywhere) found = pool_everywhere<F>(p, found, line.data() + length);
         across(last, found, out + i * p.columns);

@@ -64,12 +64,14 @@ def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, d
     places = places.reshape(*wanted, -1)
     lead = tuple(input.shape[:-dims])
     flat = input.flatten(-dims)
-    parts = flat.index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
+    parts = flat.detach().index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
     values, which = parts.max(-1)
-    if not return_indices:
+    if not return_indices and not input.requires_grad:
         return values
     at = places.expand((*lead, *places.shape)).gather(-1, which.unsqueeze(-1)).squeeze(-1)
-    return values, at
+    if input.requires_grad:
+        values = flat.gather(-1, at.flatten(-dims)).reshape(at.shape)
+    return (values, at) if return_indices else values
 
 
 def adaptive_max_pool1d(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
