@@ -69,6 +69,25 @@ def test_places_that_are_no_numbers():
             assert_close(found, DECOMPOSED[sampling.grid_sample2d](x, grid, *case))
 
 
+def test_what_lies_outside_is_not_read():
+    """The first element is infinite: of it comes what lies near it alone."""
+    x, grad = drawn(norch.float32, 1, 9, 4, 5), norch.ones(1, 9, 2, 2)
+    x[..., 0, 0] = float("inf")
+    places = norch.tensor([[[[1.1, 0.9], [0.5, 1.05]], [[3.0, 3.0], [-9.0, 0.3]]]])
+    for case in CASES:
+        if case[1] != "reflection":
+            assert sampling.grid_sample2d(x, places, *case).isfinite().all()
+            assert sampling.grid_sample2d_grid_grad(grad, x, places, *case).isfinite().all()
+            assert DECOMPOSED[sampling.grid_sample2d](x, places, *case).isfinite().all()
+            assert DECOMPOSED[sampling.grid_sample2d_grid_grad](grad, x, places, *case).isfinite().all()
+            compare(sampling.grid_sample2d, (x, places), case)
+        wrong = norch.full((1, 9, 2, 2), float("nan"))
+        for op in (sampling.grid_sample2d_input_grad, DECOMPOSED[sampling.grid_sample2d_input_grad]):
+            found = op(wrong, places, (1, 9, 4, 5), "bilinear", "zeros", False)
+            assert found[..., 0, 0].isfinite().all()
+            assert found.isnan().any()
+
+
 def test_bits_do_not_depend_on_the_number_of_threads():
     x, grad = drawn(norch.float32, 3, 40, 33, 35), drawn(norch.float32, 3, 40, 50, 41)
     grid = drawn(norch.float32, 3, 50, 41, 2)

@@ -25,27 +25,24 @@ struct Sampling {
     int64_t blocks() const { return (places() + BLOCK - 1) / BLOCK; }
 };
 
-/// A place brought inside, and `slope`, what it changes by with the grid's number.
-template <class T, bool REFLECTS = true>
-T located(const Sampling& s, T x, int64_t size, T& slope) {
-    x = s.align ? (x + 1) / 2 * T(size - 1) : ((x + 1) * T(size) - 1) / 2;
-    slope = T(s.align ? size - 1 : size) / 2;
-    if (s.is_zeros) return x;
-    const T low = s.align ? T(0) : T(-0.5), span = T(s.align ? size - 1 : size), last = T(size - 1);
-    if (REFLECTS && s.is_reflected && span == 0) {
+/// A place brought inside by reflection, and `slope`, what it changes by with the grid's number.
+template <class T>
+T reflected(const Sampling& s, T x, int64_t size, T& slope) {
+    const T low = s.align ? T(0) : T(-0.5), span = T(s.align ? size - 1 : size);
+    if (span == 0) {
         slope = 0;
-        x = x * 0;
-    } else if (REFLECTS && s.is_reflected) {
-        T away = x - low;
-        if (away < 0) away = -away, slope = -slope;
-        const T rest = std::fmod(away, span), turns = std::floor(away / span);
-        const bool odd = std::fmod(turns, T(2)) != 0;
-        x = (odd ? span - rest : rest) + low;
-        if (odd) slope = -slope;
+        return x * 0;
     }
-    slope = x > 0 && x < last ? slope : T(0);
-    return x > 0 ? (x < last ? x : last) : T(0);
+    T away = x - low;
+    if (away < 0) away = -away, slope = -slope;
+    const T rest = std::fmod(away, span), turns = std::floor(away / span);
+    const bool odd = std::fmod(turns, T(2)) != 0;
+    if (odd) slope = -slope;
+    return (odd ? span - rest : rest) + low;
 }
+
+/// Stands for a place outside: adding to it what is within a plane stays below 0.
+constexpr int32_t OUTSIDE = INT32_MIN / 2;
 
 /// The two neighbours of a block of places along one dim: where they lie, and their weights, 0 of what lies outside.
 template <class T>
@@ -53,61 +50,109 @@ struct Line {
     int32_t at[2][BLOCK];
     T weight[2][BLOCK], change[2][BLOCK];  // what the weights change by with the grid's number
 
+    template <bool CHANGES>
     void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
-        T slope[BLOCK];
-        if (s.is_reflected) {
-            for (int p = 0; p < count; ++p) x[p] = located(s, x[p], size, slope[p]);
-        } else {
+        const T half = T(s.align ? size - 1 : size) / 2, shift = s.align ? T(0) : T(0.5), last = T(size - 1);
+        NORCH_INDEPENDENT
+        for (int p = 0; p < count; ++p) x[p] = (x[p] + 1) * half - shift;
+        T* const slope = change[1];
+        if (CHANGES || s.is_reflected) std::fill_n(slope, count, half);
+        if (s.is_reflected)
+            for (int p = 0; p < count; ++p) x[p] = reflected(s, x[p], size, slope[p]);
+        if (!s.is_zeros) {
+            if (CHANGES) {
+                NORCH_INDEPENDENT
+                for (int p = 0; p < count; ++p) slope[p] = (x[p] > 0) & (x[p] < last) ? slope[p] : T(0);
+            }
             NORCH_INDEPENDENT
-            for (int p = 0; p < count; ++p) x[p] = located<T, false>(s, x[p], size, slope[p]);
+            for (int p = 0; p < count; ++p) {
+                const T most = x[p] < last ? x[p] : last;
+                x[p] = x[p] > 0 ? most : T(0);
+            }
         }
-        const T last = T(size - 1);
+        // One before the first element and one behind the last are as much outside as any others, NaN too.
+        const int32_t step = int32_t(stride), n = int32_t(size);
+        if (s.is_nearest) {
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) {
+                T first = std::nearbyint(x[p]);
+                first = first < T(size) ? first : T(size);
+                const int32_t i = int32_t(first > -1 ? first : T(-1));
+                const bool is_in = (i >= 0) & (i < n);
+                at[0][p] = is_in ? i * step : OUTSIDE;
+                weight[0][p] = is_in ? T(1) : T(0);
+            }
+            return;
+        }
         NORCH_INDEPENDENT
         for (int p = 0; p < count; ++p) {
-            const T first = s.is_nearest ? std::nearbyint(x[p]) : std::floor(x[p]), rest = x[p] - first;
-            const bool is_low = first >= 0 && first <= last, is_high = first >= -1 && first <= last - 1 && !s.is_nearest;
-            at[0][p] = int32_t(is_low ? first : T(0)) * int32_t(stride);
-            at[1][p] = int32_t(is_high ? first + 1 : T(0)) * int32_t(stride);
-            weight[0][p] = is_low ? (s.is_nearest ? T(1) : 1 - rest) : T(0);
-            weight[1][p] = is_high ? rest : T(0);
-            change[0][p] = is_low && !s.is_nearest ? -slope[p] : T(0);
-            change[1][p] = is_high ? slope[p] : T(0);
+            const T floor = std::floor(x[p]);
+            const T most = floor < T(size) ? floor : T(size);
+            const int32_t i = int32_t(most > -2 ? most : T(-2));
+            x[p] -= floor;
+            at[0][p] = (i >= 0) & (i < n) ? i * step : OUTSIDE;
+            at[1][p] = (i >= -1) & (i < n - 1) ? i * step + step : OUTSIDE;
+        }
+        NORCH_INDEPENDENT
+        for (int p = 0; p < count; ++p) {
+            const T rest = x[p];
+            weight[0][p] = at[0][p] >= 0 ? 1 - rest : T(0);
+            weight[1][p] = at[1][p] >= 0 ? rest : T(0);
+        }
+        if (CHANGES) {
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) {
+                const T by = slope[p];
+                change[0][p] = at[0][p] >= 0 ? -by : T(0);
+                change[1][p] = at[1][p] >= 0 ? by : T(0);
+            }
         }
     }
 };
 
-/// The neighbours of up to BLOCK places: where they lie in a plane, and their weights.
+/// The neighbours of up to BLOCK places: where they lie in a plane, or its first element outside, and their weights.
 template <class T>
 struct Table {
     int count;
-    int32_t at[4][BLOCK];
+    int32_t at[4][BLOCK], is_in[4][BLOCK];
     T weight[4][BLOCK], change[2][4][BLOCK];  // by x and by y
 
     template <bool CHANGES>
     void fill(const Sampling& s, const Operand& image, const Operand& grid, const T* numbers, int64_t n, int64_t block) {
         const int64_t first = block * BLOCK;
         count = int(std::min<int64_t>(BLOCK, s.places() - first));
-        const T* line = numbers + n * grid.strides[0] + first / s.columns * grid.strides[1];
         T columns[BLOCK], rows[BLOCK];
-        int64_t column = first % s.columns;
-        for (int p = 0; p < count; ++p) {
-            const T* const from = line + column * grid.strides[2];
-            columns[p] = from[0], rows[p] = from[grid.strides[3]];
-            if (++column == s.columns) column = 0, line += grid.strides[1];
+        numbers += n * grid.strides[0];
+        if (grid.strides[3] == 1 && grid.strides[2] == 2 && grid.strides[1] == 2 * s.columns) {
+            numbers += 2 * first;
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) columns[p] = numbers[2 * p], rows[p] = numbers[2 * p + 1];
+        } else {
+            const T* line = numbers + first / s.columns * grid.strides[1];
+            int64_t column = first % s.columns;
+            for (int p = 0; p < count; ++p) {
+                const T* const from = line + column * grid.strides[2];
+                columns[p] = from[0], rows[p] = from[grid.strides[3]];
+                if (++column == s.columns) column = 0, line += grid.strides[1];
+            }
         }
         Line<T> x, y;
-        x.fill(s, columns, s.w, image.strides[3], count);
-        y.fill(s, rows, s.h, image.strides[2], count);
-        for (int i = 0; i < 4; ++i) {
+        x.template fill<CHANGES>(s, columns, s.w, image.strides[3], count);
+        y.template fill<CHANGES>(s, rows, s.h, image.strides[2], count);
+        for (int i = 0; i < (s.is_nearest ? 1 : 4); ++i) {
             const int j = i / 2, k = i % 2;
             NORCH_INDEPENDENT
             for (int p = 0; p < count; ++p) {
-                at[i][p] = y.at[j][p] + x.at[k][p];
+                const int32_t place = y.at[j][p] + x.at[k][p];
+                at[i][p] = place < 0 ? 0 : place;
+                is_in[i][p] = place >= 0;
                 weight[i][p] = y.weight[j][p] * x.weight[k][p];
-                if (CHANGES) {
-                    change[0][i][p] = y.weight[j][p] * x.change[k][p];
-                    change[1][i][p] = y.change[j][p] * x.weight[k][p];
-                }
+            }
+            if (!CHANGES) continue;
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) {
+                change[0][i][p] = y.weight[j][p] * x.change[k][p];
+                change[1][i][p] = y.change[j][p] * x.weight[k][p];
             }
         }
     }
@@ -128,7 +173,15 @@ KernelPtr sample(const Request& r) {
                 T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
                 if (s.is_nearest) {
                     NORCH_INDEPENDENT
-                    for (int p = 0; p < table.count; ++p) out[p] = x[table.at[0][p]] * table.weight[0][p];
+                    for (int p = 0; p < table.count; ++p) out[p] = table.is_in[0][p] ? x[table.at[0][p]] : T(0);
+                    continue;
+                }
+                if (*x - *x != 0) {  // what lies outside has weight 0, but this times 0 is no 0
+                    for (int p = 0; p < table.count; ++p) {
+                        out[p] = 0;
+                        for (int k = 0; k < 4; ++k)
+                            if (table.is_in[k][p]) out[p] += x[table.at[k][p]] * table.weight[k][p];
+                    }
                     continue;
                 }
                 NORCH_INDEPENDENT
@@ -171,7 +224,7 @@ KernelPtr input_grad(const Request& r) {
                     T* const out = planes + c * image.strides[1];
                     for (int p = 0; p < table.count; ++p)
                         for (int k = 0; k < (s.is_nearest ? 1 : 4); ++k)
-                            out[table.at[k][p]] += g[from[p]] * table.weight[k][p];
+                            if (table.is_in[k][p]) out[table.at[k][p]] += g[from[p]] * table.weight[k][p];
                 }
             }
         }
@@ -189,10 +242,15 @@ KernelPtr grid_grad(const Request& r) {
         T sums[4][BLOCK];
         for (int64_t i = begin; i < end; ++i) {
             const int64_t n = i / s.blocks(), block = i % s.blocks();
+            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
+            if (s.is_nearest) {
+                std::fill_n(out, 2 * std::min<int64_t>(BLOCK, s.places() - block * BLOCK), T(0));
+                continue;
+            }
             table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
             find_grads(s, grad, block, table.count, from);
             for (auto& line : sums) std::fill_n(line, BLOCK, T(0));
-            for (int64_t c = 0; c < (s.is_nearest ? 0 : s.channels); ++c) {
+            for (int64_t c = 0; c < s.channels; ++c) {
                 const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
                 const T* const x = reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1];
                 NORCH_INDEPENDENT
@@ -204,24 +262,23 @@ KernelPtr grid_grad(const Request& r) {
                     sums[3][p] += factor * x[table.at[3][p]];
                 }
             }
-            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
             for (int p = 0; p < table.count; ++p)
                 for (int d = 0; d < 2; ++d) {
                     T sum = 0;
-                    for (int k = 0; k < 4; ++k) sum += sums[k][p] * table.change[d][k][p];
+                    for (int k = 0; k < 4; ++k) sum += table.is_in[k][p] ? sums[k][p] * table.change[d][k][p] : T(0);
                     out[p * 2 + d] = sum;
                 }
         }
     });
 }
 
-/// `image`: which operand the images are. Places in a plane are counted in 32 bits.
+/// `image`: which operand the images are. Places in a plane are numbers below -OUTSIDE.
 template <class F>
 KernelPtr floating(const Request& r, size_t image, const F& make) {
     const Operand &out = r.operands[0], &x = r.operands[image];
     for (const Operand& operand : r.operands)
         if (operand.dtype != out.dtype) return nullptr;
-    if (!out.is_contiguous() || x.shape[2] * x.strides[2] + x.shape[3] * x.strides[3] > INT32_MAX) return nullptr;
+    if (!out.is_contiguous() || x.shape[2] * x.strides[2] + x.shape[3] * x.strides[3] > -OUTSIDE) return nullptr;
     if (out.dtype == DType::f32) return make(float());
     return out.dtype == DType::f64 ? make(double()) : nullptr;
 }

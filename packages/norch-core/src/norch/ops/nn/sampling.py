@@ -22,8 +22,9 @@ from .embedding import embedding
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-Taps = list[list[tuple["Tensor", "Tensor"]]]
-"""For each spatial dim its neighbours: their indices and their weights, which are 0 of what lies outside."""
+Tap = tuple["Tensor", "Tensor", "Tensor"]
+Taps = list[list[Tap]]
+"""For each spatial dim its neighbours: their indices, their weights, and whether they lie inside; else these are 0."""
 
 _MANY_CHANNELS = 8
 
@@ -115,9 +116,10 @@ def grid_sample2d_input_grad(
     n, c, h, w = shape
     values = grad.reshape(n, c, prod(grid.spec.shape[1:3]))
     total = grad.new_zeros(n, c, h * w)
-    for (i, v), (j, u) in itertools.product(*_taps(grid, (h, w), mode, padding_mode, align_corners)):
+    for (i, v, a), (j, u, b) in itertools.product(*_taps(grid, (h, w), mode, padding_mode, align_corners)):
         index = (i * w + j).unsqueeze(1).expand(values.spec.shape)
-        total = scatter_add(total, 2, index, values * (v * u).unsqueeze(1))
+        given = where((a & b).unsqueeze(1), values, 0.0)
+        total = scatter_add(total, 2, index, given * (v * u).unsqueeze(1))
     return total.reshape(shape)
 
 
@@ -139,11 +141,9 @@ def grid_sample2d_grid_grad(
     for d, size in ((1, w), (0, h)):
         number = grid[..., 1 - d].reshape(n, prod(grid.spec.shape[1:3]))
         slope = _slope(number.detach(), size, padding_mode, align_corners)
-        (i, _), (j, _) = taps[d]
+        (i, _, low), (j, _, high) = taps[d]
         changes = list(taps)
-        first = _unnormalised(number.detach(), size, align_corners)
-        first = _padded(first, size, padding_mode, align_corners).floor()
-        changes[d] = [(i, where(_inside(first, size), -slope, 0.0)), (j, where(_inside(first + 1, size), slope, 0.0))]
+        changes[d] = [(i, where(low, -slope, 0.0), low), (j, where(high, slope, 0.0), high)]
         parts.append((values * _gathered(input, changes)).sum(1))
     return stack(parts, -1).reshape(grid.spec.shape)
 
@@ -222,14 +222,9 @@ def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(first + i - 1, w) for i, w in enumerate(weights)]
 
 
-def _tap(index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Indices of the dim and their weights; both 0 where they lie outside."""
-    inside = _inside(index, size)
-    return where(inside, index, 0.0).to(int64), where(inside, weight, 0.0)
-
-
-def _inside(index: Tensor, size: int) -> Tensor:
-    return (index >= 0) & (index <= size - 1)
+def _tap(index: Tensor, weight: Tensor, size: int) -> Tap:
+    inside = (index >= 0) & (index <= size - 1)
+    return where(inside, index, 0.0).to(int64), where(inside, weight, 0.0), inside
 
 
 def _gathered(input: Tensor, taps: Taps) -> Tensor:
@@ -241,14 +236,15 @@ def _gathered(input: Tensor, taps: Taps) -> Tensor:
     first = arange(n, device=input.device).unsqueeze(1) * count
     total: Tensor | None = None
     for corner in itertools.product(*taps):
-        index, weight = corner[0]
-        for size, (i, w) in zip(input.spec.shape[3:], corner[1:], strict=True):
-            index, weight = index * size + i, weight * w
-        weight = weight.unsqueeze(-1 if as_rows else 1)
+        index, weight, inside = corner[0]
+        for size, (i, w, a) in zip(input.spec.shape[3:], corner[1:], strict=True):
+            index, weight, inside = index * size + i, weight * w, inside & a
+        weight, inside = (part.unsqueeze(-1 if as_rows else 1) for part in (weight, inside))
         if as_rows:
             values = embedding(index + first, table)
         else:
             values = table.gather(2, index.unsqueeze(1).expand(-1, c, -1))
+        values = where(inside, values, 0.0)
         total = values * weight if total is None else addcmul(total, values, weight)
     assert total is not None
     return total.transpose(1, 2) if as_rows else total
