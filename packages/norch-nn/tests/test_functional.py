@@ -384,6 +384,8 @@ def test_pdist():
     for p in (1.0, 2.0, 3.0, math.inf):
         expected = [np.linalg.norm(x[i] - x[j], p) for i in range(5) for j in range(i + 1, 5)]
         np.testing.assert_allclose(array(F.pdist(norch.tensor(x), p)), expected, rtol=1e-12)
+        assert F.pdist(norch.zeros(4, 0), p).tolist() == [0] * 6
+        assert norch.cdist(norch.zeros(2, 0), norch.zeros(1, 0), p).tolist() == [[0], [0]]
 
 
 def test_instance_norm_moves_running_statistics():

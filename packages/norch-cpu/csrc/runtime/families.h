@@ -28,6 +28,7 @@ void add_sorting(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+void add_distances(Registry&);  // distances and distances_grad
 void add_quantized(Registry&);  // quantized_linear
 }
 namespace nn {

@@ -71,7 +71,7 @@ else:
         scatter_copies,
     )
     from .elementwise import arithmetic, bits, composites, error_function, gamma, special, weighted
-    from .matrix import matmul, products
+    from .matrix import distances, matmul, products
     from .nn import (
         activation,
         attention,

@@ -1,4 +1,4 @@
-"""Products of tensors beyond matmul: inner and tensor products, sums of products with an input, distances."""
+"""Products of tensors beyond matmul: inner and tensor products, sums of products with an input."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
-from ...spec import as_int, broadcast_shapes, wrap_dim
+from ...spec import as_int, wrap_dim
 from ..creation import eye
 from ..elementwise.arithmetic import where
-from ..families import floating
-from ..indexing import index_select
 from ..reduction.norms import norm
-from ..reduction.reductions import _root
 from ..reduction.reductions import sum as total
 from ..registry import public
-from ..shape.arranging import triu_indices
 from ..shape.joining import cat, common_spec
-from ..shape.views import broadcast_to, permute, reshape, unsqueeze
+from ..shape.views import broadcast_to, permute, reshape
 from ..upcast import upcast
-from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer, require_dims
+from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -170,44 +166,6 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 # --- Distances ------------------------------------------------------------------------------------------------------
-
-
-@public(method=False)
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
-    """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
-
-    Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;
-    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always. Raises ShapeError
-    for shapes that do not fit, DTypeError unless both are floating, ValueError for a negative `p` or another mode.
-    """
-    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
-    if compute_mode not in modes:
-        raise ValueError(f"cdist(): compute_mode must be one of {', '.join(modes)}, got {compute_mode!r}")
-    if x1.spec.ndim < 2 or x2.spec.ndim < 2 or x1.spec.shape[-1] != x2.spec.shape[-1]:
-        raise ShapeError(
-            f"cdist(): expected rows of one length, got shapes {tuple(x1.spec.shape)} and {tuple(x2.spec.shape)}"
-        )
-    if p < 0:
-        raise ValueError(f"cdist(): p must not be negative, got {p}")
-    floating("cdist", x1.spec, x2.spec)
-    many = x1.spec.shape[-2] > 25 or x2.spec.shape[-2] > 25
-    if p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
-        # |a - b|**2 = |a|**2 + |b|**2 - 2 a.b, the norms as two more columns of the factors.
-        square1, square2 = total(x1 * x1, -1, True), total(x2 * x2, -1, True)
-        left = cat([x1 * -2, square1, square1.new_ones(square1.shape)], -1)
-        right = cat([x2, square2.new_ones(square2.shape), square2], -1)
-        return _root(matmul(left, right.mT).clamp(min=0.0))
-    broadcast_shapes(tuple(x1.spec.shape[:-2]), tuple(x2.spec.shape[:-2]), op="cdist")
-    return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
-
-
-@public(method=False)
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The `p`-norm distances of all pairs of rows: (n, k) -> (n * (n - 1) / 2). Raises ShapeError unless 2-D."""
-    require_dims("pdist", (input, 2))
-    n = input.spec.shape[0]
-    first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
-    return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
 
 
 @public(inplace=True)
