@@ -151,6 +151,7 @@ OPAQUE = {
     "gather_grad",
     "embedding_grad",
     "trunc_divide",
+    "count_nonzero",
 }
 RULED = sorted(n for n, op in by_name().items() if op.kind == "composite" and op.rules is not None)
 

@@ -135,6 +135,18 @@ def test_integers_wrap_around(shape, dims, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
+def test_counts(shape, dims, layout):
+    for dtype in DTYPES if math.prod(shape) < 10_000 else [norch.float32, norch.bool]:
+        x, array = placed(numbers(shape, dtype) * (numbers(shape, norch.bool, 1)), dtype, layout)
+        want = np.count_nonzero(array, axis=dims)
+        np.testing.assert_array_equal(x.count_nonzero(list(dims)).numpy(), want)
+        np.testing.assert_array_equal((x != 0).sum(list(dims)).numpy(), want)
+    edges = norch.tensor([0.0, -0.0, math.nan, math.inf, 1e-45])
+    assert edges.count_nonzero().item() == 3
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
 def test_extremes(shape, dims, layout):
     if 0 in [shape[d] for d in dims]:
         with pytest.raises(norch.ShapeError):

@@ -7,6 +7,9 @@
 namespace norch::elementwise {
 namespace {
 
+/// A bool as it is read: of `bool` itself no loop vectorises.
+enum class Byte : uint8_t {};
+
 template <class To, class From>
 struct Cast {
     static To apply(From x) {
@@ -14,8 +17,8 @@ struct Cast {
             return x;
         } else if constexpr (std::is_same_v<To, bool>) {
             return load(x) != 0;
-        } else if constexpr (std::is_same_v<compute_t<From>, bool>) {
-            return store<To>(compute_t<To>(x ? 1 : 0));
+        } else if constexpr (std::is_same_v<From, Byte>) {
+            return store<To>(compute_t<To>(int32_t(x != Byte{})));
         } else if constexpr (std::is_floating_point_v<compute_t<From>> && std::is_integral_v<To>) {
             // C leaves a float beyond the integer's range open; by way of a wider integer small ones wrap around.
             using Promoted = std::conditional_t<(sizeof(To) < 4), int32_t, To>;
@@ -137,7 +140,10 @@ KernelPtr moved(const Request& request, const Inner& inner) {
 KernelPtr copy(const Request& request) {
     DType to = request.operands[0].dtype, from = request.operands[1].dtype;
     Loop loop = visit(to, [&]<class To>(Tag<To>) {
-        return visit(from, []<class From>(Tag<From>) -> Loop { return cast_loop<To, From>; });
+        return visit(from, []<class From>(Tag<From>) -> Loop {
+            constexpr bool is_read = std::is_same_v<From, bool> && !std::is_same_v<To, bool>;
+            return cast_loop<To, std::conditional_t<is_read, Byte, From>>;
+        });
     });
     const Inner inner{loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_BROADCAST, {}};
     if (to == from)

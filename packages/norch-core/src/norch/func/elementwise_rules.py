@@ -99,7 +99,7 @@ def _random(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 # --- Along dims -----------------------------------------------------------------------------------------------------
 
 
-@rule("sum prod amax amin any all argmax argmin sum_of_squares")
+@rule("sum prod amax amin any all argmax argmin sum_of_squares count_nonzero")
 def _reduction(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     x, dim, keepdim, *dtype = args
     if not x.spec.ndim:

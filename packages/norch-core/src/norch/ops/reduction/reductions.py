@@ -44,7 +44,7 @@ def _infer_reduction(name: str, out: str, empty: bool) -> Any:
         elif out == "sum":
             compute = result = dtype or (x.dtype if x.dtype.is_floating_point else int64)
         else:
-            compute, result = x.dtype, int64 if out == "index" else x.dtype
+            compute, result = x.dtype, int64 if out in ("index", "count") else x.dtype
         if not empty and x.numel == 0 and 0 in [x.shape[d] for d in dims]:
             raise ShapeError(f"{name}(): cannot reduce no elements, shape {tuple(x.shape)} along dims {dims}")
         caller, kernel = _reduced_specs(x, dims, keepdim, result)
@@ -127,7 +127,20 @@ def _reduce(op: Op, input: Tensor, dim: Any, keepdim: bool, dtype: DType | None 
 @accepts_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (one, several, or None), in int64 for integers unless `dtype`. IndexError for a wrong dim."""
-    return _reduce(_SUM, input, dim, keepdim, optional_dtype(dtype, "sum"))
+    chosen = optional_dtype(dtype, "sum")
+    if input.spec.dtype is bool_ and chosen in (None, int64):
+        return _count_nonzero(input, _none_if_empty(dim), keepdim)
+    return _reduce(_SUM, input, dim, keepdim, chosen)
+
+
+def _infer_count(x: Spec, dims: Any, keepdim: bool) -> Inferred:
+    found: Inferred = _infer_reduction("count_nonzero", "count", True)(x, dims, keepdim, None)
+    return found._replace(attrs={**found.attrs, "keepdim": True})
+
+
+@composite(_infer_count, {}, name="count_nonzero")
+def _count_nonzero(x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+    return _reduce(_SUM, x if x.dtype.category == BOOL else x != 0, dims, keepdim)
 
 
 _infer_sum = _infer_reduction("sum_of_squares", "sum", True)
@@ -275,7 +288,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def centred(input: Tensor, dim: Any) -> Tensor:
     """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
     goes as well (its derivative is 0)."""
-    off = input - mean(input, dim, True)
+    off = input + -mean(input, dim, True)  # of a sum the gradient is passed on as it is
     return off - mean(off.detach(), dim, True)
 
 
@@ -307,7 +320,7 @@ def var(
         correction = 1 if unbiased else 0
     off = centred(input, dim)
     degrees = _count(input, dim) - correction
-    total = sum(off * off, dim, keepdim)
+    total = sum_of_squares(off, _none_if_empty(dim), keepdim)
     return total / (degrees if degrees > 0 else 0.0)
 
 
@@ -362,7 +375,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 @accepts_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements over `dim` (None for all) are not 0, as int64. Raises as sum does."""
-    return sum(input if input.dtype.category == BOOL else input != 0, dim)
+    return _count_nonzero(input.detach(), _none_if_empty(dim), False)
 
 
 @public()
