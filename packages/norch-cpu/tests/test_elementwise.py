@@ -120,6 +120,19 @@ def test_division_follows_python():
     assert (a.float() % b.float()).tolist() == [float(x % y) for x, y in pairs]
 
 
+def test_division_of_int64_by_one_number():
+    rng = np.random.default_rng(5)
+    info = np.iinfo(np.int64)
+    edges = [0, 1, -1, 2, -2, info.max, info.min, info.max - 1, info.min + 1, 2**53 + 1, -(2**53) - 1]
+    a = np.concatenate([edges, rng.integers(info.min, info.max, 300), rng.integers(-50, 50, 300)])
+    powers = [2**k + d for k in range(1, 63) for d in (-1, 0, 1)]
+    for divisor in [*powers, 3, 5, 6, 7, 10, 641, 10**9 + 7, info.max, info.max - 1, -1, -7, info.min]:
+        want = [(x // divisor + 2**63) % 2**64 - 2**63 for x in a.tolist()], [x % divisor for x in a.tolist()]
+        x = norch.from_numpy(a)
+        assert (x // divisor).tolist() == want[0], divisor
+        assert (x % divisor).tolist() == want[1], divisor
+
+
 def test_division_of_integers_by_zero_raises():
     x = norch.arange(100_000)
     for op in (norch.floor_divide, norch.remainder):
@@ -207,3 +220,34 @@ def test_add_with_alpha(name, shape):
         norch.cpu.reset_peak_memory_stats()
         x.add_(y, alpha=3)
         assert norch.cpu.memory_stats()["peak_allocated_bytes"] == before
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
+def test_16_bit_arithmetic_rounds_float32_once(name, op):
+    """Of every length and layout; a number is not rounded first."""
+    rng = np.random.default_rng(3)
+    f, dtype = getattr(norch, op), getattr(norch, name)
+    for n in (1, 7, 8, 9, 16, 31, 4099):
+        a, b = [norch.from_numpy(rng.normal(size=(3, n)).astype(np.float32)).to(dtype) for _ in "ab"]
+        one = a[:, :1].expand(3, n)
+        swapped = a.t().contiguous().t()
+        for x, y in ((a, b), (a, b[:1]), (one, b), (swapped, b), (a, b[0, 0]), (a[:, ::2], b[:, ::2]), (one, one)):
+            np.testing.assert_array_equal(as_float(f(x, y)), as_float(f(x.float(), y.float()).to(dtype)))
+        for x in (a, one, swapped):
+            np.testing.assert_array_equal(as_float(f(x, 0.1)), as_float(f(x.float(), 0.1).to(dtype)))
+            np.testing.assert_array_equal(as_float(x.relu()), as_float(x.float().relu().to(dtype)))
+        want = f(a.float(), b.float()).to(dtype)
+        np.testing.assert_array_equal(as_float(getattr(a, f"{op}_")(b)), as_float(want))
+
+
+def test_16_bit_arithmetic_at_edges():
+    numbers = [0.0, -0.0, math.inf, -math.inf, math.nan, 65504.0, -65504.0, 6e-8, -6e-8, 1.0, 3.0e38, 1e-40]
+    a, b = [v.ravel() for v in np.meshgrid(np.array(numbers, np.float32), np.array(numbers, np.float32))]
+    for dtype in (norch.float16, norch.bfloat16):
+        x, y = norch.from_numpy(a).to(dtype), norch.from_numpy(b).to(dtype)
+        for f in (norch.add, norch.sub, norch.mul, norch.div):
+            got, want = as_float(f(x, y)), as_float(f(x.float(), y.float()).to(dtype))
+            np.testing.assert_array_equal(got, want)
+            number = ~np.isnan(want)
+            np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))

@@ -87,7 +87,8 @@ struct ShiftRight {
     }
 };
 
-/// Python's rule: the remainder has the divisor's sign. Floats as in CPython's float_divmod.
+/// Python's rule: the remainder has the divisor's sign. Floats as in CPython's float_divmod, `of_mod` from what std::fmod
+/// gives and free of branches.
 struct FloorDivide {
     template <class T>
     NORCH_FN static T apply(T a, T b) {
@@ -96,14 +97,16 @@ struct FloorDivide {
             T q = T(a / b);
             return std::is_signed_v<T> && a % b != 0 && (a < 0) != (b < 0) ? T(q - 1) : q;
         } else {
-            if (b == 0) return a / b;
-            T mod = std::fmod(a, b);
-            T quotient = (a - mod) / b;
-            if (mod != 0 && (b < 0) != (mod < 0)) quotient -= 1;
-            if (quotient == 0) return std::copysign(T(0), a / b);
-            T floored = std::floor(quotient);
-            return quotient - floored > T(0.5) ? floored + 1 : floored;
+            return of_mod(a, b, std::fmod(a, b));
         }
+    }
+    template <class T>
+    NORCH_FN static T of_mod(T a, T b, T mod) {
+        const T ratio = a / b, less = (mod != 0) & ((b < 0) != (mod < 0)) ? T(1) : T(0);
+        const T quotient = (a - mod) / b - less, floored = std::floor(quotient);
+        const T nearest = quotient - floored > T(0.5) ? floored + 1 : floored;
+        const T signed_zero = quotient == 0 ? std::copysign(T(0), ratio) : nearest;
+        return b == 0 ? ratio : signed_zero;
     }
 };
 struct Remainder {
@@ -114,10 +117,20 @@ struct Remainder {
             T mod = T(a % b);
             return std::is_signed_v<T> && mod != 0 && (mod < 0) != (b < 0) ? T(mod + b) : mod;
         } else {
-            T mod = std::fmod(a, b);
-            if (mod == 0) return std::copysign(T(0), b);
-            return (b < 0) != (mod < 0) ? mod + b : mod;
+            return of_mod(a, b, std::fmod(a, b));
         }
+    }
+    template <class T>
+    NORCH_FN static T of_mod(T, T b, T mod) {
+        const T sum = mod + b, moved = (b < 0) != (mod < 0) ? sum : mod;
+        return mod == 0 ? std::copysign(T(0), b) : moved;
+    }
+};
+/// C's: the remainder has the dividend's sign.
+struct Fmod {
+    template <class T>
+    NORCH_FN static T of_mod(T, T, T mod) {
+        return mod;
     }
 };
 struct IntegerPower {

@@ -1,45 +1,78 @@
 // Unary, binary and comparison loops in plain arithmetic.
 #include "common/arithmetic_ops.h"
+#include "elementwise/divisor.h"
 #include "elementwise/loop.h"
+#include "elementwise/narrow.h"
+#include "elementwise/remainder.h"
 #include "runtime/families.h"
 
 namespace norch::elementwise {
 namespace {
 
 // Which loop an op has for a type; null for None.
+struct WidenedAlways {
+    static Loop narrow(DType) { return nullptr; }
+};
 template <class F>
-struct Unary {
+struct Unary : WidenedAlways {
     template <class T>
     static constexpr Loop loop = unary_loop<T, F>;
+};
+template <class F>
+constexpr bool IS_COMMON = std::is_same_v<F, Add> || std::is_same_v<F, Sub> || std::is_same_v<F, Mul> || std::is_same_v<F, Div>;
+template <class F>
+struct NarrowBinary {
+    template <class S>
+    struct Of {
+        static constexpr Loop loop = narrow_binary_loop<S, F>;
+    };
 };
 template <class F>
 struct Binary {
     template <class T>
     static constexpr Loop loop = binary_loop<T, T, F>;
+    static Loop narrow(DType dtype) {
+        using G = std::conditional_t<IS_COMMON<F>, F, Add>;  // others are not compiled
+        return IS_COMMON<F> ? narrow_of<NarrowBinary<G>::template Of>(dtype) : nullptr;
+    }
 };
 template <class F>
-struct Ternary {
+struct Ternary : WidenedAlways {
     template <class T>
     static constexpr Loop loop = ternary_loop<T, F>;
 };
 template <class F>
-struct Comparison {
+struct Comparison : WidenedAlways {
     template <class T>
     static constexpr Loop loop = binary_loop<uint8_t, T, F>;
 };
+template <class F>
+void divide_by_one(char* const* p, int64_t n, const Divisor divisor) {
+    int64_t* out = reinterpret_cast<int64_t*>(p[0]);
+    const int64_t* a = reinterpret_cast<const int64_t*>(p[1]);
+    for (int64_t i = 0; i < n; ++i)
+        out[i] = std::is_same_v<F, Remainder> ? divisor.remainder(a[i]) : divisor.quotient(a[i]);
+}
 /// Division of integers looks for zeros first: nothing is written before the error.
 template <class F>
-struct Division {
+struct Division : WidenedAlways {
     template <class T>
     static constexpr Loop loop = [](char* const* p, unsigned broadcast, int64_t n) {
         const T* b = reinterpret_cast<const T*>(p[2]);
         bool any_zero = false;
         for (int64_t i = 0; i < (broadcast & 4 ? 1 : n); ++i) any_zero |= b[i] == 0;
         if (any_zero) throw ZeroDivision();
+        if constexpr (std::is_same_v<T, int64_t>)
+            if (broadcast & 4 && *b > 0) return divide_by_one<F>(p, n, Divisor(*b));
         binary_loop<T, T, F>(p, broadcast, n);
     };
 };
-struct NoLoop {
+template <class F>
+struct Mod : WidenedAlways {
+    template <class T>
+    static constexpr Loop loop = mod_loop<T, F>;
+};
+struct NoLoop : WidenedAlways {
     template <class T>
     static constexpr Loop loop = nullptr;
 };
@@ -49,6 +82,14 @@ template <>
 struct Binary<None> : NoLoop {};
 template <>
 struct Ternary<None> : NoLoop {};
+
+NORCH_UNARY(Fraction, x - std::trunc(x))
+
+bool same_dtype(const Request& request) {
+    for (const Operand& o : request.operands)
+        if (o.dtype != request.operands[0].dtype) return false;
+    return true;
+}
 
 /// A kernel by category: the loop of bools, of integers, of floats, which are computed in float32 or float64.
 template <class Bool, class Integer, class Floating, int PS>
@@ -60,7 +101,8 @@ KernelPtr by_category(const Request& request) {
         else if constexpr (std::is_integral_v<T>) return Integer::template loop<T>;
         else return Floating::template loop<T>;
     });
-    return loop ? elementwise_kernel(request, loop, PS * 1e-3 * double(size_of(dtype)) / 4) : nullptr;
+    const Loop narrow = same_dtype(request) ? Floating::narrow(dtype) : nullptr;
+    return loop ? elementwise_kernel(request, loop, PS * 1e-3 * double(size_of(dtype)) / 4, 0, narrow) : nullptr;
 }
 
 struct Make {
@@ -78,7 +120,7 @@ struct Make {
     }
     template <class F>
     static KernelPtr division(const Request& request) {
-        return by_category<NoLoop, Division<F>, Binary<F>, 5000>(request);
+        return by_category<NoLoop, Division<F>, Mod<F>, 2000>(request);
     }
     template <class F>
     static KernelPtr comparison(const Request& request) {
@@ -90,6 +132,8 @@ struct Make {
 
 void add_arithmetic(Registry& registry) {
     add_arithmetic_ops<Make>(registry);
+    registry["frac"] = Make::unary<None, None, Fraction>;
+    registry["fmod"] = by_category<NoLoop, NoLoop, Mod<Fmod>, 2000>;
     registry["pow"] = [](const Request& request) {
         if (is_floating(request.operands[0].dtype)) return floating_pow(request);
         return Make::binary<None, IntegerPower, None, 5000>(request);

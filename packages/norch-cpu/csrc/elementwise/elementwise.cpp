@@ -20,11 +20,12 @@ constexpr int64_t SHORT_ROW = 8;        // columns of rows that are not worth a 
 
 class Elementwise final : public ElementwiseKernel {
 public:
-    Elementwise(const Request& request, Loop loop, double ns, unsigned flags)
-        : loop_(loop), ns_(ns), flags_(flags), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
+    Elementwise(const Request& request, Loop loop, double ns, unsigned flags, Loop narrow)
+        : loop_(loop), given_loop_(loop), ns_(ns), flags_(flags), count_(int(request.operands.size())), loops_(collapse(request.operands)) {
         if (count_ > MAX_OPERANDS) throw std::invalid_argument("too many operands for an elementwise kernel");
         work = double(loops_.numel) * ns;
         transposed_ = move_contiguous_dim(loops_, request.operands);
+        if (narrow && has_row(request.operands)) loop_ = narrow, is_narrow_ = true;
         plan_operands(request.operands, flags);
         plan_tiles();
     }
@@ -53,7 +54,7 @@ public:
         });
     }
 
-    Inner inner() const override { return {loop_, ns_, flags_, {}}; }
+    Inner inner() const override { return {given_loop_, ns_, flags_, {}}; }
 
 private:
     struct Part {
@@ -66,6 +67,13 @@ private:
         int64_t scratch;          // where its tile lies in the scratch memory
     };
 
+    /// Whether an input is not broadcast along the inner dim.
+    bool has_row(const std::vector<Operand>& operands) const {
+        for (int i = 1; i < count_; ++i)
+            if (!operands[i].is_scalar && (loops_.ndim() == 0 || loops_.strides[i].back() != 0)) return true;
+        return false;
+    }
+
     void plan_operands(const std::vector<Operand>& operands, unsigned flags) {
         int nd = loops_.ndim();
         rows_ = nd >= 2 ? loops_.shape[nd - 2] : 1;
@@ -77,13 +85,13 @@ private:
             Part& p = part_[i];
             p.is_scalar = o.is_scalar;
             p.dtype = o.dtype;
-            p.convert = flags & BITS ? Convert::none : conversion_of(o.dtype);
             p.rounds = operands[0].dtype == DType::boolean;
             p.size = size_of(o.dtype);
-            p.loop_size = p.convert == Convert::none ? p.size : 4;
             p.row = nd >= 2 ? loops_.strides[i][nd - 2] : 0;
             p.column = o.is_scalar ? 0 : nd >= 1 ? loops_.strides[i][nd - 1] : p.size;
             bool is_broadcast = i > 0 && p.column == 0;
+            p.convert = flags & BITS || (is_narrow_ && !is_broadcast) ? Convert::none : conversion_of(o.dtype);
+            p.loop_size = p.convert == Convert::none ? p.size : 4;
             if (is_broadcast) broadcast_ |= 1u << i;
             else if (i > 0) all_broadcast = false;
             // A scalar is put where it is needed in the loop's own dtype.
@@ -180,7 +188,8 @@ private:
         plane = to;
     }
 
-    Loop loop_;
+    Loop loop_, given_loop_;
+    bool is_narrow_ = false;
     double ns_;
     unsigned flags_;
     int count_;
@@ -224,8 +233,8 @@ bool move_contiguous_dim(Loops& loops, const std::vector<Operand>& operands) {
     return false;
 }
 
-KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags) {
-    return std::make_unique<Elementwise>(request, loop, ns, flags);
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags, Loop narrow) {
+    return std::make_unique<Elementwise>(request, loop, ns, flags, narrow);
 }
 
 }  // namespace norch::elementwise

@@ -18,8 +18,9 @@ using Loop = void (*)(char* const* p, unsigned broadcast, int64_t n);
 enum : unsigned { BITS = 1, TAKES_BROADCAST = 2 };
 
 /// An elementwise kernel of `request` around a loop. The loop's operands have the request's dtypes, but for 16-bit floats,
-/// which are float32 there. `ns` is what an element costs a core.
-KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags = 0);
+/// which are float32 there. `ns` is what an element costs a core. narrow: null, or a loop of operands that are all of one
+/// 16-bit dtype, which gets them as they are and what is broadcast as float32.
+KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags = 0, Loop narrow = nullptr);
 
 /// What a kernel does to contiguous elements, for those who bring it others than its driver does.
 struct Inner {

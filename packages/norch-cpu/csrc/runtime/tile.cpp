@@ -74,7 +74,7 @@ void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
         for (int64_t i = 0; i < rows; ++i) {
             To* out = reinterpret_cast<To*>(to.data + i * to.row);
             const From* x = reinterpret_cast<const From*>(from.data + i * from.row);
-            if constexpr (HAS_HALF && std::is_same_v<To, half>) narrow_row(x, columns, out);
+            if constexpr (std::is_same_v<To, bfloat16> || (HAS_HALF && std::is_same_v<To, half>)) narrow_row(x, columns, out);
             else if constexpr (HAS_HALF && std::is_same_v<From, half>) widen_row(x, columns, out);
             else
                 for (int64_t j = 0; j < columns; ++j) out[j] = convert(x[j]);

@@ -57,8 +57,8 @@ template <int L, class S>
 NORCH_INLINE void store_narrow(S* p, vector_t<float, L> x) {
     if constexpr (std::is_same_v<S, bfloat16>) {
         typedef vector_t<uint32_t, L> Bits;
-        const Bits u = bit_cast<Bits>(x), rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, quiet_nan = (u >> 16) | 0x40;
-        const Bits out = (u & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded;
+        const Bits u = bit_cast<Bits>(x), rounded = u + 0x7fff + ((u >> 16) & 1);
+        const Bits out = (x != x ? u | 0x400000 : rounded) >> 16;
 #if defined(__AVX512F__)
         if constexpr (L == 16) return store_vector(p, _mm512_maskz_cvtepi32_epi16(0xffff, bit_cast<__m512i>(out)));
 #endif

@@ -1,0 +1,75 @@
+// Remainders in vectors: exactly what std::fmod gives, where quotients are small enough.
+#pragma once
+
+#include "elementwise/loop.h"
+#include "elementwise/polynomial.h"
+
+namespace norch::elementwise::inline NORCH_SIMD {
+
+#if defined(__FMA__) || defined(__aarch64__)
+constexpr bool HAS_FMA = true;
+#else
+constexpr bool HAS_FMA = false;
+#endif
+
+/// Up to about which quotient `mod_within_limit` is exact.
+template <class T>
+constexpr T MOD_LIMIT = sizeof(T) == 4 ? T(1 << 28) : HAS_FMA ? T(int64_t(1) << 50) : T(-1);
+
+/// `rest` with a's sign, or a itself where it is the smaller of a and b: by masks, since GCC makes branches of a choice.
+template <class T>
+NORCH_INLINE T rest_or_first(T rest, T a, T b) {
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    const Bits is_rest = math::absolute(a) < math::absolute(b) ? Bits(0) : ~Bits(0);
+    const Bits chosen = (bit_cast<Bits>(rest) & is_rest) | (bit_cast<Bits>(a) & ~is_rest);
+    return math::with_sign(math::absolute(bit_cast<T>(chosen)), a);
+}
+
+/// The quotient of two floats is further than 2^-24 from any integer that it is not, so that of doubles has the same
+/// integral part; and that times b is exact.
+NORCH_INLINE float mod_within_limit(float a, float b) {
+    const double quotient = std::trunc(double(a) / double(b));
+    return rest_or_first(float(double(a) - quotient * double(b)), a, b);
+}
+
+/// The quotient may be one too large: rounded up to an integer.
+NORCH_INLINE double mod_within_limit(double a, double b) {
+    const double x = math::absolute(a), y = math::absolute(b), quotient = std::trunc(x / y);
+    const double rest = std::fma(-quotient, y, x);
+    return rest_or_first(rest + (rest < 0 ? y : 0.0), a, b);
+}
+
+template <class T>
+inline bool is_within_limit(char* const* p, unsigned broadcast, int64_t n) {
+    const T* a = reinterpret_cast<const T*>(p[1]);
+    const T* b = reinterpret_cast<const T*>(p[2]);
+    const auto beyond = [](T x, T y) NORCH_INLINE_LAMBDA {
+        return unsigned(math::absolute(x) > math::absolute(y) * MOD_LIMIT<T>);
+    };
+    unsigned any = 0;
+    if (broadcast & 2)
+        for (int64_t i = 0; i < n; ++i) any |= beyond(*a, b[i]);
+    else if (broadcast & 4)
+        for (int64_t i = 0; i < n; ++i) any |= beyond(a[i], *b);
+    else
+        for (int64_t i = 0; i < n; ++i) any |= beyond(a[i], b[i]);
+    return !any;
+}
+
+/// F::of_mod(a, b, std::fmod(a, b)), block by block: few have a quotient beyond the limit.
+template <class T, class F>
+void mod_loop(char* const* p, unsigned broadcast, int64_t n) {
+    constexpr int64_t BLOCK = 512;
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const int64_t moved = i * int64_t(sizeof(T)), size = std::min(n - i, BLOCK);
+        char* const at[] = {p[0] + moved, p[1] + (broadcast & 2 ? 0 : moved), p[2] + (broadcast & 4 ? 0 : moved)};
+        if (is_within_limit<T>(at, broadcast, size))
+            apply_to_two<T, T>(at, broadcast, size, [](T a, T b) NORCH_INLINE_LAMBDA {
+                return F::of_mod(a, b, mod_within_limit(a, b));
+            });
+        else
+            apply_to_two<T, T>(at, broadcast, size, [](T a, T b) { return F::of_mod(a, b, std::fmod(a, b)); });
+    }
+}
+
+}  // namespace norch::elementwise::inline NORCH_SIMD
