@@ -50,6 +50,21 @@ ACTIVATIONS = {
         lambda v: min(max(v, -1.5), 0.5),
         lambda v: float(-1.5 < v < 0.5),
     ),
+    "hardsigmoid": (
+        norch.hardsigmoid,
+        lambda v: min(max(v + 3, 0.0), 6.0) / 6,
+        lambda v: float(-3 < v < 3) / 6,
+    ),
+    "hardswish": (
+        norch.hardswish,
+        lambda v: v * min(max(v + 3, 0.0), 6.0) / 6,
+        lambda v: 0 if v <= -3 else 1 if v >= 3 else v / 3 + 0.5,
+    ),
+    "threshold": (
+        lambda x: norch.threshold(x, 0.25, -2.0),
+        lambda v: v if v > 0.25 else -2.0,
+        lambda v: float(v > 0.25),
+    ),
     "gelu": (
         norch.gelu,
         lambda v: v * normal(v),
@@ -113,7 +128,8 @@ def test_they_are_native():
     from norch_cpu.native import native
 
     forward = (
-        "relu leaky_relu elu hardtanh gelu silu softplus softmax log_softmax nll_loss cross_entropy mse_loss".split()
+        "relu leaky_relu elu hardtanh hardsigmoid hardswish threshold gelu silu softplus softmax log_softmax nll_loss "
+        "cross_entropy mse_loss".split()
     )
     assert {*forward, *(f"{name}_grad" for name in (*forward, "tanh", "sigmoid"))} <= set(native.ops())
 
@@ -160,3 +176,15 @@ def test_gradient_of_another_dtype():
     (found,) = norch.autograd.grad(norch.relu(x), x, norch.tensor([3.0, 4.0], dtype=norch.float64))
     assert found.dtype is norch.float32
     assert found.tolist() == [0, 4]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nan_to_num(dtype):
+    x = norch.tensor([math.nan, math.inf, -math.inf, -0.0, 1.5] * 7, dtype=dtype).requires_grad_()
+    limits = norch.finfo(dtype)
+    assert norch.nan_to_num(x).tolist() == [0.0, limits.max, limits.min, 0.0, 1.5] * 7
+    y = norch.nan_to_num(x, 1.0, 2.0, -3.0)
+    assert y.tolist() == [1.0, 2.0, -3.0, 0.0, 1.5] * 7
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0] * 7
+    assert norch.nan_to_num(x, math.inf).tolist()[0] == math.inf

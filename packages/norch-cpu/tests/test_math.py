@@ -18,6 +18,41 @@ def _sigmoid(x):
     return np.where(x < 0, e, 1) / (1 + e)
 
 
+def _lgamma(x):
+    return math.inf if math.isinf(x) or (x <= 0 and x == int(x)) else math.lgamma(x)
+
+
+def _shifted(x, term, tail):
+    """The sum of term(x + k), and the tail from 30 on, where two terms of Stirling's series are many."""
+    return math.fsum(term(x + k) for k in range(30)) + tail(x + 30)
+
+
+def _digamma(x):
+    if math.isnan(x) or x == -math.inf or (x < 0 and x == int(x)):
+        return math.nan
+    if math.isinf(x) or x == 0:
+        return math.copysign(math.inf, x) * (1 if x else -1)
+    if x < 0:
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
+    if x > 1e8:
+        return math.log(x) - 0.5 / x
+    return _shifted(
+        x, lambda t: -1 / t, lambda z: math.log(z) - 0.5 / z - 1 / (12 * z**2) + 1 / (120 * z**4) - 1 / (252 * z**6)
+    )
+
+
+def _trigamma(x):
+    if x <= 0 and (math.isinf(x) or x == int(x)):
+        return math.inf
+    if x < 0:
+        return (math.pi / math.sin(math.pi * (x - round(x)))) ** 2 - _trigamma(1 - x)
+    if not x <= 1e8:
+        return 1 / x + 0.5 / x / x
+    return _shifted(
+        x, lambda t: 1 / t / t, lambda z: 1 / z + 0.5 / z**2 + 1 / (6 * z**3) - 1 / (30 * z**5) + 1 / (42 * z**7)
+    )
+
+
 # The oracle in float64, and how many units in the last place of float32 a result may be off.
 UNARY = {
     "exp": (np.exp, 2),
@@ -40,6 +75,12 @@ UNARY = {
     "atanh": (np.arctanh, 2),
     "sigmoid": (_sigmoid, 2),
     "erf": (_libm(math.erf), 2),
+    "exp2": (np.exp2, 2),
+}
+GAMMA = {
+    "lgamma": (norch.lgamma, _libm(_lgamma)),
+    "digamma": (norch.digamma, _libm(_digamma)),
+    "trigamma": (lambda x: norch.polygamma(1, x), _libm(_trigamma)),
 }
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 1.5, -1.5]
@@ -218,3 +259,54 @@ def test_atan2():
         np.testing.assert_allclose(result, exact, rtol=1e-15, atol=0)
         assert_equal = np.testing.assert_array_equal
         assert_equal(np.signbit(result[~np.isnan(exact)]), np.signbit(exact[~np.isnan(exact)]))
+
+
+@pytest.mark.parametrize("name", GAMMA)
+def test_the_gamma_function_s_family_in_float32(name):
+    """Blocks of positive numbers alone have a formula of their own."""
+    function, oracle = GAMMA[name]
+    x = np.concatenate([_every_exponent(24), np.linspace(-40, 40, 20001, dtype=np.float32)])
+    with np.errstate(all="ignore"):
+        for numbers in (x, x[x > 0], x[x < 0], x[:77]):
+            _assert_close(function(norch.from_numpy(numbers)).numpy(), oracle(numbers.astype(np.float64)), 2, numbers)
+
+
+@pytest.mark.parametrize("name", GAMMA)
+def test_the_gamma_function_s_family_in_float64(name):
+    function, oracle = GAMMA[name]
+    generator = np.random.default_rng(8)
+    x = np.concatenate([generator.uniform(-30, 30, 2000), np.exp(generator.uniform(-20, 20, 500)), SPECIAL])
+    for numbers in (x, x[x > 0]):
+        got, exact = function(norch.from_numpy(numbers)).numpy(), oracle(numbers)
+        number = np.isfinite(exact)
+        np.testing.assert_array_equal(got[~number], exact[~number])
+        off = np.abs(got[number] - exact[number]) / np.maximum(1, np.abs(exact[number]))
+        assert off.max() < 2e-14
+
+
+def test_hypot():
+    x = _every_exponent(12)
+    y = np.random.default_rng(7).permutation(x)
+    with np.errstate(all="ignore"):
+        exact = np.hypot(x.astype(np.float64), y.astype(np.float64))
+        _assert_close(_apply("hypot", x, y), exact, 1, x, y)
+    a, b = (v.ravel() for v in np.meshgrid(np.array(SPECIAL, np.float32), np.array(SPECIAL, np.float32)))
+    with np.errstate(all="ignore"):
+        _assert_close(_apply("hypot", a, b), np.hypot(a.astype(np.float64), b.astype(np.float64)), 1, a, b)
+
+
+def test_erfinv():
+    """Within 3 ulp; beyond 1 there is nothing."""
+    y = np.concatenate([np.linspace(-3.6, 3.6, 20001), np.exp(np.linspace(-87, 0, 2001))])
+    x = _libm(math.erf)(y).astype(np.float32)
+    x = x[np.abs(x) < 0.999]
+    got = norch.erfinv(norch.from_numpy(x)).double()
+    # One of Newton's steps from there is exact enough where erf is not flat.
+    slope = (2 / math.sqrt(math.pi)) * norch.exp(-(got * got))
+    off = ((norch.erf(got) - norch.from_numpy(x.astype(np.float64))) / slope).abs().numpy()
+    assert (off <= 3 * np.spacing(np.abs(got.numpy().astype(np.float32)))).all()
+    flat = norch.from_numpy(np.linspace(0.999, 1, 2001).astype(np.float32))
+    assert norch.erfinv(flat).isclose(norch.erfinv(flat.double()).float(), 3.6e-7, 0).all()
+    ends = norch.erfinv(norch.tensor([-1.0, 1.0, 1.5, -2.0, math.inf, math.nan, -0.0, 0.0])).numpy()
+    np.testing.assert_array_equal(ends, np.array([-np.inf, np.inf, *[np.nan] * 4, -0.0, 0.0], np.float32))
+    np.testing.assert_array_equal(np.signbit(ends[6:]), [True, False])

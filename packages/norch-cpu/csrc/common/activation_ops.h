@@ -28,6 +28,8 @@ inline std::vector<double> activation_constants(const Request& request) {
         {"hardtanh", {"min_val", "max_val"}},
         {"elu", {"alpha", "scale", "input_scale"}},
         {"softplus", {"beta", "threshold"}},
+        {"threshold", {"threshold", "value"}},
+        {"nan_to_num", {"nan", "posinf", "neginf"}},
     };
     std::vector<double> out;
     const auto found = names.find(request.op.substr(0, request.op.find("_grad")));
@@ -83,6 +85,13 @@ NORCH_ACTIVATION(Sigmoid, M::sigmoid(x))
 NORCH_ACTIVATION_GRAD(SigmoidGrad, g * (x * (C(1) - x)))  // of the result
 NORCH_ACTIVATION(Elu, choose(x > C(0), x, C(M::expm1(negative_part(x) * k.c) * k.a)) * k.b)
 NORCH_ACTIVATION_GRAD(EluGrad, g * choose(x > C(0), k.b, C(M::exp(negative_part(x) * k.c) * (k.a * k.b * k.c))))
+
+NORCH_ACTIVATION(Hardsigmoid, clamp(x + C(3), C(0), C(6)) * C(1.0 / 6))
+NORCH_ACTIVATION_GRAD(HardsigmoidGrad, (x > C(-3)) & (x < C(3)) ? g * C(1.0 / 6) : C(0))
+NORCH_ACTIVATION(Hardswish, x * (clamp(x + C(3), C(0), C(6)) * C(1.0 / 6)))
+NORCH_ACTIVATION_GRAD(HardswishGrad, choose(x <= C(-3), C(0), choose(x >= C(3), g, C(g * (x * C(1.0 / 3) + C(0.5))))))
+NORCH_ACTIVATION(Threshold, x <= k.a ? k.b : x)
+NORCH_ACTIVATION_GRAD(ThresholdGrad, x <= k.a ? C(0) : g)
 
 template <class M, class C>
 NORCH_FN C silu_slope(C x) {

@@ -3,6 +3,7 @@
 #include "common/losses.h"
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
+#include "elementwise/narrow.h"
 #include "runtime/families.h"
 
 namespace norch::elementwise {
@@ -120,11 +121,25 @@ private:
     }
 };
 
+NORCH_ACTIVATION(NanToNum, choose(x != x, k.a, choose(x == math::infinity<C>, k.b, choose(x == -math::infinity<C>, k.c, x))))
+
+struct NarrowRelu {
+    template <class V>
+    static NORCH_INLINE V apply(V x) {
+        return x <= 0 ? V{} : x;
+    }
+    template <class S>
+    struct Of {
+        static constexpr Loop loop = narrow_unary_loop<S, NarrowRelu>;
+    };
+};
+
 KernelPtr relu(const Request& request) {
     DType dtype = request.operands[0].dtype;
     if (dtype == DType::boolean) return nullptr;
+    const Loop narrow = request.operands[1].dtype == dtype ? narrow_of<NarrowRelu::Of>(dtype) : nullptr;
     return visit(dtype, [&]<class S>(Tag<S>) {
-        return elementwise_kernel(request, activation_loop<compute_t<S>, Relu, false>, 0.2);
+        return elementwise_kernel(request, activation_loop<compute_t<S>, Relu, false>, 0.2, 0, narrow);
     });
 }
 
@@ -140,6 +155,13 @@ KernelPtr mse_loss_grad(const Request& request) {
 void add_activations(Registry& registry) {
     add_activation_ops<Make>(registry);
     registry["relu"] = relu;  // of integers too
+    registry["hardsigmoid"] = Make::simple<Hardsigmoid>;
+    registry["hardsigmoid_grad"] = Make::simple_grad<HardsigmoidGrad>;
+    registry["hardswish"] = Make::simple<Hardswish>;
+    registry["hardswish_grad"] = Make::simple_grad<HardswishGrad>;
+    registry["nan_to_num"] = Make::simple<NanToNum>;
+    registry["threshold"] = Make::simple<Threshold>;
+    registry["threshold_grad"] = Make::simple_grad<ThresholdGrad>;
     registry["mse_loss_grad"] = mse_loss_grad;
 }
 

@@ -49,6 +49,16 @@ inline float exp_within_limit(float x) {
     return e.power() * power_of_two(e.shifted);
 }
 
+/// By exp of the fractional part: exact for integers.
+inline float exp2(float x) {
+    constexpr float zero = round_float + 254.0f;
+    const float bounded = at_least(at_most(x, 129.0f), -160.0f), sum = bounded + zero;
+    const float r = (bounded - (sum - zero)) * 0.693147181f;
+    const float q = 1.0f + r * polynomial(r, 0.49999994f, 0.166665196f, 0.0416684933f, 0.00836885627f, 0.00138071331f);
+    const uint32_t shifted = bit_cast<uint32_t>(sum), half = shifted >> 1;
+    return mend_nan((1.0f + r * q) * power_of_two(half) * power_of_two(shifted - half), x);
+}
+
 /// 2^64 exp(x) for x <= 0: never subnormal, and 0 below -132.
 inline float exp_raised(float x) {
     const ExpReduction<127 + 64> e(x < -132.4f ? -132.4f : x);

@@ -333,21 +333,20 @@ def linspace(
         start, end = float(first), float(last)
     else:
         step = (end - start) / max(spec.numel - 1, 1)
-    # From both ends to the middle, so that the last value is `end` exactly; in float64, then rounded once.
-    in_float64 = spec.like(dtype=float64, device=with_float64(spec.device))
-    up: Tensor = ARANGE.call(in_float64, float(start), step)
-    down: Tensor = up if spec.numel < 2 else ARANGE.call(in_float64, float(end), -step).flip(0)
-    index: Tensor = ARANGE.call(in_float64, 0.0, 1.0)
-    out = (index < spec.numel // 2).logical_not() if spec.numel > 1 else None
-    values = up if out is None else _pick(out, down, up)
-    return finish(values.to(spec.dtype).to(spec.device), requires_grad)
+    # From both ends to the middle, so that the last value is `end` exactly; each in float64, rounded once.
+    in_float64 = spec if spec.dtype.is_floating_point else spec.like(dtype=float64, device=with_float64(spec.device))
+    steps_up = spec.numel // 2 if spec.numel > 1 else spec.numel
+    up: Tensor = ARANGE.call(in_float64.like((steps_up,)), float(start), step)
+    if steps_up == spec.numel:
+        return finish(up.to(spec.dtype).to(spec.device), requires_grad)
+    down: Tensor = ARANGE.call(in_float64.like((spec.numel - steps_up,)), float(end), -step).flip(0)
+    return finish(_joined(up, down).to(spec.dtype).to(spec.device), requires_grad)
 
 
-def _pick(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    from .elementwise.arithmetic import where
+def _joined(a: Tensor, b: Tensor) -> Tensor:
+    from .shape.joining import cat
 
-    out: Tensor = where(condition, a, b)
-    return out
+    return cat((a, b))
 
 
 @public(method=False)

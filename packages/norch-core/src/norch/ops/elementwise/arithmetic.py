@@ -119,9 +119,19 @@ def _over_square(value: Any, a: Any, b: Any) -> Tensor:
     return out
 
 
+@elementwise_gradient
+def atan2_grad(grad: Tensor, value: Tensor, other: Tensor) -> Tensor:
+    return grad * _over_square(value, value, other)
+
+
+def _atan2_rule(g: Tensor, value: Any, other: Any) -> Tensor:
+    dtypes = {getattr(getattr(v, "spec", None), "dtype", None) for v in (value, other)}
+    return atan2_grad(g, value, other) if dtypes == {g.spec.dtype} else g * _over_square(value, value, other)
+
+
 atan2 = binary(
     "atan2",
-    (lambda g, a, b: g * _over_square(b, a, b), lambda g, a, b: -g * _over_square(a, a, b)),
+    (lambda g, a, b: _atan2_rule(g, b, a), lambda g, a, b: -_atan2_rule(g, a, b)),
     "The angle of the point (other, input), in radians.",
     takes=FLOAT,
     also=("arctan2",),

@@ -11,7 +11,7 @@ from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..creation import fill_spec, full
-from ..families import FLOAT, composite, describe, infer_elementwise, op_of
+from ..families import FLOAT, NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
 from ..upcast import in_float32, upcast_dtype
 from .arithmetic import abs as absolute
@@ -169,6 +169,11 @@ def rad2deg(input: Tensor) -> Tensor:
 @public(inplace=True)
 def frac(input: Tensor) -> Tensor:
     """The fractional part, input - trunc(input), with the sign of input. Shape and dtype kept."""
+    return _frac(input)
+
+
+@composite(lambda input: infer_elementwise("frac", (input,), NUMBER), lambda g: g, name="frac", elementwise=True)
+def _frac(input: Tensor) -> Tensor:
     return input - input.trunc()
 
 
@@ -178,9 +183,23 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     if not input.spec.dtype.is_floating_point:
         return input.clone()
     limits = finfo(input.spec.dtype)
+    posinf, neginf = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+    return _nan_to_num(input, float(nan), float(posinf), float(neginf))
+
+
+@composite(
+    lambda input, *numbers: infer_elementwise("nan_to_num", (input,))._replace(attrs=dict(zip(_REPLACED, numbers))),
+    lambda g, input: where(isfinite(input), g, 0.0),
+    name="nan_to_num",
+    elementwise=True,
+)
+def _nan_to_num(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
     out = where(isnan(input), nan, input)
-    out = where(eq(input, math.inf), limits.max if posinf is None else posinf, out)
-    return where(eq(input, -math.inf), limits.min if neginf is None else neginf, out)
+    out = where(eq(input, math.inf), posinf, out)
+    return where(eq(input, -math.inf), neginf, out)
+
+
+_REPLACED = ("nan", "posinf", "neginf")
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:

@@ -159,6 +159,15 @@ def polygamma(n: int, input: Tensor) -> Tensor:
         return digamma(x)
     if not 0 < n <= 170:
         raise ValueError(f"polygamma(): n must be from 0 to 170, got {n}")
+    return _trigamma(x) if n == 1 else _polygamma(n, x)
+
+
+@composite(infer_unary("trigamma"), lambda g, input: g * polygamma(2, input), name="trigamma")
+def _trigamma(input: Tensor) -> Tensor:
+    return _polygamma(1, input)
+
+
+def _polygamma(n: int, x: Tensor) -> Tensor:
     wide = x.to(float64)
     below = lt(wide, 0.5)
     size = _positive_polygamma(n, where(below, 1 - wide, wide)) * float(math.factorial(n))

@@ -85,7 +85,12 @@ def infer_unary(name: str) -> Callable[[Spec], Inferred]:
 @public(inplace=True)
 def exp2(input: Tensor) -> Tensor:
     """2 ** input, elementwise. Integers and bools give the default dtype."""
-    out: Tensor = 2.0 ** as_floating(input)
+    return _exp2(as_floating(input))
+
+
+@composite(infer_unary("exp2"), lambda g, y: g * (y * math.log(2)), name="exp2", elementwise=True)
+def _exp2(input: Tensor) -> Tensor:
+    out: Tensor = 2.0**input
     return out
 
 
@@ -198,7 +203,7 @@ def _share_of_power(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 )
 def _logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     difference = where(eq(input, other), 0.0, -absolute(input - other))
-    return maximum(input, other) + log1p(exp2(difference)) / math.log(2)
+    return maximum(input, other) + log1p(2.0**difference) / math.log(2)
 
 
 @public(inplace=True)

@@ -124,9 +124,14 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha, 1.0, 1.0 / alpha)
 
 
-def _infer_hardtanh(input: Spec, *bounds: float) -> Spec:
-    one_dtype("hardtanh", input)
-    return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+def _of_numbers(name: str) -> Any:
+    """The same of integers too."""
+
+    def infer(input: Spec, *attrs: float) -> Spec:
+        one_dtype(name, input)
+        return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+    return infer
 
 
 @elementwise_gradient
@@ -137,7 +142,7 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
 
 
 @public(method=False)
-@composite(_infer_hardtanh, hardtanh_grad, native="floating", elementwise=True)
+@composite(_of_numbers("hardtanh"), hardtanh_grad, native="floating", elementwise=True)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays, shape and dtype kept. Raises
     DTypeError for bool.
@@ -178,16 +183,22 @@ def hardswish_grad(grad: Tensor, input: Tensor) -> Tensor:
 @composite(_elementwise("hardswish"), hardswish_grad, elementwise=True)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
-    return input * hardsigmoid(input)
+    return input * (relu6(input + 3) * _SIXTH)
+
+
+@elementwise_gradient
+def threshold_grad(grad: Tensor, input: Tensor, threshold: float, value: float) -> Tensor:
+    return where(le(upcast(input), threshold), 0.0, grad)
 
 
 @public(method=False)
+@composite(_of_numbers("threshold"), threshold_grad, native="floating", elementwise=True)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """`input` where it is above `threshold`, else `value`; NaN stays. Shape and dtype kept; raises DTypeError for bool.
 
     Of integers the two are cut off to integers.
     """
-    if one_dtype("threshold", input.spec).category == INTEGER:
+    if input.dtype.category == INTEGER:
         return where(le(input, int(threshold)), int(value), input)
     return where(le(upcast(input), threshold), float(value), input)
 

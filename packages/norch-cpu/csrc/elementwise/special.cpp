@@ -1,0 +1,73 @@
+// exp2, hypot, erfinv, and the family of the gamma function.
+#include "common/arithmetic_ops.h"
+#include "elementwise/functions.h"
+#include "elementwise/gamma.h"
+#include "elementwise/loop.h"
+#include "runtime/families.h"
+
+namespace norch::elementwise {
+namespace {
+
+struct Exp2 {
+    static double apply(double x) { return std::exp2(x); }
+    static float apply(float x) { return math::exp2(x); }
+};
+struct Erfinv {
+    static float apply(float x) { return math::erfinv(x); }
+};
+struct Hypot {
+    static float apply(float a, float b) {
+        const float y = float(std::sqrt(double(a) * double(a) + double(b) * double(b)));
+        const bool infinite = (math::absolute(a) == math::infinity<float>) | (math::absolute(b) == math::infinity<float>);
+        return infinite ? math::infinity<float> : y;
+    }
+};
+
+/// Block by block in double; the formula for positive numbers where there are no others.
+template <class T, class F>
+void double_loop(char* const* p, unsigned, int64_t n) {
+    constexpr int64_t BLOCK = 256;
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* x = reinterpret_cast<const T*>(p[1]);
+    double block[BLOCK];
+    for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, x += BLOCK) {
+        const int64_t size = std::min(n - begin, BLOCK);
+        int any_negative = 0;
+        for (int64_t i = 0; i < size; ++i) any_negative |= x[i] < 0;
+        for (int64_t i = 0; i < size; ++i) block[i] = double(x[i]);
+        if (any_negative) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) block[i] = F::any(block[i]);
+        } else {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) block[i] = F::positive(block[i]);
+        }
+        for (int64_t i = 0; i < size; ++i) out[i] = T(block[i]);
+    }
+}
+
+/// The costs are in nanoseconds for an element of one core; without a loop for float64 this is left to norch's formula.
+KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double = nullptr, double ns_double = 0) {
+    for (const Operand& o : request.operands)
+        if (!is_floating(o.dtype) || (o.dtype == DType::f64) != (request.operands[0].dtype == DType::f64)) return nullptr;
+    if (request.operands[0].dtype != DType::f64) return elementwise_kernel(request, in_float, ns_float);
+    return in_double ? elementwise_kernel(request, in_double, ns_double) : nullptr;
+}
+
+template <class F>
+KernelPtr gamma(const Request& request) {
+    return floating(request, double_loop<float, F>, 8, double_loop<double, F>, 8);
+}
+
+}  // namespace
+
+void add_special(Registry& registry) {
+    registry["exp2"] = [](const Request& r) { return floating(r, unary_loop<float, Exp2>, 0.4, unary_loop<double, Exp2>, 6); };
+    registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5); };
+    registry["hypot"] = [](const Request& r) { return floating(r, binary_loop<float, float, Hypot>, 1.2); };
+    registry["lgamma"] = gamma<math::gamma::Lgamma>;
+    registry["digamma"] = gamma<math::gamma::Digamma>;
+    registry["trigamma"] = gamma<math::gamma::Trigamma>;
+}
+
+}  // namespace norch::elementwise
