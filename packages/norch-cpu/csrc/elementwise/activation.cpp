@@ -88,6 +88,15 @@ void difference_loop(char* const* p, unsigned broadcast, int64_t n) {
     }
 }
 
+NORCH_ACTIVATION(NanToNum, choose(x != x, k.a, choose(x == math::infinity<C>, k.b, choose(x == -math::infinity<C>, k.c, x))))
+
+template <class Op, class... Ops>
+constexpr bool IS_ONE_OF = (std::is_same_v<Op, Ops> || ...);
+/// Whether `activation_constants` has some for it.
+template <class Op>
+constexpr bool HAS_CONSTANTS = IS_ONE_OF<Op, LeakyRelu, LeakyReluGrad, Hardtanh, HardtanhGrad, Elu, EluGrad, Softplus,
+                                         SoftplusGrad, Threshold, ThresholdGrad, NanToNum>;
+
 /// What the loops of the activations become kernels by; floating dtypes only.
 struct Make {
     template <class Op>
@@ -100,28 +109,25 @@ struct Make {
     }
     template <class Op, int PS>
     static KernelPtr smooth(const Request& request) {
-        return with_loops(request, PS * 1e-3, activation_loop<double, Op, true>, activation_loop<double, Op, false>,
-                          activation_loop<float, Op, true>, activation_loop<float, Op, false>);
+        return with_loops<Op, activation_loop<double, Op, HAS_CONSTANTS<Op>>, activation_loop<float, Op, HAS_CONSTANTS<Op>>>(
+            request, PS * 1e-3);
     }
     template <class Op, int PS>
     static KernelPtr smooth_grad(const Request& request) {
-        return with_loops(request, PS * 1e-3, gradient_loop<double, Op, true>, gradient_loop<double, Op, false>,
-                          gradient_loop<float, Op, true>, gradient_loop<float, Op, false>);
+        return with_loops<Op, gradient_loop<double, Op, HAS_CONSTANTS<Op>>, gradient_loop<float, Op, HAS_CONSTANTS<Op>>>(
+            request, PS * 1e-3);
     }
 
 private:
-    static KernelPtr with_loops(const Request& request, double ns, Loop double_with, Loop double_without, Loop float_with,
-                                Loop float_without) {
+    template <class Op, Loop IN_DOUBLE, Loop IN_FLOAT>
+    static KernelPtr with_loops(const Request& request, double ns) {
         const DType dtype = request.operands[0].dtype;
         if (!is_floating(dtype)) return nullptr;
-        std::vector<double> constants = activation_constants(request);
-        const bool is_double = dtype == DType::f64;
-        if (constants.empty()) return elementwise_kernel(request, is_double ? double_without : float_without, ns);
-        return std::make_unique<WithConstants>(request, is_double ? double_with : float_with, ns, std::move(constants));
+        const Loop loop = dtype == DType::f64 ? IN_DOUBLE : IN_FLOAT;
+        if constexpr (!HAS_CONSTANTS<Op>) return elementwise_kernel(request, loop, ns);
+        else return std::make_unique<WithConstants>(request, loop, ns, activation_constants(request));
     }
 };
-
-NORCH_ACTIVATION(NanToNum, choose(x != x, k.a, choose(x == math::infinity<C>, k.b, choose(x == -math::infinity<C>, k.c, x))))
 
 struct NarrowRelu {
     template <class V>
@@ -137,10 +143,28 @@ struct NarrowRelu {
 KernelPtr relu(const Request& request) {
     DType dtype = request.operands[0].dtype;
     if (dtype == DType::boolean) return nullptr;
-    const Loop narrow = request.operands[1].dtype == dtype ? narrow_of<NarrowRelu::Of>(dtype) : nullptr;
+    const Loop narrow = of_one_dtype(request) ? narrow_of<NarrowRelu::Of>(dtype) : nullptr;
     return visit(dtype, [&]<class S>(Tag<S>) {
         return elementwise_kernel(request, activation_loop<compute_t<S>, Relu, false>, 0.2, 0, narrow);
     });
+}
+
+struct NarrowReluGrad {
+    template <class V>
+    static NORCH_INLINE V apply(V g, V y) {
+        return y <= 0 ? V{} : g;
+    }
+    template <class S>
+    struct Of {
+        static constexpr Loop loop = narrow_binary_loop<S, NarrowReluGrad>;
+    };
+};
+
+KernelPtr relu_grad(const Request& request) {
+    const DType dtype = request.operands[0].dtype;
+    const Loop narrow = of_one_dtype(request) ? narrow_of<NarrowReluGrad::Of>(dtype) : nullptr;
+    if (!narrow) return Make::simple_grad<ReluGrad>(request);
+    return elementwise_kernel(request, gradient_loop<float, ReluGrad, false>, 0.2, 0, narrow);
 }
 
 KernelPtr mse_loss_grad(const Request& request) {
@@ -155,6 +179,7 @@ KernelPtr mse_loss_grad(const Request& request) {
 void add_activations(Registry& registry) {
     add_activation_ops<Make>(registry);
     registry["relu"] = relu;  // of integers too
+    registry["relu_grad"] = relu_grad;
     registry["hardsigmoid"] = Make::simple<Hardsigmoid>;
     registry["hardsigmoid_grad"] = Make::simple_grad<HardsigmoidGrad>;
     registry["hardswish"] = Make::simple<Hardswish>;

@@ -85,12 +85,6 @@ struct Ternary<None> : NoLoop {};
 
 NORCH_UNARY(Fraction, x - std::trunc(x))
 
-bool same_dtype(const Request& request) {
-    for (const Operand& o : request.operands)
-        if (o.dtype != request.operands[0].dtype) return false;
-    return true;
-}
-
 /// A kernel by category: the loop of bools, of integers, of floats, which are computed in float32 or float64.
 template <class Bool, class Integer, class Floating, int PS>
 KernelPtr by_category(const Request& request) {
@@ -101,7 +95,7 @@ KernelPtr by_category(const Request& request) {
         else if constexpr (std::is_integral_v<T>) return Integer::template loop<T>;
         else return Floating::template loop<T>;
     });
-    const Loop narrow = same_dtype(request) ? Floating::narrow(dtype) : nullptr;
+    const Loop narrow = of_one_dtype(request) ? Floating::narrow(dtype) : nullptr;
     return loop ? elementwise_kernel(request, loop, PS * 1e-3 * double(size_of(dtype)) / 4, 0, narrow) : nullptr;
 }
 

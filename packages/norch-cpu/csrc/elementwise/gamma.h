@@ -13,61 +13,54 @@ NORCH_INLINE double series(double x, C... c) {
     return polynomial(1.0 / (x * x), c...);
 }
 
-/// sin and cos of pi t, for 0 <= t <= 1/4.
-NORCH_INLINE double sine(double t) {
+/// sin(pi t) for 0 <= t <= 1/2.
+NORCH_INLINE double half_turn(double t) {
     const double x = t * M_PI, z = x * x;
-    return x + x * z * polynomial(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
-                                  -1.0 / 1307674368000, 1.0 / 355687428096000);
-}
-NORCH_INLINE double cosine(double t) {
-    const double x = t * M_PI, z = x * x;
-    return 1.0 + z * polynomial(z, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
-                                -1.0 / 87178291200, 1.0 / 20922789888000);
+    return x + x * z * polynomial(z, -0.16666666666666666, 0.008333333333333333, -0.00019841269841269806,
+                                  2.7557319223971247e-06, -2.5052108382388368e-08, 1.6059043479134437e-10,
+                                  -7.647139107307692e-13, 2.8104683856171073e-15, -8.006027518524349e-18);
 }
 
 /// pi x less a multiple of pi, in the first quadrant.
 struct Angle {
-    explicit NORCH_INLINE Angle(double x) {
-        const double off = x - std::rint(x), size = absolute(off);
-        const bool far = size > 0.25;
-        const double t = far ? 0.5 - size : size, s = gamma::sine(t), c = gamma::cosine(t);
-        sign = off;
-        sine = far ? c : s;
-        cosine = far ? s : c;
-    }
-    double sign, sine, cosine;  // of what has the sign of `sign`
+    explicit NORCH_INLINE Angle(double x) : off(x - std::rint(x)) {}
+    NORCH_INLINE double sine() const { return half_turn(absolute(off)); }
+    NORCH_INLINE double cosine() const { return half_turn(0.5 - absolute(off)); }
+    double off;
 };
 
 // Each function twice: `positive` for x >= 0, `any`.
 
 struct Lgamma {
+    /// Below 10 by Taylor's series about 2, whose zeros at 1 and 2 are exact, and the logarithm of the steps to there.
     static NORCH_INLINE double positive(double x) {
-        double product = x;
+        const double whole = std::rint(x), off = x - whole, y = off * off;
+        const double even = polynomial(y, 0.42278433509846713, -0.0673523010531981, -0.007385551028673986,
+                                       -0.001192753911703261, -0.00022315475845357939, -4.492623673813314e-05,
+                                       -9.439488275268397e-06, -2.039215753801366e-06, -4.492469198764566e-07,
+                                       -1.0043224823968099e-07, -2.2711094608943164e-08, -5.183475041970047e-09,
+                                       -1.1921401405860912e-09);
+        const double odd = polynomial(y, 0.3224670334241132, 0.020580808427784546, 0.0028905103307415234,
+                                      0.0005096695247430425, 9.945751278180853e-05, 2.050721277567069e-05,
+                                      4.374866789907488e-06, 9.55141213040742e-07, 2.1207184805554665e-07,
+                                      4.7698101693639804e-08, 1.0838659214896955e-08, 2.4836745438024785e-09,
+                                      5.731367241678862e-10);
+        double down = 1.0;
         NORCH_UNROLL
-        for (int k = 1; k < 10; ++k) product *= x + k;
-        const double z = x < 10.0 ? x + 10.0 : x;
-        const double tail = series(z, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360,
-                                   1.0 / 156, -3617.0 / 122400) / z;
-        // Below 2.5 by Taylor's series about 2, whose zeros at 1 and 2 are exact.
-        const double to_one = x < 1.5 ? x - 1.0 : x - 2.0, off = x < 0.5 ? x : to_one;
-        const double taylor = polynomial(
-            off, 0.42278433509846713, 0.3224670334241132, -0.0673523010531981, 0.020580808427784546, -0.007385551028673986,
-            0.0028905103307415234, -0.001192753911703261, 0.0005096695247430425, -0.00022315475845357939,
-            9.945751278180853e-05, -4.492623673813314e-05, 2.050721277567069e-05, -9.439488275268397e-06,
-            4.374866789907488e-06, -2.039215753801366e-06, 9.55141213040742e-07, -4.492469198764566e-07,
-            2.1207184805554665e-07, -1.0043224823968099e-07, 4.7698101693639804e-08, -2.2711094608943164e-08,
-            1.0838659214896955e-08, -5.183475041970047e-09, 2.4836745438024785e-09, -1.1921401405860912e-09,
-            5.731367241678862e-10) * off;
-        const double from_two = x < 2.5 ? 1.0 : product, from_one = x < 1.5 ? x : from_two;
-        const double steps = x < 0.5 ? x * (x + 1.0) : from_one, taken = doubles::log(x < 10.0 ? steps : 1.0);
-        const double stirling = (z - 0.5) * doubles::log(z) - z + 0.91893853320467274178 + tail;
-        const double finite = (x < 2.5 ? taylor : stirling) - taken;
+        for (int k = 1; k <= 8; ++k) down *= whole >= k + 2 ? x - k : 1.0;
+        const double up = whole < 1.0 ? x * (x + 1.0) : x, steps = whole < 2.0 ? up : down;
+        const double logarithm = doubles::log(x < 10.0 ? steps : x);
+        const double near = (even + off * odd) * off + (whole < 2.0 ? -logarithm : logarithm);
+        const double tail = series(x, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360,
+                                   1.0 / 156, -3617.0 / 122400) / x;
+        const double stirling = (x - 0.5) * logarithm - x + 0.91893853320467274178 + tail;
+        const double finite = x < 10.0 ? near : stirling;
         return x == infinity<double> ? x : finite;
     }
     static NORCH_INLINE double any(double x) {
         const bool below = x < 0.0;
         const double found = positive(below ? 1.0 - x : x);
-        const double reflected = 1.1447298858494001741 - doubles::log(Angle(x).sine) - found;
+        const double reflected = 1.1447298858494001741 - doubles::log(Angle(x).sine()) - found;
         const double finite = below ? reflected : found;
         return x == -infinity<double> ? infinity<double> : finite;
     }
@@ -89,8 +82,8 @@ struct Digamma {
     static NORCH_INLINE double any(double x) {
         const bool below = x < 0.0;
         const Angle angle(x);
-        const double found = positive(below ? 1.0 - x : x), size = M_PI * (angle.cosine / angle.sine);
-        const double reflected = found - (angle.sign < 0.0 ? -size : size);
+        const double found = positive(below ? 1.0 - x : x), size = M_PI * (angle.cosine() / angle.sine());
+        const double reflected = found - (angle.off < 0.0 ? -size : size);
         const double finite = below ? reflected : found;
         return below & (x == std::rint(x)) ? nan<double> : finite;
     }
@@ -112,7 +105,7 @@ struct Trigamma {
     }
     static NORCH_INLINE double any(double x) {
         const bool below = x < 0.0;
-        const double found = positive(below ? 1.0 - x : x), ratio = M_PI / Angle(x).sine;
+        const double found = positive(below ? 1.0 - x : x), ratio = M_PI / Angle(x).sine();
         const double finite = below ? ratio * ratio - found : found;
         return below & (x == std::rint(x)) ? infinity<double> : finite;
     }

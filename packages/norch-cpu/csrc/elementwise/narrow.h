@@ -53,6 +53,12 @@ void narrow_binary_loop(char* const* p, unsigned broadcast, int64_t n) {
     else apply_narrow(out, a, b, n, f);
 }
 
+inline bool of_one_dtype(const Request& request) {
+    for (const Operand& o : request.operands)
+        if (o.dtype != request.operands[0].dtype) return false;
+    return true;
+}
+
 /// A loop by dtype, or null where the processor does not convert it.
 template <template <class> class Narrow>
 Loop narrow_of(DType dtype) {

@@ -39,20 +39,17 @@ NORCH_INLINE double mod_within_limit(double a, double b) {
     return rest_or_first(rest + (rest < 0 ? y : 0.0), a, b);
 }
 
+/// Whether all quotients of n numbers are; the steps are 0 or 1.
 template <class T>
-inline bool is_within_limit(char* const* p, unsigned broadcast, int64_t n) {
-    const T* a = reinterpret_cast<const T*>(p[1]);
-    const T* b = reinterpret_cast<const T*>(p[2]);
+__attribute__((noinline)) bool is_within_limit(const T* a, int64_t step_a, const T* b, int64_t step_b, int64_t n) {
     const auto beyond = [](T x, T y) NORCH_INLINE_LAMBDA {
         return unsigned(math::absolute(x) > math::absolute(y) * MOD_LIMIT<T>);
     };
     unsigned any = 0;
-    if (broadcast & 2)
-        for (int64_t i = 0; i < n; ++i) any |= beyond(*a, b[i]);
-    else if (broadcast & 4)
-        for (int64_t i = 0; i < n; ++i) any |= beyond(a[i], *b);
-    else
+    if (step_a && step_b)
         for (int64_t i = 0; i < n; ++i) any |= beyond(a[i], b[i]);
+    else
+        for (int64_t i = 0; i < n; ++i) any |= beyond(a[i * step_a], b[i * step_b]);
     return !any;
 }
 
@@ -60,15 +57,30 @@ inline bool is_within_limit(char* const* p, unsigned broadcast, int64_t n) {
 template <class T, class F>
 void mod_loop(char* const* p, unsigned broadcast, int64_t n) {
     constexpr int64_t BLOCK = 512;
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const int64_t moved = i * int64_t(sizeof(T)), size = std::min(n - i, BLOCK);
-        char* const at[] = {p[0] + moved, p[1] + (broadcast & 2 ? 0 : moved), p[2] + (broadcast & 4 ? 0 : moved)};
-        if (is_within_limit<T>(at, broadcast, size))
-            apply_to_two<T, T>(at, broadcast, size, [](T a, T b) NORCH_INLINE_LAMBDA {
-                return F::of_mod(a, b, mod_within_limit(a, b));
-            });
-        else
-            apply_to_two<T, T>(at, broadcast, size, [](T a, T b) { return F::of_mod(a, b, std::fmod(a, b)); });
+    T* out = reinterpret_cast<T*>(p[0]);
+    const T* a = reinterpret_cast<const T*>(p[1]);
+    const T* b = reinterpret_cast<const T*>(p[2]);
+    const int64_t step_a = broadcast & 2 ? 0 : 1, step_b = broadcast & 4 ? 0 : 1;
+    const auto fast = [](T x, T y) NORCH_INLINE_LAMBDA { return F::of_mod(x, y, mod_within_limit(x, y)); };
+    for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, a += step_a * BLOCK, b += step_b * BLOCK) {
+        const int64_t size = std::min(n - begin, BLOCK);
+        if (!is_within_limit(a, step_a, b, step_b, size)) {
+            for (int64_t i = 0; i < size; ++i) {
+                const T x = a[i * step_a], y = b[i * step_b];
+                out[i] = F::of_mod(x, y, std::fmod(x, y));
+            }
+        } else if (!step_b) {
+            const T y = *b;
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) out[i] = fast(a[i], y);
+        } else if (step_a) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) out[i] = fast(a[i], b[i]);
+        } else {
+            const T x = *a;
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) out[i] = fast(x, b[i]);
+        }
     }
 }
 

@@ -23,7 +23,17 @@ struct Hypot {
     }
 };
 
-/// Block by block in double; the formula for positive numbers where there are no others.
+/// The formula for positive numbers where there are no others.
+template <class F>
+__attribute__((noinline)) void apply_block(double* x, int64_t eights, bool any_negative) {
+    if (any_negative) {
+        for (int64_t i = 0; i < 8 * eights; ++i) x[i] = F::any(x[i]);
+    } else {
+        for (int64_t i = 0; i < 8 * eights; ++i) x[i] = F::positive(x[i]);
+    }
+}
+
+/// Block by block in double.
 template <class T, class F>
 void double_loop(char* const* p, unsigned, int64_t n) {
     constexpr int64_t BLOCK = 256;
@@ -31,17 +41,12 @@ void double_loop(char* const* p, unsigned, int64_t n) {
     const T* x = reinterpret_cast<const T*>(p[1]);
     double block[BLOCK];
     for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, x += BLOCK) {
-        const int64_t size = std::min(n - begin, BLOCK);
+        const int64_t size = std::min(n - begin, BLOCK), eights = (size + 7) / 8;
         int any_negative = 0;
         for (int64_t i = 0; i < size; ++i) any_negative |= x[i] < 0;
         for (int64_t i = 0; i < size; ++i) block[i] = double(x[i]);
-        if (any_negative) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < size; ++i) block[i] = F::any(block[i]);
-        } else {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < size; ++i) block[i] = F::positive(block[i]);
-        }
+        std::fill(block + size, block + 8 * eights, 1.0);
+        apply_block<F>(block, eights, any_negative != 0);
         for (int64_t i = 0; i < size; ++i) out[i] = T(block[i]);
     }
 }

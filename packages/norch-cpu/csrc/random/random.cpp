@@ -159,7 +159,8 @@ void count_up(T* out, int64_t stride, int64_t first, int64_t n, Scalar start, Sc
         } else {
             // The product is rounded before the sum, as in NumPy: in one loop the compiler would fuse them.
             double product[PART];
-            for (int64_t i = 0; i < count; ++i) product[i] = double(first + done + i) * step.f;
+            const double base = double(first + done);  // the index in two parts: 64 bits are not converted in vectors
+            for (int32_t i = 0; i < int32_t(count); ++i) product[i] = (base + double(i)) * step.f;
             for (int64_t i = 0; i < count; ++i) to[i * stride] = round_once<T>(start.f + product[i]);
         }
     }
