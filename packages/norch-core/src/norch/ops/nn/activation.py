@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.graph import is_recording
+from ...dispatch.plan import Inferred
 from ...dtype import BOOL, INTEGER, as_dtype
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, elementwise_layout, wrap_dim
@@ -191,16 +192,20 @@ def threshold_grad(grad: Tensor, input: Tensor, threshold: float, value: float) 
     return where(le(upcast(input), threshold), 0.0, grad)
 
 
+@composite(_of_numbers("threshold"), threshold_grad, name="threshold", native="floating", elementwise=True)
+def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    if input.dtype.category == INTEGER:
+        return where(le(input, int(threshold)), int(value), input)
+    return where(le(upcast(input), threshold), float(value), input)
+
+
 @public(method=False)
-@composite(_of_numbers("threshold"), threshold_grad, native="floating", elementwise=True)
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """`input` where it is above `threshold`, else `value`; NaN stays. Shape and dtype kept; raises DTypeError for bool.
 
     Of integers the two are cut off to integers.
     """
-    if input.dtype.category == INTEGER:
-        return where(le(input, int(threshold)), int(value), input)
-    return where(le(upcast(input), threshold), float(value), input)
+    return _threshold(input, threshold, value)
 
 
 @public()
@@ -348,8 +353,13 @@ def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
     return g / size / size
 
 
+def _infer_softsign(input: Spec) -> Inferred:
+    one_dtype("softsign", input)  # refuses bool
+    return infer_elementwise("softsign", (input,), FLOAT)
+
+
 @public(method=False)
-@composite(lambda input: infer_elementwise("softsign", (input,), FLOAT), _softsign_rule, elementwise=True)
+@composite(_infer_softsign, _softsign_rule, elementwise=True)
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|). Shape kept; integers give the default dtype. Raises DTypeError for bool."""
     return input / (absolute(input) + 1)
