@@ -334,7 +334,8 @@ def linspace(
     else:
         step = (end - start) / max(spec.numel - 1, 1)
     # From both ends to the middle, so that the last value is `end` exactly; each in float64, rounded once.
-    in_float64 = spec if spec.dtype.is_floating_point else spec.like(dtype=float64, device=with_float64(spec.device))
+    made = spec.dtype if spec.dtype.is_floating_point else float64
+    in_float64 = spec.like(dtype=made, device=with_float64(spec.device))
     steps_up = spec.numel // 2 if spec.numel > 1 else spec.numel
     up: Tensor = ARANGE.call(in_float64.like((steps_up,)), float(start), step)
     if steps_up == spec.numel:

@@ -81,7 +81,8 @@ _ERFINV_FLOAT64 = (
 )  # fmt: skip
 
 
-def _erfinv_rule(g: Tensor, y: Tensor) -> Tensor:
+def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
+    y = _erfinv(input)
     return g * (exp(y * y) / _TWO_OVER_ROOT_PI)
 
 
