@@ -19,7 +19,7 @@ public:
     RowFold(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements, double ns)
         : plan_(plan), loops_(loops), elements_(elements), ns_(ns * double(plan.inputs)) {
         work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
-        is_short_ = plan.row_count == 1 && plan.kept.size() <= 1 && plan.n <= 16 * loops.lanes;
+        is_short_ = plan.row_count == 1 && plan.kept.size() <= 1 && plan.n <= max_direct(loops.lanes, loops.narrow);
         if (plan.outputs < MIN_OUTPUTS && plan.inputs >= 2 * CHUNK) {
             pieces_ = (plan.n + CHUNK - 1) / CHUNK;
             rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;

@@ -33,7 +33,7 @@ struct Fold {
     using A = compute_t<S>;
     using Upcast = typename Op::template upcast<A>;
     static constexpr int64_t LANES = 8 * SIMD_WIDTH<A>;
-    static constexpr int64_t MAX_DIRECT = 16 * LANES;  // elements that are folded without a detour by a wider type
+    static constexpr int64_t MAX_DIRECT = max_direct(LANES, sizeof(A));
     static constexpr int64_t NARROW = 256;  // columns up to which rows are better added up element by element first
     static constexpr bool IS_PLAIN = is_plain<A>;
 

@@ -8,6 +8,9 @@ namespace norch::reduction {
 constexpr int64_t CHUNK_ROWS = 256;  // rows that are added up before their sum goes to a wider type
 constexpr int64_t BLOCK = 1024;      // columns that are added up at a time
 
+/// How many elements are folded without a detour by a wider type: 64-bit numbers, which have none, in longer chains.
+constexpr int64_t max_direct(int64_t lanes, int64_t size) { return lanes * (size == 8 ? 32 : 16); }
+
 /// How elements of a dtype are read for the loops, and written from numbers that they are computed in.
 struct Elements {
     int64_t size;
