@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_float
 from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -326,22 +327,25 @@ def linspace(
     """`steps` values evenly spaced from `start` to `end`, both included."""
     spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
     start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
+    count = spec.numel
     if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
-        with np.errstate(all="ignore"):
-            first, last = np.float32(float(start)), np.float32(float(end))
-            step = float((last - first) / np.float32(max(spec.numel - 1, 1)))
-        start, end = float(first), float(last)
+        start, end = c_float(start).value, c_float(end).value
+        step = c_float(c_float(end - start).value / c_float(max(count - 1, 1)).value).value
     else:
-        step = (end - start) / max(spec.numel - 1, 1)
-    # From both ends to the middle, so that the last value is `end` exactly; each in float64, rounded once.
-    made = spec.dtype if spec.dtype.is_floating_point else float64
-    in_float64 = spec.like(dtype=made, device=with_float64(spec.device))
-    steps_up = spec.numel // 2 if spec.numel > 1 else spec.numel
-    up: Tensor = ARANGE.call(in_float64.like((steps_up,)), float(start), step)
-    if steps_up == spec.numel:
-        return finish(up.to(spec.dtype).to(spec.device), requires_grad)
-    down: Tensor = ARANGE.call(in_float64.like((spec.numel - steps_up,)), float(end), -step).flip(0)
-    return finish(_joined(up, down).to(spec.dtype).to(spec.device), requires_grad)
+        step = (end - start) / max(count - 1, 1)
+    device = with_float64(spec.device)
+    wide = spec.dtype if spec.dtype.is_floating_point else float64
+    is_made_so = wide is spec.dtype and device is spec.device
+    made = spec if is_made_so else spec.like(dtype=wide, device=device)
+    if count < 2:
+        values: Tensor = ARANGE.call(made, float(start), step)
+    else:
+        # From both ends to the middle, so that the last value is `end` exactly; each in float64, rounded once.
+        first = made.like((count // 2,))
+        second = made.like((count - count // 2,)) if count % 2 else first
+        up, down = ARANGE.call(first, float(start), step), ARANGE.call(second, float(end), -step)
+        values = _joined(up, down.flip(0))
+    return finish(values if is_made_so else values.to(spec.dtype).to(spec.device), requires_grad)
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
