@@ -124,7 +124,7 @@ def atan2_grad(grad: Tensor, value: Tensor, other: Tensor) -> Tensor:
     return grad * _over_square(value, value, other)
 
 
-def _atan2_rule(g: Tensor, value: Any, other: Any) -> Tensor:
+def _atan2_rule(g: Tensor, value: Any, other: Any) -> Any:
     dtypes = {getattr(getattr(v, "spec", None), "dtype", None) for v in (value, other)}
     return atan2_grad(g, value, other) if dtypes == {g.spec.dtype} else g * _over_square(value, value, other)
 

@@ -177,6 +177,9 @@ def _frac(input: Tensor) -> Tensor:
     return input - input.trunc()
 
 
+_REPLACED = ("nan", "posinf", "neginf")
+
+
 @public(inplace=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN replaced by `nan`, infinities by `posinf` and `neginf`: by default the dtype's limits. Shape, dtype kept."""
@@ -197,9 +200,6 @@ def _nan_to_num(input: Tensor, nan: float, posinf: float, neginf: float) -> Tens
     out = where(isnan(input), nan, input)
     out = where(eq(input, math.inf), posinf, out)
     return where(eq(input, -math.inf), neginf, out)
-
-
-_REPLACED = ("nan", "posinf", "neginf")
 
 
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
