@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     """This tensor as an array on the same memory. bfloat16 and float8 give an ml_dtypes array.
 
-    Raises AutogradError for a tensor that requires grad while gradients are recorded, and DeviceError for one that is not on the CPU, unless `force`,
-    which detaches and copies.
+    Raises AutogradError for a tensor that requires grad while gradients are recorded, and DeviceError for one that is
+    not on the CPU, unless `force`, which detaches and copies.
     """
     if force:
         return _on_host(self)
