@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .sampling import *
     from .scatter_copies import *
     from .shape.arranging import *
+    from .shape.edges import *
     from .shape.joining import *
     from .shape.padding import *
     from .shape.strided import *
@@ -85,7 +86,7 @@ else:
         pooling,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
-    from .shape import arranging, joining, padding, strided, views
+    from .shape import arranging, edges, joining, padding, strided, views
 
     globals().update(FUNCTIONS)
     __all__ = [*FUNCTIONS, "default_generator"]

@@ -47,13 +47,11 @@ def _infer_gather(x: Spec, dim: Any, index: Spec) -> Inferred:
     return Inferred((index.like(dtype=x.dtype),), (x, (int64, index.shape)), {"dim": at})
 
 
-_GATHER = primitive(
-    "gather",
-    "x dim index",
-    (0, 2),
-    _infer_gather,
-    (lambda g, x_spec, dim, index: gather_grad(g, index, dim, tuple(x_spec.shape)), None),
-)
+def _gather_vjp(g: Tensor, x_spec: Spec, dim: int, index: Tensor) -> Tensor:
+    return gather_grad(g, index, dim, tuple(x_spec.shape))
+
+
+_GATHER = primitive("gather", "x dim index", (0, 2), _infer_gather, (_gather_vjp, None))
 
 
 def _infer_scatter(index: Spec, src: Any, dim: int) -> Inferred:

@@ -116,7 +116,8 @@ _MEMORY_CODES = frozenset("?bBhHiIlLqQfd")
 def _listed(self: Tensor) -> Any:
     """The elements of a contiguous tensor on the CPU; None where their memory or dtype says no numbers."""
     spec = self.spec
-    code, memory = spec.dtype.numpy.char, CPU.backend.host_view(self.buffer)
+    code: Any = spec.dtype.numpy.char
+    memory = CPU.backend.host_view(self.buffer)
     if memory is None or code not in _MEMORY_CODES:
         return None
     size = spec.dtype.itemsize

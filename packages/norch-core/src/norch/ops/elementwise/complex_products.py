@@ -19,13 +19,15 @@ def _infer(a: Spec, b: Spec, conj: bool) -> Inferred:
     return Inferred((Spec(shape, None, dtype, a.device),), ((dtype, shape), (dtype, shape)), {"conj": conj})
 
 
-@composite(
-    _infer,
-    {
-        "a": lambda g, b, conj: complex_mul(g, b, not conj),
-        "b": lambda g, a, conj: complex_mul(a, g, True) if conj else complex_mul(g, a, True),
-    },
-)
+def _first_vjp(g: Tensor, b: Tensor, conj: bool) -> Tensor:
+    return complex_mul(g, b, not conj)
+
+
+def _second_vjp(g: Tensor, a: Tensor, conj: bool) -> Tensor:
+    return complex_mul(a, g, True) if conj else complex_mul(g, a, True)
+
+
+@composite(_infer, {"a": _first_vjp, "b": _second_vjp})
 def complex_mul(a: Tensor, b: Tensor, conj: bool) -> Tensor:
     """a b of pairs that broadcast, or a times the conjugate of b."""
     re, im, c, d = [select_dim(x, x.spec.ndim - 1, i) for x in (a, b) for i in (0, 1)]

@@ -31,7 +31,11 @@ def _infer_edges_grad(grad: Spec, before: Shape, after: Shape, mode: str) -> Spe
     return grad.like(tuple([n - a - b for n, a, b in zip(grad.shape, before, after, strict=True)]))
 
 
-@composite(_infer_edges_grad, {"grad": lambda g, before, after, mode: pad_edges(g, before, after, mode)})
+def _edges_grad_vjp(g: Tensor, before: Shape, after: Shape, mode: str) -> Tensor:
+    return pad_edges(g, before, after, mode)
+
+
+@composite(_infer_edges_grad, {"grad": _edges_grad_vjp})
 def pad_edges_grad(grad: Tensor, before: Shape, after: Shape, mode: str) -> Tensor:
     """The gradients of the places that each element was put to, added up."""
     for dim, (first, last) in enumerate(zip(before, after, strict=True)):
