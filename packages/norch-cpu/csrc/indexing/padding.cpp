@@ -37,12 +37,14 @@ struct Padding {
     int shared = 0;
     int64_t rows_shared = 1, rows = 1;
     int64_t inner_step = 0;  // bytes between elements of the tensor that is padded
+    bool is_circular = false;
 
     static bool make(const Operand& padded, const Operand& x, const Attrs& attrs, Padding& out) {
         const int nd = x.ndim();
         const std::vector<int64_t>&before = attrs.integers("before"), &after = attrs.integers("after");
         const std::string& mode = attrs.text("mode");
         const int64_t size = size_of(x.dtype);
+        out.is_circular = mode == "circular";
         std::vector<int> order(static_cast<size_t>(nd));
         std::iota(order.begin(), order.end(), 0);
         const auto is_padded = [&](int d) { return before.at(size_t(d)) || after.at(size_t(d)); };
@@ -105,11 +107,18 @@ template <class T>
 void pad_row(T* out, char* x, const Padding& p) {
     const Padding::Dim& dim = p.dims.back();
     const int64_t n = int64_t(dim.places.size()), begin = dim.begin, inside = dim.end - begin;
-    for (int64_t i = 0; i < begin; ++i) out[i] = at<T>(x, dim.places[size_t(i)]);
     const char* from = x + dim.first * p.inner_step;
-    if (p.inner_step == int64_t(sizeof(T))) std::memcpy(out + begin, from, size_t(inside) * sizeof(T));
-    else
+    if (p.inner_step == int64_t(sizeof(T))) {
+        std::memcpy(out + begin, from, size_t(inside) * sizeof(T));
+        if (p.is_circular) {  // what is put around lies together as well
+            if (begin) std::memcpy(out, x + dim.places.front(), size_t(begin) * sizeof(T));
+            if (n > dim.end) std::memcpy(out + dim.end, x + dim.places[size_t(dim.end)], size_t(n - dim.end) * sizeof(T));
+            return;
+        }
+    } else {
         for (int64_t i = 0; i < inside; ++i) out[begin + i] = at<T>(from, i * p.inner_step);
+    }
+    for (int64_t i = 0; i < begin; ++i) out[i] = at<T>(x, dim.places[size_t(i)]);
     for (int64_t i = dim.end; i < n; ++i) out[i] = at<T>(x, dim.places[size_t(i)]);
 }
 
