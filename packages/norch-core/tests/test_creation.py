@@ -98,6 +98,15 @@ def test_linspace(ends: tuple[float, float], steps: int) -> None:
         assert (found[0].item(), found[-1].item()) == ends
 
 
+@pytest.mark.parametrize(
+    ("ends", "steps"),
+    [((-121.63234118893061, 60.32809590509747), 1801), ((-8307.519568543374, 23458.080738406676), 42)],
+)
+def test_linspace_of_16_bit_floats_is_rounded_once(ends: tuple[float, float], steps: int) -> None:
+    found, wide = [norch.linspace(*ends, steps, dtype=d).numpy() for d in (norch.float16, norch.float64)]
+    np.testing.assert_array_equal(found, wide.astype(np.float16))
+
+
 DATA: list[tuple[Any, str, Any]] = [
     (True, "bool", True),
     (3, "int64", 3),

@@ -281,7 +281,7 @@ def test_the_gamma_function_s_family_in_float64(name):
         number = np.isfinite(exact)
         np.testing.assert_array_equal(got[~number], exact[~number])
         off = np.abs(got[number] - exact[number]) / np.maximum(1, np.abs(exact[number]))
-        assert off.max() < 2e-14
+        assert off.max() < (2e-14 if name == "digamma" else 4e-15)
 
 
 def test_hypot():

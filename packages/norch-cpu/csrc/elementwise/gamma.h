@@ -7,12 +7,6 @@
 
 namespace norch::math::gamma {
 
-/// c0 + c1 / x^2 + c2 / x^4 + ...
-template <class... C>
-NORCH_INLINE double series(double x, C... c) {
-    return polynomial(1.0 / (x * x), c...);
-}
-
 /// sin(pi t) for 0 <= t <= 1/2.
 NORCH_INLINE double half_turn(double t) {
     const double x = t * M_PI, z = x * x;
@@ -51,8 +45,9 @@ struct Lgamma {
         const double up = whole < 1.0 ? x * (x + 1.0) : x, steps = whole < 2.0 ? up : down;
         const double logarithm = doubles::log(x < 10.0 ? steps : x);
         const double near = (even + off * odd) * off + (whole < 2.0 ? -logarithm : logarithm);
-        const double tail = series(x, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360,
-                                   1.0 / 156, -3617.0 / 122400) / x;
+        const double inverse = 1.0 / x;
+        const double tail = polynomial(inverse * inverse, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
+                                       -691.0 / 360360, 1.0 / 156, -3617.0 / 122400) * inverse;
         const double stirling = (x - 0.5) * logarithm - x + 0.91893853320467274178 + tail;
         const double finite = x < 10.0 ? near : stirling;
         return x == infinity<double> ? x : finite;
@@ -75,9 +70,10 @@ struct Digamma {
             product *= x + k;
         }
         const double z = x < 10.0 ? x + 10.0 : x;
-        const double tail = series(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12,
-                                   -3617.0 / 8160) / (z * z);
-        return doubles::log(z) - 0.5 / z - tail - (x < 10.0 ? sum / product : 0.0);
+        const double inverse = 1.0 / z, y = inverse * inverse;
+        const double tail = polynomial(y, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12,
+                                       -3617.0 / 8160);
+        return doubles::log(z) - 0.5 * inverse - tail * y - (x < 10.0 ? sum / product : 0.0);
     }
     static NORCH_INLINE double any(double x) {
         const bool below = x < 0.0;
@@ -99,9 +95,10 @@ struct Trigamma {
             product *= square;
         }
         const double z = x < 10.0 ? x + 10.0 : x;
-        const double tail = series(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
-                                   -3617.0 / 510) / (z * z);
-        return (1.0 + 0.5 / z + tail) / z + (x < 10.0 ? sum / product : 0.0);
+        const double inverse = 1.0 / z, y = inverse * inverse;
+        const double tail = polynomial(y, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
+                                       -3617.0 / 510);
+        return (1.0 + (0.5 * inverse + tail * y)) * inverse + (x < 10.0 ? sum / product : 0.0);
     }
     static NORCH_INLINE double any(double x) {
         const bool below = x < 0.0;
