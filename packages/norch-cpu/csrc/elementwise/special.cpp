@@ -26,10 +26,12 @@ struct Hypot {
 /// The formula for positive numbers where there are no others.
 template <class F>
 __attribute__((noinline)) void apply_block(double* x, int64_t eights, bool any_negative) {
-    if (any_negative) {
-        for (int64_t i = 0; i < 8 * eights; ++i) x[i] = F::any(x[i]);
-    } else {
-        for (int64_t i = 0; i < 8 * eights; ++i) x[i] = F::positive(x[i]);
+    for (int64_t k = 0; k < eights; ++k, x += 8) {
+        if (any_negative) {
+            for (int j = 0; j < 8; ++j) x[j] = F::any(x[j]);
+        } else {
+            for (int j = 0; j < 8; ++j) x[j] = F::positive(x[j]);
+        }
     }
 }
 
