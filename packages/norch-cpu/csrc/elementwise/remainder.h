@@ -53,6 +53,12 @@ __attribute__((noinline)) bool is_within_limit(const T* a, int64_t step_a, const
     return !any;
 }
 
+template <class T, class F>
+NORCH_INLINE void eight_within_limit(T* out, const T* a, const T* b) {
+    NORCH_INDEPENDENT
+    for (int j = 0; j < 8; ++j) out[j] = F::of_mod(a[j], b[j], mod_within_limit(a[j], b[j]));
+}
+
 /// F::of_mod(a, b, std::fmod(a, b)), block by block: few have a quotient beyond the limit.
 template <class T, class F>
 void mod_loop(char* const* p, unsigned broadcast, int64_t n) {
@@ -61,25 +67,25 @@ void mod_loop(char* const* p, unsigned broadcast, int64_t n) {
     const T* a = reinterpret_cast<const T*>(p[1]);
     const T* b = reinterpret_cast<const T*>(p[2]);
     const int64_t step_a = broadcast & 2 ? 0 : 1, step_b = broadcast & 4 ? 0 : 1;
-    const auto fast = [](T x, T y) NORCH_INLINE_LAMBDA { return F::of_mod(x, y, mod_within_limit(x, y)); };
+    T x[8], y[8], last[8];
+    std::fill_n(x, 8, *a);
+    std::fill_n(y, 8, *b);
     for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, a += step_a * BLOCK, b += step_b * BLOCK) {
-        const int64_t size = std::min(n - begin, BLOCK);
+        const int64_t size = std::min(n - begin, BLOCK), whole = size / 8 * 8;
         if (!is_within_limit(a, step_a, b, step_b, size)) {
             for (int64_t i = 0; i < size; ++i) {
-                const T x = a[i * step_a], y = b[i * step_b];
-                out[i] = F::of_mod(x, y, std::fmod(x, y));
+                const T first = a[i * step_a], second = b[i * step_b];
+                out[i] = F::of_mod(first, second, std::fmod(first, second));
             }
-        } else if (!step_b) {
-            const T y = *b;
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < size; ++i) out[i] = fast(a[i], y);
-        } else if (step_a) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < size; ++i) out[i] = fast(a[i], b[i]);
-        } else {
-            const T x = *a;
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < size; ++i) out[i] = fast(x, b[i]);
+            continue;
+        }
+        for (int64_t i = 0; i < whole; i += 8)
+            eight_within_limit<T, F>(out + i, step_a ? a + i : x, step_b ? b + i : y);
+        if (whole < size) {  // of the last block
+            if (step_a) std::copy_n(a + whole, size - whole, x);
+            if (step_b) std::copy_n(b + whole, size - whole, y);
+            eight_within_limit<T, F>(last, x, y);
+            std::copy_n(last, size - whole, out + whole);
         }
     }
 }
