@@ -202,6 +202,9 @@ def _nan_to_num(input: Tensor, nan: float, posinf: float, neginf: float) -> Tens
     return where(eq(input, -math.inf), neginf, out)
 
 
+_BOUNDS = frozenset({*SCALARS, type(None)})
+
+
 def _clamp_rule(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     return where((input >= min) & (input <= max), g, 0.0)
 
@@ -214,8 +217,11 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """
     if out is not None:
         return into(clamp, out, input, min, max)  # type: ignore[no-any-return]
-    if type(min) in SCALARS and type(max) in SCALARS:
-        return _clamp(input, min, max)
+    if type(min) in _BOUNDS and type(max) in _BOUNDS:
+        if min is not None and max is not None:
+            return _clamp(input, min, max)
+        if min is not max and hasattr(input, "spec") and input.spec.dtype.is_floating_point:
+            return _one_sided(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     for name, note, value in (
@@ -232,6 +238,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
     if not input.spec.dtype.is_floating_point:
         return _between(input, min, max)
+    return _one_sided(input, min, max)
+
+
+def _one_sided(input: Tensor, min: Any, max: Any) -> Tensor:
     return _clamp(input, -math.inf if min is None else min, math.inf if max is None else max)
 
 
