@@ -257,6 +257,23 @@ def test_matrices_without_an_answer_are_named(size, count):
 
 
 @pytest.mark.parametrize("size", [3, 9, 40])
+def test_which_pivot_or_minor_it_is(size):
+    x = np.stack([np.eye(size, dtype=np.float32)] * 5)
+    for i in range(1, 4):
+        x[i, i - 1, i - 1] = 0
+    expected = [0, 1, 2, 3, 0]
+    a = norch.tensor(x)
+    for found in (L.inv_ex(a), L.solve_ex(a, a), L.lu_factor_ex(a), L.cholesky_ex(a)):
+        assert found.info.tolist() == expected
+    a.requires_grad_()
+    found = L.inv_ex(a).inverse
+    assert found.isnan().flatten(1).all(1).tolist() == [i in (1, 2, 3) for i in range(5)]
+    found[0].sum().backward()
+    assert a.grad.isfinite().all()
+    assert (a.grad[1:] == 0).all()
+
+
+@pytest.mark.parametrize("size", [3, 9, 40])
 def test_nan_stays_in_its_matrix(size):
     x = np.stack([np.eye(size, dtype=np.float32)] * 30)
     x[7, -1, 0] = np.nan

@@ -10,7 +10,7 @@ from ..errors import AutogradError
 from ..ops import eye, where
 from . import routines
 from .host import check_matrices, differentiable
-from .solving import inv, solve
+from .solving import solve_triangular
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -20,9 +20,8 @@ def _cholesky_gradient(a: Tensor, factor: Tensor, g: Tensor) -> Tensor:
     """Murray, "Differentiation of the Cholesky decomposition" (2016)."""
     inner = (factor.mT @ g).tril()
     inner = inner - (inner * eye(g.shape[-1], dtype=g.dtype, device=g.device)) * 0.5
-    inner = (inner + inner.mT) * 0.5
-    back = inv(factor)
-    return back.mT @ inner @ back
+    inner = solve_triangular(factor.mT, (inner + inner.mT) * 0.5, upper=True)
+    return solve_triangular(factor, inner, upper=False, left=False)
 
 
 _cholesky = differentiable("cholesky", routines.cholesky, _cholesky_gradient)
@@ -51,7 +50,7 @@ def _qr_gradient(a: Tensor, q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Ten
         raise AutogradError(f"linalg.qr(): no derivative for more columns than rows, shape {tuple(a.shape)}")
     m = r @ gr.mT - gq.mT @ q
     lower = m.tril() + m.tril(-1).mT
-    return solve(r, (gq + q @ lower).mT).mT
+    return solve_triangular(r.mT, gq + q @ lower, upper=False, left=False)
 
 
 _qr = differentiable("qr", partial(routines.linalg_qr, mode="reduced"), _qr_gradient)

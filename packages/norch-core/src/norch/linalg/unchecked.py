@@ -1,6 +1,7 @@
 """Routines that raise nothing for a matrix without an answer: they say in `info` which those are.
 
-Results come with it, int32 of the batch's shape: 0 where a matrix has an answer; elsewhere not, and the answer is NaN.
+Results come with it, int32 of the batch's shape: 0 where a matrix has an answer; elsewhere which pivot is 0 first, or
+which leading minor not positive, from 1 (where NumPy computes, 1), and the answer is NaN.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..autograd import no_grad
 from ..dtype import int32
-from ..ops import stack, zeros
+from ..ops import eye, where, zeros
+from . import routines
 from .decompositions import cholesky
 from .host import LinAlgError, check_info, check_matrices
 from .lu import _factors
@@ -48,43 +51,48 @@ class LUFactorEx(NamedTuple):
     info: Tensor
 
 
-def _each(A: Tensor, check_errors: bool, routine: Callable[[Tensor], Any]) -> tuple[Any, Tensor]:
-    """What `routine` gives of A; where a matrix has no answer, a list of what it gives of each, or None. And `info`."""
-    info = zeros(A.shape[:-2], dtype=int32, device=A.device)
+def _each(
+    A: Tensor, check_errors: bool, routine: Callable[[Tensor], Tensor], unchecked: Callable[[Tensor], Any]
+) -> tuple[Tensor, Tensor]:
+    """What `routine` gives of A, NaN for a matrix that has no answer; and `info`, the second result of `unchecked`."""
+    info: Any = zeros(A.shape[:-2], dtype=int32, device=A.device)
     try:
         return routine(A), info
     except LinAlgError:
         if check_errors:
             raise
-    flat = A.reshape(-1, *A.shape[-2:])
-    found, failed = [], []
-    for i in range(len(flat)):
+    try:
+        with no_grad():
+            info = unchecked(A.detach())[1]
+    except LinAlgError:  # of NumPy, which does not say which it is
+        info.copy_(_tried(A.detach(), routine))
+    good = (info == 0).unsqueeze(-1).unsqueeze(-1)
+    identity = eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    return where(good, routine(where(good, A, identity)), float("nan")), info
+
+
+def _tried(A: Tensor, routine: Callable[[Tensor], Any]) -> Tensor:
+    """Which matrices `routine` fails with, one by one."""
+    failed = []
+    for matrix in A.reshape(-1, *A.shape[-2:]):
         try:
-            found.append(routine(flat[i]))
+            routine(matrix)
+            failed.append(0)
         except LinAlgError:
-            failed.append(i)
-            found.append(None)
-    return found, info.reshape(-1).index_fill(0, info.new_tensor(failed).long(), 1).reshape(info.shape)
-
-
-def _gathered(found: list[Tensor | None], A: Tensor) -> Tensor:
-    """The answers of a batch's matrices as one tensor of A's shape, NaN where there is none."""
-    nothing = A.detach().new_full(A.shape[-2:], float("nan"))
-    return stack([nothing if x is None else x for x in found]).reshape(A.shape)
+            failed.append(1)
+    return A.new_tensor(failed).reshape(A.shape[:-2])
 
 
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
     """`cholesky`, which raises nothing where A is not positive definite."""
     check_matrices("cholesky_ex", A)
-    found, info = _each(A, check_errors, lambda a: cholesky(a, upper=upper))
-    return CholeskyEx(_gathered(found, A) if isinstance(found, list) else found, info)
+    return CholeskyEx(*_each(A, check_errors, lambda a: cholesky(a, upper=upper), routines.linalg_cholesky))
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:
     """`inv`, which raises nothing where A is singular."""
     check_matrices("inv_ex", A)
-    found, info = _each(A, check_errors, lambda a: inv(a))
-    return InvEx(_gathered(found, A) if isinstance(found, list) else found, info)
+    return InvEx(*_each(A, check_errors, lambda a: inv(a), routines.linalg_inv))
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
