@@ -169,7 +169,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> SVD:
     if A.requires_grad and is_grad_enabled():
         raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
     with no_grad():
-        return SVD(*routines.svd(A, full_matrices))
+        return SVD(*routines.svd(A, bool(full_matrices)))
 
 
 def svdvals(A: Tensor) -> Tensor:
