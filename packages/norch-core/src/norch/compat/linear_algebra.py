@@ -21,16 +21,16 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, 
 
 
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """`linalg.lu_solve`, with its arguments in another order. Raises as that does."""
+    """`linalg.lu_solve` of `b` by the factors `LU_data` and `LU_pivots`. Raises as that does."""
     return linalg.lu_solve(LU_data, LU_pivots, b)
 
 
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(P, L, U) as `lu` gives them, from what `lu_factor` gives; an empty tensor for what is not to be unpacked.
+    """(P, L, U) as `linalg.lu` gives them, from what `lu_factor` gives, `LU_data` and `LU_pivots`.
 
-    Raises as `lu_solve`.
+    unpack_data, unpack_pivots: whether L and U, and P, are wanted; else they are empty. Raises as `lu_solve`.
     """
     check_matrices("lu_unpack", LU_data, square=False)
     check_pivots("lu_unpack", LU_data, LU_pivots)
@@ -49,8 +49,8 @@ class TriangularSolve(NamedTuple):
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> TriangularSolve:
-    """`linalg.solve_triangular` of A, or with `transpose` of its transpose, and a copy of A. `upper` says which
-    triangle of A is read. Raises as that does.
+    """`linalg.solve_triangular` of `b` by A, or with `transpose` by its transpose; and a copy of A. `upper` says which
+    triangle of A is read, `unitriangular` that its diagonal is 1. Raises as that does.
     """
     matrix = A.mT if transpose else A
     is_upper = bool(upper) is not bool(transpose)

@@ -48,7 +48,10 @@ _pinv = differentiable("pinv", lambda a, p: p, _pinv_gradient)
 
 def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse, (..., n, m) of A (..., m, n): singular values below atol, or rtol times the largest,
-    count as 0. hermitian: A is symmetric, and only its lower triangle read."""
+    count as 0. hermitian: A is symmetric, and only its lower triangle read.
+
+    Raises ShapeError unless they are matrices, DTypeError unless float32 or float64.
+    """
     A = _lower(A) if hermitian else A
     check_matrices("pinv", A, square=False)
     out: Tensor = _pinv(A, _singular_values(A, atol, rtol)[0])

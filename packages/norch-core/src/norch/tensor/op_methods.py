@@ -10,26 +10,24 @@ from ..dispatch.arguments import INTO
 from ..dispatch.codegen import general_paths
 from ..ops.reduction import norms
 from ..ops.registry import IN_PLACE, METHODS, method
-from . import elements, indexing, interop, memory, shape_changes, transfer  # noqa: F401  (they register methods)
+from . import elements, indexing, interop, linear_algebra, memory, shape_changes, transfer  # noqa: F401  (they register methods)
 from .inplace import inplace
 
 
-def _late(name: str) -> Callable[..., Any]:
-    """A function of `norch`, which is loaded when it is first used."""
+def _of_linalg(name: str) -> Callable[[Any], Any]:
+    """A function of `norch.linalg`, which is loaded when it is first used."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("norch"), name)(self, *args, **kwargs)
+    def call(self: Any) -> Any:
+        return getattr(import_module("norch.linalg"), name)(self)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`norch.{name}` of this tensor."
+    call.__doc__ = f"`norch.linalg.{name}` of this tensor."
     return call
 
 
-for _name in (
-    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "matrix_exp", "pinverse",
-    "qr", "slogdet", "svd", "triangular_solve",
-):  # fmt: skip
-    method(_name)(_late(_name))
+_LINALG = {"det": "det", "inverse": "inv", "logdet": "logdet", "matrix_exp": "matrix_exp", "pinverse": "pinv"}
+for _name, _original in {**_LINALG, "slogdet": "slogdet"}.items():
+    method(_name)(_of_linalg(_original))
 
 norms.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
 

@@ -24,7 +24,6 @@ import norch.ops.reduction.statistics as reduction_statistics
 import norch.ops.sampling as ops_sampling
 import norch.ops.scatter_copies as ops_scatter_copies
 import norch.ops.shape.arranging as shape_arranging
-import norch.ops.shape.edges as shape_edges
 import norch.ops.shape.joining as shape_joining
 import norch.ops.shape.strided as shape_strided
 import norch.ops.shape.views as shape_views
@@ -32,6 +31,7 @@ import norch.tensor.elements as tensor_elements
 import norch.tensor.indexing as tensor_indexing
 import norch.tensor.inplace as tensor_inplace
 import norch.tensor.interop as tensor_interop
+import norch.tensor.linear_algebra as tensor_linear_algebra
 import norch.tensor.memory as tensor_memory
 import norch.tensor.op_methods as tensor_op_methods
 import norch.tensor.shape_changes as tensor_shape_changes
@@ -96,7 +96,8 @@ class OpMethods:
     bitwise_xor = elementwise_arithmetic.bitwise_xor; bitwise_xor_ = in_place; bmm = matrix_matmul.bmm;
     bool = tensor_transfer.to_bool; broadcast_to = shape_views.broadcast_to; byte = tensor_transfer.byte;
     cauchy_ = ops_sampling.cauchy_; ceil = elementwise_arithmetic.ceil; ceil_ = in_place; celu_ = in_place;
-    char = tensor_transfer.char; cholesky = late; cholesky_inverse = late; cholesky_solve = late;
+    char = tensor_transfer.char; cholesky = tensor_linear_algebra.cholesky;
+    cholesky_inverse = tensor_linear_algebra.cholesky_inverse; cholesky_solve = tensor_linear_algebra.cholesky_solve;
     chunk = shape_joining.chunk; clamp = elementwise_composites.clamp; clamp_ = tensor_inplace.clamp_;
     clamp_max = elementwise_composites.clamp_max; clamp_max_ = in_place; clamp_min = elementwise_composites.clamp_min;
     clamp_min_ = in_place; clip = elementwise_composites.clamp; clip_ = tensor_inplace.clamp_;
@@ -153,10 +154,11 @@ class OpMethods:
     logical_or = elementwise_composites.logical_or; logical_or_ = in_place;
     logical_xor = elementwise_composites.logical_xor; logical_xor_ = in_place; logit = elementwise_special.logit;
     logit_ = in_place; logsumexp = reduction_reductions.logsumexp; long = tensor_transfer.long;
-    lt = elementwise_arithmetic.lt; lt_ = in_place; lu_solve = late; map_ = tensor_elements.map_;
-    masked_fill = ops_indexing.masked_fill; masked_fill_ = in_place; masked_scatter = ops_scatter_copies.masked_scatter;
-    masked_scatter_ = in_place; masked_select = ops_indexing.masked_select; matmul = matrix_matmul.matmul;
-    matrix_exp = late; matrix_power = matrix_products.matrix_power; max = reduction_reductions.max;
+    lt = elementwise_arithmetic.lt; lt_ = in_place; lu_solve = tensor_linear_algebra.lu_solve;
+    map_ = tensor_elements.map_; masked_fill = ops_indexing.masked_fill; masked_fill_ = in_place;
+    masked_scatter = ops_scatter_copies.masked_scatter; masked_scatter_ = in_place;
+    masked_select = ops_indexing.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
+    matrix_power = matrix_products.matrix_power; max = reduction_reductions.max;
     maximum = elementwise_arithmetic.maximum; mean = reduction_reductions.mean; median = reduction_reductions.median;
     min = reduction_reductions.min; minimum = elementwise_arithmetic.minimum; mm = matrix_matmul.mm;
     mode = reduction_statistics.mode; moveaxis = shape_views.movedim; movedim = shape_views.movedim;
@@ -176,13 +178,14 @@ class OpMethods:
     permute_dims = shape_views.permute; pin_memory = tensor_memory.pin_memory; pinverse = late;
     positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow; pow_ = in_place;
     prelu = nn_activation.prelu; prod = reduction_reductions.prod; put = ops_scatter_copies.put; put_ = in_place;
-    qr = late; quantile = reduction_statistics.quantile; rad2deg = elementwise_composites.rad2deg; rad2deg_ = in_place;
-    random_ = ops_random.random_; ravel = shape_views.ravel; reciprocal = elementwise_composites.reciprocal;
-    reciprocal_ = in_place; record_stream = tensor_memory.record_stream; relu = nn_activation.relu; relu_ = in_place;
-    remainder = elementwise_arithmetic.remainder; remainder_ = in_place; renorm = matrix_products.renorm;
-    renorm_ = in_place; repeat = shape_joining.repeat; repeat_interleave = shape_joining.repeat_interleave;
-    reshape = shape_views.reshape; reshape_as = shape_views.reshape_as; resize_ = tensor_shape_changes.resize_;
-    resize_as_ = tensor_shape_changes.resize_as_; roll = shape_edges.roll; rot90 = shape_arranging.rot90;
+    qr = tensor_linear_algebra.qr; quantile = reduction_statistics.quantile; rad2deg = elementwise_composites.rad2deg;
+    rad2deg_ = in_place; random_ = ops_random.random_; ravel = shape_views.ravel;
+    reciprocal = elementwise_composites.reciprocal; reciprocal_ = in_place; record_stream = tensor_memory.record_stream;
+    relu = nn_activation.relu; relu_ = in_place; remainder = elementwise_arithmetic.remainder; remainder_ = in_place;
+    renorm = matrix_products.renorm; renorm_ = in_place; repeat = shape_joining.repeat;
+    repeat_interleave = shape_joining.repeat_interleave; reshape = shape_views.reshape;
+    reshape_as = shape_views.reshape_as; resize_ = tensor_shape_changes.resize_;
+    resize_as_ = tensor_shape_changes.resize_as_; roll = shape_joining.roll; rot90 = shape_arranging.rot90;
     round = elementwise_arithmetic.round; round_ = in_place; rsqrt = elementwise_composites.rsqrt; rsqrt_ = in_place;
     scatter = ops_indexing.scatter; scatter_ = in_place; scatter_add = ops_indexing.scatter_add;
     scatter_add_ = in_place; scatter_reduce = ops_scatter_copies.scatter_reduce; scatter_reduce_ = in_place;
@@ -198,19 +201,20 @@ class OpMethods:
     square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
     squeeze_ = tensor_shape_changes.squeeze_; std = reduction_reductions.std; sub = elementwise_arithmetic.sub;
     sub_ = in_place; subtract = elementwise_arithmetic.sub; subtract_ = in_place; sum = reduction_reductions.sum;
-    sum_to_size = reduction_reductions.sum_to_size; svd = late; swapaxes = shape_views.transpose;
+    sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.transpose;
     swapaxes_ = tensor_shape_changes.transpose_; swapdims = shape_views.transpose;
     swapdims_ = tensor_shape_changes.transpose_; t = shape_views.t; t_ = tensor_shape_changes.t_;
     take = ops_indexing.take; take_along_dim = ops_indexing.take_along_dim; tan = elementwise_arithmetic.tan;
     tan_ = in_place; tanh = elementwise_arithmetic.tanh; tanh_ = in_place; tensor_split = shape_arranging.tensor_split;
     tile = shape_joining.tile; to = tensor_transfer.to; tolist = tensor_interop.tolist; topk = reduction_sorting.topk;
     trace = matrix_matmul.trace; transpose = shape_views.transpose; transpose_ = tensor_shape_changes.transpose_;
-    triangular_solve = late; tril = matrix_matmul.tril; tril_ = in_place; triu = matrix_matmul.triu; triu_ = in_place;
-    true_divide = elementwise_arithmetic.div; true_divide_ = in_place; trunc = elementwise_arithmetic.trunc;
-    trunc_ = in_place; type = tensor_transfer.type_; type_as = tensor_transfer.type_as; unbind = shape_joining.unbind;
-    unflatten = shape_views.unflatten; unfold = shape_strided.unfold; uniform_ = ops_random.uniform_;
-    unique = reduction_sorting.unique; unique_consecutive = reduction_sorting.unique_consecutive;
-    unsqueeze = shape_views.unsqueeze; unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_reductions.var;
-    vdot = matrix_products.vdot; view = shape_views.view_as_shape; view_as = shape_views.view_as;
-    vsplit = shape_arranging.vsplit; where = elementwise_arithmetic._where_method; xlogy = elementwise_special.xlogy;
-    xlogy_ = in_place; zero_ = tensor_inplace.zero_
+    triangular_solve = tensor_linear_algebra.triangular_solve; tril = matrix_matmul.tril; tril_ = in_place;
+    triu = matrix_matmul.triu; triu_ = in_place; true_divide = elementwise_arithmetic.div; true_divide_ = in_place;
+    trunc = elementwise_arithmetic.trunc; trunc_ = in_place; type = tensor_transfer.type_;
+    type_as = tensor_transfer.type_as; unbind = shape_joining.unbind; unflatten = shape_views.unflatten;
+    unfold = shape_strided.unfold; uniform_ = ops_random.uniform_; unique = reduction_sorting.unique;
+    unique_consecutive = reduction_sorting.unique_consecutive; unsqueeze = shape_views.unsqueeze;
+    unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_reductions.var; vdot = matrix_products.vdot;
+    view = shape_views.view_as_shape; view_as = shape_views.view_as; vsplit = shape_arranging.vsplit;
+    where = elementwise_arithmetic._where_method; xlogy = elementwise_special.xlogy; xlogy_ = in_place;
+    zero_ = tensor_inplace.zero_
