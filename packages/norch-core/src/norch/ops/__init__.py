@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .from_data import *
     from .generator import *
     from .indexing import *
+    from .matrix.distances import *
     from .matrix.einsum import *
     from .matrix.matmul import *
     from .matrix.multi_dot import *
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from .nn.attention import *
     from .nn.classification import *
     from .nn.convolution import *
+    from .nn.ctc import *
     from .nn.dropout import *  # type: ignore[assignment]
     from .nn.embedding import *
+    from .nn.interpolation import *
     from .nn.linear import *
     from .nn.loss import *
     from .nn.normalization import *

@@ -75,7 +75,7 @@ def ctc_loss(
     if max(times, default=0) > steps:
         raise ShapeError(f"{op}(): input_lengths up to {max(times)} for {steps} steps of log_probs")
     labels = _labels(targets.to(log_probs.device), sizes, blank, batched)
-    loss = _Alignments.apply(logs, labels, times, sizes, blank)
+    loss: Tensor = _Alignments.apply(logs, labels, times, sizes, blank)
     if zero_infinity:
         loss = where(loss == math.inf, 0.0, loss)
     if reduction == "mean":

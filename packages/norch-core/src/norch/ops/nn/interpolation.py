@@ -55,7 +55,7 @@ def _nearest(n: int, count: int, scale: float, exact: bool, device: Device) -> T
 @lru_cache(128)
 def _between(n: int, count: int, scale: float, align: bool, cubic: bool, dtype: DType, device: Device) -> Neighbours:
     """Each of `count` as a sum of the two or four elements around its place, in the arithmetic of `dtype`."""
-    kind = np.float64 if dtype is float64 else np.float32
+    kind: Any = np.float64 if dtype is float64 else np.float32
     at = np.arange(count, dtype=kind)
     at = at * kind(scale) if align else (at + kind(0.5)) * kind(scale) - kind(0.5)
     if not cubic:
@@ -73,7 +73,7 @@ def _between(n: int, count: int, scale: float, align: bool, cubic: bool, dtype: 
 @lru_cache(128)
 def _covered(n: int, count: int, scale: float, mode: str, dtype: DType, device: Device) -> Neighbours:
     """Each of `count` as a sum of the elements that it covers, and those beside it, in the arithmetic of `dtype`."""
-    kind = np.float64 if dtype is float64 else np.float32
+    kind: Any = np.float64 if dtype is float64 else np.float32
     spread = max(kind(scale), kind(1))
     reach = kind(_REACHES[mode]) * spread
     centres = (np.arange(count, dtype=kind) + kind(0.5)) * kind(scale)
