@@ -24,6 +24,7 @@ import norch.ops.reduction.statistics as reduction_statistics
 import norch.ops.sampling as ops_sampling
 import norch.ops.scatter_copies as ops_scatter_copies
 import norch.ops.shape.arranging as shape_arranging
+import norch.ops.shape.edges as shape_edges
 import norch.ops.shape.joining as shape_joining
 import norch.ops.shape.strided as shape_strided
 import norch.ops.shape.views as shape_views
@@ -185,7 +186,7 @@ class OpMethods:
     renorm = matrix_products.renorm; renorm_ = in_place; repeat = shape_joining.repeat;
     repeat_interleave = shape_joining.repeat_interleave; reshape = shape_views.reshape;
     reshape_as = shape_views.reshape_as; resize_ = tensor_shape_changes.resize_;
-    resize_as_ = tensor_shape_changes.resize_as_; roll = shape_joining.roll; rot90 = shape_arranging.rot90;
+    resize_as_ = tensor_shape_changes.resize_as_; roll = shape_edges.roll; rot90 = shape_arranging.rot90;
     round = elementwise_arithmetic.round; round_ = in_place; rsqrt = elementwise_composites.rsqrt; rsqrt_ = in_place;
     scatter = ops_indexing.scatter; scatter_ = in_place; scatter_add = ops_indexing.scatter_add;
     scatter_add_ = in_place; scatter_reduce = ops_scatter_copies.scatter_reduce; scatter_reduce_ = in_place;
