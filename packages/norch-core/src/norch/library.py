@@ -138,7 +138,8 @@ def _named(name: str, schema: Signature) -> CustomOp:
 
 def _parsed(arguments: str) -> Signature:
     """The signature of a schema's arguments, `Tensor x, float[2] scale=[1.0, 2.0], *, int n=1`."""
-    parameters, kind = [], Parameter.POSITIONAL_OR_KEYWORD
+    parameters: list[Parameter] = []
+    kind: Any = Parameter.POSITIONAL_OR_KEYWORD
     for part in filter(None, map(str.strip, re.split(r",(?![^\[]*\])", arguments))):
         if part == "*":
             kind = Parameter.KEYWORD_ONLY
@@ -213,7 +214,12 @@ def impl(qualname: str | Library, types: Any, func: Any = None, *, lib: Library 
     """
     if isinstance(qualname, Library):
         library, title, key = qualname, types, func or ""
-        return lambda function: (library.impl(title, function, key), function)[1]
+
+        def decorate(function: Any) -> Any:
+            library.impl(title, function, key)
+            return function
+
+        return decorate
     if func is None:
         return lambda function: impl(qualname, types, function)
     for each in [types] if isinstance(types, str) else types:

@@ -6,7 +6,7 @@ import operator
 import threading
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from weakref import WeakValueDictionary
 
 from .device import Device
@@ -14,7 +14,6 @@ from .dtype import DType
 from .errors import DTypeError, IndexError, ShapeError, drawn
 
 Shape = tuple[int, ...]
-
 
 _item = tuple.__getitem__
 
@@ -28,9 +27,19 @@ class Size(tuple[int, ...]):
         """How many elements a tensor of this shape has."""
         return prod(self)
 
-    def __getitem__(self, key: Any) -> Any:
-        found = _item(self, key)
-        return Size(found) if type(found) is tuple else found
+    # A part of a shape is a shape.
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: SupportsIndex) -> int: ...
+        @overload
+        def __getitem__(self, key: slice) -> Size: ...
+        def __getitem__(self, key: Any) -> Any: ...
+    else:
+
+        def __getitem__(self, key):
+            found = _item(self, key)
+            return Size(found) if type(found) is tuple else found
 
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + other)

@@ -218,7 +218,7 @@ class _Once(Function):
 
     @staticmethod
     def forward(ctx: FunctionContext, count: int, *args: Any) -> Any:
-        grads = tuple([g.clone() if isinstance(g, TensorBase) else g for g in args[:count]])
+        grads = tuple([g.clone() if hasattr(g, "node") else g for g in args[:count]])
         return grads if count > 1 else grads[0]
 
     @staticmethod

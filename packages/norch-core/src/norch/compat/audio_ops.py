@@ -123,7 +123,8 @@ def _overdrive_core_loop(waveform: Tensor, temp: Tensor, last_in: Tensor, last_o
 
 def _log_softmax(x: np.ndarray) -> np.ndarray:
     x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+    sums: np.ndarray = np.exp(x).sum(-1, keepdims=True)
+    return x - np.log(sums)
 
 
 def _rnnt_loss_forward(
@@ -244,12 +245,13 @@ def _forced_align(
     return _like(path, targets), log_probs
 
 
-for _name, _function in {
+_OPS: dict[str, Callable[..., Any]] = {
     "_lfilter_core_loop": _lfilter_core_loop,
     "_lfilter": _lfilter,
     "_overdrive_core_loop": _overdrive_core_loop,
     "rnnt_loss_forward": _rnnt_loss_forward,
     "rnnt_loss": _rnnt_loss,
     "forced_align": _forced_align,
-}.items():
+}
+for _name, _function in _OPS.items():
     composite_op(f"torchaudio::{_name}", _function)

@@ -343,7 +343,7 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Complex
     if name.startswith("new_"):
         return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
     if name in _FUNCTIONS and name.endswith("_like"):
-        return _like(name, *args, **kwargs)
+        return _like(name, *args, **kwargs)  # type: ignore[no-any-return]
     if not isinstance(dtype, ComplexDType) or name not in (*_OF_PAIRS, "ones", "full", "eye", "arange", "linspace"):
         raise DTypeError(f"{name}(): no tensor is complex; view_as_complex() of (..., 2) is")
     function = partial(getattr(ops, name), dtype=dtype.parts)

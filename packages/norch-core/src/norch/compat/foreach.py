@@ -17,7 +17,7 @@ _METHODS = frozenset([*_UNARY.split(), *_OTHERS.split()])
 _BOUNDS = {"maximum": "min", "clamp_min": "min", "minimum": "max", "clamp_max": "max"}
 
 
-def _call(name: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+def _call(name: str, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     bare = name.rstrip("_")
     in_place = name.endswith("_")
     if bare in _BOUNDS:
@@ -40,7 +40,7 @@ def _over(name: str) -> Callable[..., Any]:
         columns = [c.tolist() if isinstance(c, Tensor) and c.ndim == 1 else c for c in columns]
         rows = zip(*[c if isinstance(c, list | tuple) else [c] * count for c in columns], strict=True)
         cut = len(args) + 1
-        out = [_call(name, *row[:cut], **dict(zip(kwargs, row[cut:], strict=True))) for row in rows]
+        out = [_call(name, row[0], row[1:cut], dict(zip(kwargs, row[cut:], strict=True))) for row in rows]
         return None if name.endswith("_") else out
 
     return call
@@ -51,7 +51,7 @@ def _norm(self: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> list[Ten
 
 
 def _max(self: Sequence[Tensor]) -> list[Tensor]:
-    return [x.max() for x in self]  # type: ignore[misc]
+    return [x.max() for x in self]
 
 
 def _zero_(self: Sequence[Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import get_default_dtype
@@ -25,11 +26,11 @@ class SobolEngine:
         if not 1 <= dimension <= self.MAXDIM:
             raise ValueError(f"SobolEngine(): dimension must be from 1 to {self.MAXDIM}, got {dimension}")
         try:
-            from scipy.stats.qmc import Sobol
+            sobol: Any = import_module("scipy.stats.qmc").Sobol
         except ImportError:
             raise ImportError("SobolEngine() needs SciPy: pip install scipy") from None
         self.dimension, self.scramble, self.seed, self.num_generated = dimension, scramble, seed, 0
-        self._sequence = Sobol(dimension, scramble=scramble, rng=seed)
+        self._sequence = sobol(dimension, scramble=scramble, rng=seed)
 
     def __repr__(self) -> str:
         more = f", seed={self.seed}" if self.seed is not None else ""

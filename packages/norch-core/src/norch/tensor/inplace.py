@@ -69,9 +69,9 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
         value: Any = function(source, *args, **kwargs)
-        if not isinstance(value, TensorBase):
+        if not hasattr(value, "node"):  # NotImplemented, or a ComplexPair
             if value is NotImplemented and title.startswith("__"):
-                return value  # type: ignore[return-value]
+                return value  # type: ignore[no-any-return]
             raise DTypeError(f"{title}(): operands must be tensors, numbers or arrays, got {describe(args[0])}")
         _check_result(title, self, value)
         return assign(self, value, title)
