@@ -123,8 +123,8 @@ def _overdrive_core_loop(waveform: Tensor, temp: Tensor, last_in: Tensor, last_o
 
 def _log_softmax(x: np.ndarray) -> np.ndarray:
     x = x - x.max(-1, keepdims=True)
-    sums: np.ndarray = np.exp(x).sum(-1, keepdims=True)
-    return x - np.log(sums)
+    found: np.ndarray = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    return found
 
 
 def _rnnt_loss_forward(

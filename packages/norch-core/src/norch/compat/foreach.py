@@ -17,7 +17,7 @@ _METHODS = frozenset([*_UNARY.split(), *_OTHERS.split()])
 _BOUNDS = {"maximum": "min", "clamp_min": "min", "minimum": "max", "clamp_max": "max"}
 
 
-def _call(name: str, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(name: str, tensor: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     bare = name.rstrip("_")
     in_place = name.endswith("_")
     if bare in _BOUNDS:
