@@ -378,3 +378,24 @@ def test_a_name_that_is_missing_is_reported():
 def test_distributions_are_loaded_late():
     code = "import sys, norch; print([m for m in sys.modules if m.startswith('norch.distributions')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_transform_sets_its_domain_when_it_is_made():
+    class Scaled(D.Transform):
+        bijective = True
+
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+            self.domain = self.codomain = D.constraints.real
+
+        def _call(self, x):
+            return x * self.factor
+
+        def _inverse(self, y):
+            return y / self.factor
+
+    scaled = Scaled(3.0)
+    assert scaled.inv(scaled(norch.tensor(2.0))).item() == 2
+    assert scaled.inv.domain is D.constraints.real
+    assert D.Transform().bijective is False

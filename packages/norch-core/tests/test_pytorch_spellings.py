@@ -23,8 +23,22 @@ def test_grad_takes_only_inputs():
     (g,) = norch.autograd.grad((x * x).sum(), x, None, None, False, True, True)
     assert g.tolist() == [2, 2]
     assert norch.autograd.grad((x * x).sum(), x, only_inputs=True)[0].tolist() == [2, 2]
-    with pytest.raises(NotImplementedError, match="is_grads_batched"):
-        norch.autograd.grad(x.sum(), x, is_grads_batched=True)
+
+
+def test_grad_of_a_batch_of_gradients():
+    x, unused = norch.tensor([1.0, 2.0], requires_grad=True), norch.ones(1, requires_grad=True)
+    y = x**3
+    jacobian, nothing = norch.autograd.grad(
+        y, (x, unused), norch.eye(2), create_graph=True, allow_unused=True, is_grads_batched=True
+    )
+    assert jacobian.tolist() == [[3, 0], [0, 12]]
+    assert nothing is None
+    (second,) = norch.autograd.grad(jacobian.sum(), x)
+    assert second.tolist() == [6, 12]
+    (found,) = norch.autograd.grad(y, x, (norch.ones(3, 2),), is_grads_batched=True)
+    assert found.tolist() == [[3, 12]] * 3
+    with pytest.raises(norch.AutogradError, match="freed|retain_graph"):
+        norch.autograd.grad(y, x, norch.ones(2))
 
 
 def test_norms_take_axis_and_keepdims():

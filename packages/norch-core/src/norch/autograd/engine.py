@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
@@ -74,13 +75,22 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
-    only_inputs and is_grads_batched are PyTorch's: the first says what is so anyway, the second must be False (else
-    NotImplementedError). grad_outputs: those of the outputs, in their shapes; None is 1, for an output of one element.
+    only_inputs is PyTorch's and says what is so anyway. grad_outputs: those of the outputs, in their shapes; None is 1,
+    for an output of one element. is_grads_batched: each has a first dim of as many gradients, and so has what is
+    returned: the graph is gone through once for each.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros).
     """
     if is_grads_batched:
-        raise NotImplementedError("grad(): there is no is_grads_batched; call grad for each of the grad_outputs")
+        keep = create_graph if retain_graph is None else retain_graph
+        given, options = _as_list(grad_outputs), (create_graph, only_inputs, allow_unused, False, materialize_grads)
+        last = len(next(g for g in given if g is not None)) - 1
+        rows = [
+            grad(outputs, inputs, [g if g is None else g[i] for g in given], i < last or keep, *options)
+            for i in range(last + 1)
+        ]
+        stack = import_module("norch.ops").stack
+        return tuple([None if any(g is None for g in column) else stack(column) for column in zip(*rows, strict=True)])
     ins = _as_list(inputs)
     starts = _starts(outputs, grad_outputs, "grad")
     nodes = _nodes(ins, "grad")

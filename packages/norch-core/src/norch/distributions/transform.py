@@ -29,20 +29,16 @@ class Transform:
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
 
-    @property
-    def domain(self) -> Any:
-        """The constraint of values before."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # attributes of the class or of the object, or properties
 
-    @property
-    def codomain(self) -> Any:
-        """The constraint of values after."""
-        raise NotImplementedError
-
-    @property
-    def bijective(self) -> Any:
-        """Whether the inverse of what a value becomes is always that value."""
-        return False
+        @property
+        def domain(self) -> Any: ...
+        @property
+        def codomain(self) -> Any: ...
+        @property
+        def bijective(self) -> Any: ...
+    else:
+        bijective = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inv": None, "_cached_x_y": (None, None)}
