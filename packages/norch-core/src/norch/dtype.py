@@ -93,7 +93,7 @@ class ComplexDType:
     @staticmethod
     def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives that was asked for complex numbers: a `ComplexPair`, of those that make tensors."""
-        return import_module("norch.compat.complex_numbers").created(name, args, kwargs)
+        return import_module("norch.compat.complex_creation").created(name, args, kwargs)
 
 
 bool_ = DType("bool", 1, BOOL, 0)

@@ -5,8 +5,8 @@ again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is
 from __future__ import annotations
 
 import builtins
-import operator
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
@@ -20,7 +20,6 @@ from ..dtype import (
     float16,
     float32,
     float64,
-    get_default_dtype,
 )
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
@@ -31,7 +30,7 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INSTEAD = (
+INSTEAD = (
     "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
     "all ops, and view_as_complex() makes a ComplexPair of one again"
 )
@@ -112,8 +111,8 @@ class ComplexPair:
     def __add__(self, other: Any) -> Any:
         if isinstance(other, ComplexPair):
             return ComplexPair(self.pair + other.pair)
-        re, im = _parts(other)
-        return NotImplemented if re is None else _joined(self.real + re, self.imag + im)
+        re, im = parts_of(other)
+        return NotImplemented if re is None else joined(self.real + re, self.imag + im)
 
     def __sub__(self, other: Any) -> Any:
         return self + -other
@@ -131,8 +130,8 @@ class ComplexPair:
     def __truediv__(self, other: Any) -> Any:
         if not isinstance(other, ComplexPair | builtins.complex):
             return ComplexPair(self.pair / (other.unsqueeze(-1) if isinstance(other, Tensor) else other))
-        c, d = _parts(other)
-        return self * _joined(self.real * 0 + c, self.real * 0 - d) / (c * c + d * d)
+        c, d = parts_of(other)
+        return self * joined(self.real * 0 + c, self.real * 0 - d) / (c * c + d * d)
 
     def __rtruediv__(self, other: Any) -> Any:
         return self.conj() * other / (self.real * self.real + self.imag * self.imag)
@@ -161,12 +160,12 @@ class ComplexPair:
         return ComplexPair(-self.pair)
 
     def __matmul__(self, other: Any) -> Any:
-        (a, b), (c, d) = _parts(self), _parts(other)
-        return _joined(a @ c - b @ d, a @ d + b @ c)
+        (a, b), (c, d) = parts_of(self), parts_of(other)
+        return joined(a @ c - b @ d, a @ d + b @ c)
 
     def __pow__(self, exponent: Any) -> Any:
         if not isinstance(exponent, int) or exponent < 1:
-            raise DTypeError(f"pow(): a ComplexPair takes positive ints only, got {describe(exponent)}; {_INSTEAD}")
+            raise DTypeError(f"pow(): a ComplexPair takes positive ints only, got {describe(exponent)}; {INSTEAD}")
         return self if exponent == 1 else self ** (exponent - 1) * self
 
     __radd__, __rmul__ = __add__, __mul__
@@ -188,13 +187,13 @@ class ComplexPair:
         return polar(exp(self.real), self.imag)
 
     def conj(self) -> ComplexPair:
-        return _joined(self.real, -self.imag)
+        return joined(self.real, -self.imag)
 
     def sum(self, dim: Any = None, keepdim: bool = False) -> ComplexPair:
-        return _joined(self.real.sum(dim, keepdim), self.imag.sum(dim, keepdim))
+        return joined(self.real.sum(dim, keepdim), self.imag.sum(dim, keepdim))
 
     def mean(self, dim: Any = None, keepdim: bool = False) -> ComplexPair:
-        return _joined(self.real.mean(dim, keepdim), self.imag.mean(dim, keepdim))
+        return joined(self.real.mean(dim, keepdim), self.imag.mean(dim, keepdim))
 
     # --- Elements ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +201,7 @@ class ComplexPair:
         return ComplexPair(self.pair[_index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        re, im = _parts(value)
+        re, im = parts_of(value)
         self.pair[_index(index)] = stack([re, im], -1) if isinstance(re, Tensor) else self.pair.new_tensor([re, im])
 
     def view(self, *shape: Any) -> ComplexPair:
@@ -224,10 +223,10 @@ class ComplexPair:
         if name in _OF_PAIR:
             return lambda *args, **kwargs: ComplexPair(getattr(self.pair, name)(*args, **kwargs))
         if name in _OF_PARTS:
-            return lambda *args, **kwargs: _joined(*[getattr(p, name)(*args, **kwargs) for p in _parts(self)])
+            return lambda *args, **kwargs: joined(*[getattr(p, name)(*args, **kwargs) for p in parts_of(self)])
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(f"a ComplexPair has no {name!r}; {_INSTEAD}")
+        raise AttributeError(f"a ComplexPair has no {name!r}; {INSTEAD}")
 
     @staticmethod
     def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -240,7 +239,7 @@ class ComplexPair:
         reflected = getattr(ComplexPair, f"__r{title}__", None) if len(args) == 2 else None
         if reflected is not None:
             return reflected(args[1], args[0])
-        raise DTypeError(f"{name}(): does not take a ComplexPair; {_INSTEAD}")
+        raise DTypeError(f"{name}(): does not take a ComplexPair; {INSTEAD}")
 
 
 _OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_"})
@@ -250,7 +249,7 @@ _OF_PARTS = frozenset({
 })  # fmt: skip
 
 
-def _parts(value: Any) -> tuple[Any, Any]:
+def parts_of(value: Any) -> tuple[Any, Any]:
     """Real and imaginary parts; (None, None) for what has none."""
     if isinstance(value, ComplexPair | builtins.complex):
         return value.real, value.imag
@@ -258,11 +257,11 @@ def _parts(value: Any) -> tuple[Any, Any]:
 
 
 def _tensors(value: Any) -> tuple[Tensor, Tensor]:
-    re, im = _parts(value)
+    re, im = parts_of(value)
     return re, im if isinstance(im, Tensor) else re.new_zeros(()).expand(re.shape)
 
 
-def _joined(re: Tensor, im: Tensor) -> ComplexPair:
+def joined(re: Tensor, im: Tensor) -> ComplexPair:
     if re.spec.shape != im.spec.shape:
         re, im = broadcast_tensors(re, im)
     return ComplexPair(stack([re, im], 0).movedim(0, -1))  # each part in one piece, since pairs are slow to make
@@ -276,12 +275,12 @@ def _index(index: Any) -> Any:
 
 def _cat(tensors: Any, dim: int = 0) -> ComplexPair:
     re, im = zip(*[_tensors(z) for z in tensors], strict=True)
-    return _joined(cat(re, dim), cat(im, dim))
+    return joined(cat(re, dim), cat(im, dim))
 
 
 def _stack(tensors: Any, dim: int = 0) -> ComplexPair:
     re, im = zip(*[_tensors(z) for z in tensors], strict=True)
-    return _joined(stack(re, dim), stack(im, dim))
+    return joined(stack(re, dim), stack(im, dim))
 
 
 def _einsum(equation: str, *operands: Any) -> ComplexPair:
@@ -291,30 +290,27 @@ def _einsum(equation: str, *operands: Any) -> ComplexPair:
         raise DTypeError("einsum(): takes at most two operands where one is a ComplexPair; call it pair by pair")
     (a, b), *rest = [_tensors(z) for z in given]
     if not rest:
-        return _joined(einsum(equation, a), einsum(equation, b))
+        return joined(einsum(equation, a), einsum(equation, b))
     if not isinstance(given[1], ComplexPair):
-        return _joined(einsum(equation, a, rest[0][0]), einsum(equation, b, rest[0][0]))
+        return joined(einsum(equation, a, rest[0][0]), einsum(equation, b, rest[0][0]))
     c, d = rest[0]
     if not isinstance(given[0], ComplexPair):
-        return _joined(einsum(equation, a, c), einsum(equation, a, d))
-    return _joined(einsum(equation, a, c) - einsum(equation, b, d), einsum(equation, a, d) + einsum(equation, b, c))
+        return joined(einsum(equation, a, c), einsum(equation, a, d))
+    return joined(einsum(equation, a, c) - einsum(equation, b, d), einsum(equation, a, d) + einsum(equation, b, c))
 
 
 def _where(condition: Tensor, input: Any, other: Any) -> ComplexPair:
-    (a, b), (c, d) = _parts(input), _parts(other)
-    return _joined(where(condition, a, c), where(condition, b, d))
+    (a, b), (c, d) = parts_of(input), parts_of(other)
+    return joined(where(condition, a, c), where(condition, b, d))
 
 
 def _pad(input: ComplexPair, pad: Any, mode: str = "constant", value: Any = None) -> ComplexPair:
-    re, im = _parts(0.0 if value is None else value)
-    return _joined(ops.pad(input.real, pad, mode, re), ops.pad(input.imag, pad, mode, im))
+    re, im = parts_of(0.0 if value is None else value)
+    return joined(ops.pad(input.real, pad, mode, re), ops.pad(input.imag, pad, mode, im))
 
 
-def _like(name: str, input: Any, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
-    dtype, device = dtype or input.dtype, device or input.device
-    if isinstance(dtype, ComplexDType):
-        return created(name.removesuffix("_like"), (input.shape, *args), {"dtype": dtype, "device": device, **kwargs})
-    return getattr(ops, name)(input.real, *args, dtype=dtype, device=device, **kwargs)
+def _like(name: str, *args: Any, **kwargs: Any) -> Any:
+    return import_module("norch.compat.complex_creation").like(name, *args, **kwargs)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -322,43 +318,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like"):
     _FUNCTIONS[_name] = partial(_like, _name)
-
-_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
-
-
-def with_number(name: str, a: Any, b: Any) -> Any:
-    """What the op `name` of a tensor and a complex number of Python gives. Raises DTypeError for ops without one."""
-    if name not in _OPERATORS:
-        raise DTypeError(f"{name}(): does not take complex numbers; {_INSTEAD}")
-
-    tensor = a if isinstance(a, Tensor) else b
-    tensor = tensor if tensor.is_floating_point() else tensor.to(get_default_dtype())
-    given = [tensor if isinstance(v, Tensor) else ComplexPair(tensor.new_tensor([v.real, v.imag])) for v in (a, b)]
-    return _OPERATORS[name](*given)
-
-
-def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ComplexPair:
-    """The pair that a function makes for a complex `dtype`. Raises DTypeError for functions that make no tensor."""
-    dtype, parts = kwargs.get("dtype"), {k: v for k, v in kwargs.items() if k != "dtype"}
-    if name.startswith("new_"):
-        return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
-    if name in _FUNCTIONS and name.endswith("_like"):
-        return _like(name, *args, **kwargs)  # type: ignore[no-any-return]
-    if not isinstance(dtype, ComplexDType) or name not in (*_OF_PAIRS, "ones", "full", "eye", "arange", "linspace"):
-        raise DTypeError(f"{name}(): no tensor is complex; view_as_complex() of (..., 2) is")
-    function = partial(getattr(ops, name), dtype=dtype.parts)
-    if name in _OF_PAIRS:
-        size = parts.pop("size", None) or (args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
-        pair = function(*size, 2, **parts)
-        return ComplexPair(pair * 0.5**0.5 if name == "randn" else pair)
-    if name == "full":
-        size, value = (*args, *[parts.pop(key) for key in ("size", "fill_value") if key in parts])
-        return _joined(*[function(size, part, **parts) for part in _parts(value)])
-    re = function(*args, **parts)
-    return _joined(re, re.new_zeros(re.shape))
-
-
-_OF_PAIRS = ("zeros", "empty", "rand", "randn")
 
 
 def view_as_complex(input: Tensor) -> ComplexPair:
@@ -387,12 +346,12 @@ def complex(real: Tensor, imag: Tensor) -> ComplexPair:
     """real + i imag, elementwise, of tensors of one floating dtype. Raises DTypeError for others."""
     if real.dtype is not imag.dtype or not real.is_floating_point():
         raise DTypeError(f"complex(): expected tensors of one floating dtype, got {real.dtype} and {imag.dtype}")
-    return _joined(real, imag)
+    return joined(real, imag)
 
 
 def polar(abs: Tensor, angle: Tensor) -> ComplexPair:
     """abs (cos(angle) + i sin(angle))."""
-    return _joined(abs * cos(angle), abs * sin(angle))
+    return joined(abs * cos(angle), abs * sin(angle))
 
 
 def real(input: Any) -> Tensor:

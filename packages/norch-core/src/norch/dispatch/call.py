@@ -93,7 +93,7 @@ def run_mixed(op: Op, a: Any, b: Any) -> Any:
     if a is NotImplemented or b is NotImplemented:
         foreign = given[0 if a is NotImplemented else 1]
         if isinstance(foreign, complex):
-            return import_module("norch.compat.complex_numbers").with_number(op.name, *given)
+            return import_module("norch.compat.complex_creation").with_number(op.name, *given)
         reflected = hasattr(type(foreign), f"__r{_DUNDERS.get(op.name, op.name)}__")
         if reflected or (op.name in _COMPARISONS and a is not NotImplemented):
             return NotImplemented  # Python then asks the other operand

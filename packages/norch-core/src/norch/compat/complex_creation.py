@@ -1,0 +1,59 @@
+"""Functions that are asked for complex numbers, and ops of a tensor and a complex number of Python: their pairs."""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+from typing import Any
+
+from .. import ops
+from ..dtype import ComplexDType, get_default_dtype
+from ..errors import DTypeError
+from ..tensor import Tensor
+from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of
+
+
+def like(name: str, input: Any, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    """`zeros_like` and its kind, of a pair or for a complex `dtype`."""
+    dtype, device = dtype or input.dtype, device or input.device
+    if isinstance(dtype, ComplexDType):
+        return created(name.removesuffix("_like"), (input.shape, *args), {"dtype": dtype, "device": device, **kwargs})
+    return getattr(ops, name)(input.real, *args, dtype=dtype, device=device, **kwargs)
+
+
+_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
+
+
+def with_number(name: str, a: Any, b: Any) -> Any:
+    """What the op `name` of a tensor and a complex number of Python gives. Raises DTypeError for ops without one."""
+    if name not in _OPERATORS:
+        raise DTypeError(f"{name}(): does not take complex numbers; {INSTEAD}")
+
+    tensor = a if isinstance(a, Tensor) else b
+    tensor = tensor if tensor.is_floating_point() else tensor.to(get_default_dtype())
+    given = [tensor if isinstance(v, Tensor) else ComplexPair(tensor.new_tensor([v.real, v.imag])) for v in (a, b)]
+    return _OPERATORS[name](*given)
+
+
+def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ComplexPair:
+    """The pair that a function makes for a complex `dtype`. Raises DTypeError for functions that make no tensor."""
+    dtype, parts = kwargs.get("dtype"), {k: v for k, v in kwargs.items() if k != "dtype"}
+    if name.startswith("new_"):
+        return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
+    if name.endswith("_like"):
+        return like(name, *args, **kwargs)  # type: ignore[no-any-return]
+    if not isinstance(dtype, ComplexDType) or name not in (*_OF_PAIRS, "ones", "full", "eye", "arange", "linspace"):
+        raise DTypeError(f"{name}(): no tensor is complex; view_as_complex() of (..., 2) is")
+    function = partial(getattr(ops, name), dtype=dtype.parts)
+    if name in _OF_PAIRS:
+        size = parts.pop("size", None) or (args[0] if len(args) == 1 and not isinstance(args[0], int) else args)
+        pair = function(*size, 2, **parts)
+        return ComplexPair(pair * 0.5**0.5 if name == "randn" else pair)
+    if name == "full":
+        size, value = (*args, *[parts.pop(key) for key in ("size", "fill_value") if key in parts])
+        return joined(*[function(size, part, **parts) for part in parts_of(value)])
+    re = function(*args, **parts)
+    return joined(re, re.new_zeros(re.shape))
+
+
+_OF_PAIRS = ("zeros", "empty", "rand", "randn")
