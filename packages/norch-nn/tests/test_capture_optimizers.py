@@ -45,6 +45,7 @@ VARIANTS = [
         "ASGD": [{}, {"t0": 3, "weight_decay": 0.1}],
         "Lion": [{"lr": 0.001}, {"lr": 0.001, "weight_decay": 0.1}],
         "SparseAdam": [{}],
+        "Adafactor": [{}, {"weight_decay": 0.1, "maximize": True}],
     }.items()
     for options in variants
 ]

@@ -61,6 +61,7 @@ def test_states_of_pytorch(name, options):
         theirs.step(closure(torch, q, theirs))
         ours.step(closure(norch, p, ours))
     expected = theirs.state_dict()
+    rtol = 1e-3 if name == "Muon" else 1e-6  # its steps are computed in bfloat16
     if name != "LBFGS":
         assert list(ours.state_dict()["state"]) == list(expected["state"])
         for key, state in expected["state"].items():
@@ -68,7 +69,7 @@ def test_states_of_pytorch(name, options):
             for k, value in state.items():
                 mine = ours.state_dict()["state"][key][k]
                 mine = mine.cpu() if hasattr(mine, "cpu") else mine
-                np.testing.assert_allclose(mine, value, rtol=1e-6, err_msg=k)
+                np.testing.assert_allclose(mine, value, rtol=rtol, err_msg=k)
     moved = {
         "state": {key: {k: move(torch, v) for k, v in state.items()} for key, state in expected["state"].items()},
         "param_groups": expected["param_groups"],
@@ -79,7 +80,7 @@ def test_states_of_pytorch(name, options):
     for _ in range(4):
         theirs.step(closure(torch, q, theirs))
         ours.step(closure(norch, p, ours))
-    np.testing.assert_allclose(p.tolist(), q.tolist(), rtol=1e-6)
+    np.testing.assert_allclose(p.tolist(), q.tolist(), rtol=rtol)
 
 
 def move(torch, value):

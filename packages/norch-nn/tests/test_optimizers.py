@@ -22,7 +22,7 @@ def test_arguments_defaults_and_repr_are_pytorchs(name):
         return [(p.name, p.kind, p.default) for p in parameters]
 
     assert described(ours) == described(theirs)
-    a, b = ours([norch.ones(1)]), theirs([torch.ones(1)])
+    a, b = ours([norch.ones(1, 1)]), theirs([torch.ones(1, 1)])
     assert repr(a) == repr(b)
     assert {k: v for k, v in a.param_groups[0].items() if k != "params"} == {
         k: v for k, v in b.param_groups[0].items() if k != "params"
@@ -269,7 +269,7 @@ def test_sparse_adam_is_pytorchs():
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", [n for n in STEPWISE if n not in ("Lion", "SparseAdam")])
+@pytest.mark.parametrize("name", [n for n in STEPWISE if n not in ("Lion", "Muon", "SparseAdam")])
 def test_a_parameter_that_is_twice_in_a_group_takes_two_steps(name):
     torch = pytest.importorskip("torch")
     results = []
@@ -288,3 +288,42 @@ def test_a_parameter_that_is_twice_in_a_group_takes_two_steps(name):
     np.testing.assert_allclose(results[0][:6], results[1][:6], rtol=1e-5)
     if name != "SGD":
         assert results[0][6] == results[1][6] == 6
+
+
+def test_muon_steps_are_nearly_orthogonal():
+    for shape in ((3, 4), (4, 3), (5, 5)):
+        p = nn.Parameter(norch.zeros(shape))
+        p.grad = norch.tensor(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+        optim.Muon([p], lr=1.0, weight_decay=0.5).step()
+        values = np.linalg.svd(p.detach().cpu().numpy() / max(1, shape[0] / shape[1]) ** 0.5, compute_uv=False)
+        assert 0.5 < values.min() <= values.max() < 1.3
+    for options, message in (
+        ({"ns_steps": 100}, "ns_steps must be below 100"),
+        ({"ns_coefficients": (1, 2)}, "three numbers"),
+        ({"adjust_lr_fn": "other"}, "adjust_lr_fn must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            optim.Muon([parameter()], **options)
+    with pytest.raises(ValueError, match=r"matrices, got one of shape \(3,\)"):
+        optim.Muon([nn.Parameter(norch.ones(3))])
+
+
+def test_muon_and_adafactor_are_pytorchs():
+    torch = pytest.importorskip("torch", minversion="2.13")
+    start, rng = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), np.random.default_rng(1)
+    grads = rng.standard_normal((6, 5, 3)).astype(np.float32)
+    for name, options, rtol in (
+        ("Muon", {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}, 1e-3),
+        ("Muon", {"momentum": 0.5, "weight_decay": 0.0}, 1e-3),
+        ("Adafactor", {"weight_decay": 0.1, "d": 2.0, "maximize": True, "eps": (1e-6, 1e-2)}, 1e-5),
+        ("Adafactor", {"beta2_decay": -0.5, "lr": 0.5}, 1e-5),
+    ):
+        results = []
+        for lib in (norch, torch):
+            p = lib.nn.Parameter(lib.tensor(start))
+            optimizer = getattr(lib.optim, name)([p], **options)
+            for grad in grads:
+                p.grad = lib.tensor(grad)
+                optimizer.step()
+            results.append(p.detach().cpu().numpy())
+        np.testing.assert_allclose(results[0], results[1], rtol=rtol, atol=rtol / 10, err_msg=name)

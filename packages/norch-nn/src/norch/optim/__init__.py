@@ -11,6 +11,7 @@ import norch
 from . import lr_scheduler as lr_scheduler
 from . import swa_utils as swa_utils
 from .adadelta import Adadelta as Adadelta
+from .adafactor import Adafactor as Adafactor
 from .adagrad import Adagrad as Adagrad
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW
@@ -18,6 +19,7 @@ from .adamax import Adamax as Adamax
 from .asgd import ASGD as ASGD
 from .lbfgs import LBFGS as LBFGS
 from .lion import Lion as Lion
+from .muon import Muon as Muon
 from .nadam import NAdam as NAdam
 from .optimizer import Optimizer as Optimizer
 from .radam import RAdam as RAdam
