@@ -56,6 +56,7 @@ def test_what_does_not_run_is_norch_vision(tmp_path: Path) -> None:
     assert "the torchvision that is installed does not run on norch, norch.vision is used: " in printed
 
 
+@pytest.mark.usefixtures("on_host")
 def test_ops_of_the_compiled_library() -> None:
     import norch
     from norch.vision import compiled, io, ops
