@@ -182,3 +182,12 @@ def test_interpolate_in_three_dims_is_dim_by_dim(options):
     np.testing.assert_allclose(array(found), array(expected), rtol=1e-12)
     found.mean().backward()
     assert leaf.grad.sum().item() == pytest.approx(1)
+
+
+def test_old_names_warn():
+    x = norch.arange(4.0).reshape(1, 1, 2, 2)
+    with pytest.warns(FutureWarning, match="upsample_nearest"):
+        assert norch.equal(F.upsample_nearest(x, scale_factor=2), F.interpolate(x, scale_factor=2))
+    with pytest.warns(FutureWarning, match="upsample_bilinear"):
+        found = F.upsample_bilinear(x, size=(3, 3))
+    assert found[0, 0].tolist() == [[0, 0.5, 1], [1, 1.5, 2], [2, 2.5, 3]]

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+class _ToBeSet:
+    """An attribute that a class or an object sets, or has as a property."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        raise NotImplementedError
+
+
 class Transform:
     """An invertible change of values, with the logarithm of its Jacobian determinant.
 
@@ -38,6 +50,8 @@ class Transform:
         @property
         def bijective(self) -> Any: ...
     else:
+        domain = _ToBeSet("The constraint of values before.")
+        codomain = _ToBeSet("The constraint of values after.")
         bijective = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -147,6 +161,7 @@ class _InverseTransform(Transform):
 
     @property
     def bijective(self) -> bool:
+        """Whether the inverse of what a value becomes is always that value."""
         return bool(self._inv.bijective)
 
     @property
@@ -213,6 +228,7 @@ class ComposeTransform(Transform):
 
     @property
     def bijective(self) -> bool:
+        """Whether the inverse of what a value becomes is always that value."""
         return all(part.bijective for part in self.parts)
 
     @property

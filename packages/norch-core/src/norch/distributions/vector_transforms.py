@@ -199,6 +199,7 @@ class IndependentTransform(Transform):
 
     @property
     def bijective(self) -> bool:
+        """Whether the inverse of what a value becomes is always that value."""
         return bool(self.base_transform.bijective)
 
     @property
@@ -289,6 +290,7 @@ class _Pieces(Transform):
 
     @property
     def bijective(self) -> bool:
+        """Whether the inverse of what a value becomes is always that value."""
         return all(t.bijective for t in self.transforms)
 
     def _apart(self, value: Tensor) -> Sequence[Tensor]:

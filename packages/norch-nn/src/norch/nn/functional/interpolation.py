@@ -16,3 +16,15 @@ def upsample(
     """`interpolate`, under its old name, which warns."""
     warnings.warn("upsample() is deprecated: use interpolate()", FutureWarning, stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: norch.Tensor, size: Any = None, scale_factor: Any = None) -> norch.Tensor:
+    """`interpolate` in mode "nearest", under its old name, which warns."""
+    warnings.warn("upsample_nearest() is deprecated: use interpolate()", FutureWarning, stacklevel=2)
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: norch.Tensor, size: Any = None, scale_factor: Any = None) -> norch.Tensor:
+    """`interpolate` in mode "bilinear" with align_corners, under its old name, which warns."""
+    warnings.warn("upsample_bilinear() is deprecated: use interpolate()", FutureWarning, stacklevel=2)
+    return interpolate(input, size, scale_factor, "bilinear", True)

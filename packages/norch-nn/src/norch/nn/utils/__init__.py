@@ -3,6 +3,7 @@
 import norch
 
 from . import rnn as rnn
+from .clip_grad import clip_grad_norm as clip_grad_norm
 from .clip_grad import clip_grad_norm_ as clip_grad_norm_
 from .clip_grad import clip_grad_value_ as clip_grad_value_
 from .clip_grad import clip_grads_with_norm_ as clip_grads_with_norm_
@@ -13,6 +14,7 @@ from .fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
 from .fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
 from .fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
 from .fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
+from .skipped_init import skip_init as skip_init
 from .spectral_norm import remove_spectral_norm as remove_spectral_norm
 from .spectral_norm import spectral_norm as spectral_norm
 from .weight_norm import remove_weight_norm as remove_weight_norm

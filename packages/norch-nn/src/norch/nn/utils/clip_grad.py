@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -125,6 +126,18 @@ def clip_grad_norm_(
     total = get_total_norm(whole, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
     return total
+
+
+def clip_grad_norm(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> norch.Tensor:
+    """`clip_grad_norm_`, under its old name, which warns. Raises as that does."""
+    warnings.warn("clip_grad_norm() is deprecated: use clip_grad_norm_()", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
