@@ -34,7 +34,11 @@ class LazyModuleMixin:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.has_uninitialized_params():
-            self.initialize_parameters(*args, **kwargs)
+            try:
+                self.initialize_parameters(*args, **kwargs)
+            except AttributeError:
+                norch.check_arguments(self.initialize_parameters, args, kwargs, type(self).__name__)
+                raise
             if self.cls_to_become is not None:
                 self.__class__ = self.cls_to_become  # type: ignore[assignment]
                 return self(*args, **kwargs)

@@ -20,5 +20,6 @@ def skip_init(module_cls: type[M], *args: Any, **kwargs: Any) -> M:
     if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError(f"skip_init(): {module_cls.__name__} takes no device")
     device = kwargs.pop("device", None)
-    made = module_cls(*args, **kwargs, device="meta")
+    kwargs["device"] = "meta"
+    made = module_cls(*args, **kwargs)
     return made.to_empty(device="cpu" if device is None else device)
