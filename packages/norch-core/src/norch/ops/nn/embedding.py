@@ -116,11 +116,12 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 def _infer_sum(input: Spec, weight: Spec, offsets: Spec | None, padding_idx: int | None) -> Inferred:
     floating("embedding_sum", weight)
     rows = _infer_embedding(input, weight, padding_idx)
+    attrs = {"padding_idx": padding_idx, "given": (True, True, offsets is not None)}
     if offsets is None:
         if not input.ndim:
             raise ShapeError("embedding_sum(): input must have at least 1 dim, whose rows are added up; it is 0-d")
         shape = (*input.shape[:-1], rows.shape[-1])
-        return Inferred((rows.like(shape),), (input, weight), {"padding_idx": padding_idx})
+        return Inferred((rows.like(shape),), (input, weight), attrs)
     require_integers("embedding_sum", "offsets", offsets)
     if input.ndim != 1 or offsets.ndim != 1 or not offsets.shape[0]:
         raise ShapeError(
@@ -128,7 +129,7 @@ def _infer_sum(input: Spec, weight: Spec, offsets: Spec | None, padding_idx: int
             f"and {tuple(offsets.shape)}"
         )
     out = rows.like((offsets.shape[0] - 1, rows.shape[-1]))
-    return Inferred((out,), (input, weight, (int64, offsets.shape)), {"padding_idx": padding_idx})
+    return Inferred((out,), (input, weight, (int64, offsets.shape)), attrs)
 
 
 def _bag_of_each(count: int, offsets: Tensor) -> Tensor:
