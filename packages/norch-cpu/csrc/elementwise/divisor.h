@@ -17,7 +17,9 @@ public:
         const int64_t sign = a >> 63;
         return int64_t(uint64_t(Wide(uint64_t(a ^ sign)) * inverse_ >> shift_)) ^ sign;
     }
-    int64_t remainder(int64_t a) const { return a - quotient(a) * divisor_; }
+    int64_t remainder(int64_t a) const {  // whose multiple may lie below the least number
+        return int64_t(uint64_t(a) - uint64_t(quotient(a)) * uint64_t(divisor_));
+    }
 
 private:
     using Wide = unsigned __int128;
