@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <stdexcept>
 
 #include "common/layout.h"
 #include "common/operands.h"
@@ -23,10 +24,13 @@ inline Operand in_rows(Operand matrix, int64_t row) {
     return matrix;
 }
 
+constexpr size_t MAX_MATRICES = 5;  // singular vectors and values, their state, and the matrix
+
 /// body(data, room) for each matrix: where those of the operands begin, and `elements` zeros of the outputs' dtype.
 template <class Body>
 KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_matrix, Body body) {
     Loops batch = collapse(request.operands, dims_but(request.operands.back().ndim() - 2));
+    if (batch.strides.size() > MAX_MATRICES) throw std::logic_error("too many operands for a kernel of matrices");
     const double work = double(batch.numel) * ns_per_matrix;
     const bool is_double = request.operands[0].dtype == DType::f64;
     return make_kernel(work, [=, batch = std::move(batch), body = std::move(body)](char* const* data, const Scalar*) {
@@ -34,7 +38,7 @@ KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_
             const int64_t bytes = elements * (is_double ? 8 : 4);
             const Scratch<> room(bytes);
             for (int64_t i = begin; i < end; ++i) {
-                char* at[4] = {};
+                char* at[MAX_MATRICES] = {};
                 std::copy(data, data + batch.strides.size(), at);
                 batch.move(at, batch.ndim(), i);
                 std::memset(room.data(), 0, size_t(bytes));
