@@ -386,5 +386,10 @@ def test_a_shape_stays_a_shape() -> None:
     assert shape[1:].numel() == 12
     assert ((5,) + shape[-1:])[0] == 5
     assert type(shape[-1]) is int
+    sizes = [1]
+    sizes += shape
+    assert sizes == [1, 2, 3, 4]
+    with pytest.raises(TypeError, match="can only concatenate list"):
+        [1] + shape
     with pytest.raises(TypeError, match=r"arange\(\) missing 1 required argument: 'end'"):
         norch.arange()

@@ -37,6 +37,9 @@ def test_grad_of_a_batch_of_gradients():
     assert second.tolist() == [6, 12]
     (found,) = norch.autograd.grad(y, x, (norch.ones(3, 2),), is_grads_batched=True)
     assert found.tolist() == [[3, 12]] * 3
+    for wrong in (None, norch.ones(()), norch.ones(0, 2), (norch.ones(2, 2), norch.ones(3, 2))):
+        with pytest.raises(norch.ShapeError, match="is_grads_batched grad_outputs need one first dim"):
+            norch.autograd.grad(y, x, wrong, is_grads_batched=True)
     with pytest.raises(norch.AutogradError, match="freed|retain_graph"):
         norch.autograd.grad(y, x, norch.ones(2))
 

@@ -13,7 +13,7 @@ FILES = {
     "__init__.py": "from . import extension, _meta_registrations, ops, models\n__version__ = '0.99'\n",
     "extension.py": "raise RuntimeError('its library is not for norch')",
     "_meta_registrations.py": "raise RuntimeError('its library is not for norch')",
-    "ops.py": "import torch\nfrom .extension import _assert_has_ops\nnms = torch.ops.torchvision.nms\n",
+    "ops.py": "import torch\nfrom .extension import _HAS_OPS, _assert_has_ops\nnms = torch.ops.torchvision.nms\n",
     "models/__init__.py": "from . import feature_extraction\n",
     "models/feature_extraction.py": "raise RuntimeError('traces')",
 }

@@ -44,8 +44,8 @@ class Size(tuple[int, ...]):
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + other)
 
-    def __radd__(self, other: tuple[Any, ...]) -> Size:
-        return Size(other + tuple(self))
+    def __radd__(self, other: Any) -> Size:
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented  # a list is made longer by it
 
     def __mul__(self, count: Any) -> Size:
         return Size(tuple(self) * count)

@@ -84,7 +84,10 @@ def grad(
     if is_grads_batched:
         keep = create_graph if retain_graph is None else retain_graph
         given, options = _as_list(grad_outputs), (create_graph, only_inputs, allow_unused, False, materialize_grads)
-        last = len(next(g for g in given if g is not None)) - 1
+        counts = {len(g) if g is not None and g.ndim else -1 for g in given if g is not None}
+        if len(counts) != 1 or min(counts) < 1:
+            raise ShapeError("grad(): with is_grads_batched grad_outputs need one first dim, of at least 1")
+        last = counts.pop() - 1
         rows = [
             grad(outputs, inputs, [g if g is None else g[i] for g in given], i < last or keep, *options)
             for i in range(last + 1)
