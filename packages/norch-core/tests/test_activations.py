@@ -160,3 +160,18 @@ def test_softmax_of_no_elements_and_of_0d(function):
     with pytest.raises(norch.DTypeError):
         function(norch.tensor([1]), 0)
     assert function(norch.tensor([1]), 0, dtype=norch.float64).dtype is norch.float64
+
+
+@pytest.mark.parametrize("function", [norch.softmax, norch.log_softmax])
+def test_second_gradients_of_16_bits_do_not_overflow_on_the_way(function):
+    """Their sums and products are float32's, as those of the first gradient: float16 ends at 65504."""
+    results = []
+    for dtype in (norch.float16, norch.float32):
+        x = norch.tensor([[0.0, -0.0], [-1.5, 0.0], [-0.25, -2.875], [0.0, 1.0]], dtype=dtype, requires_grad=True)
+        y = function(x, 0)
+        scale = norch.arange(8.0).reshape(4, 2).to(dtype) * 4
+        (first,) = norch.autograd.grad((y * y * scale).sum(), x, create_graph=True)
+        (second,) = norch.autograd.grad((first * first).sum(), x)
+        results.append(second.float())
+    assert results[0].isfinite().all()
+    norch.testing.assert_close(results[0], results[1], rtol=0.02, atol=results[1].abs().max().item() / 100)

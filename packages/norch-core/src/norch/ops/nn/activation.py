@@ -431,12 +431,14 @@ def _infer_along_dim(name: str) -> Any:
 
 @gradient_along_dim
 def softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
-    return (grad - (grad * y).sum(dim, True)) * y
+    g, z = upcast(grad), upcast(y)
+    return ((g - (g * z).sum(dim, True)) * z).to(grad.dtype)
 
 
 @gradient_along_dim
 def log_softmax_grad(grad: Tensor, y: Tensor, dim: int) -> Tensor:
-    return grad - exp(y) * grad.sum(dim, True)
+    g, z = upcast(grad), upcast(y)
+    return (g - exp(z) * g.sum(dim, True)).to(grad.dtype)
 
 
 def _shifted(input: Tensor, dim: int) -> Tensor:
