@@ -79,7 +79,8 @@ def grad(
     for an output of one element. is_grads_batched: each has a first dim of as many gradients, and so has what is
     returned: the graph is gone through once for each.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
-    (its gradient is then None) or `materialize_grads` (then zeros).
+    (its gradient is then None) or `materialize_grads` (then zeros); ShapeError where `is_grads_batched` finds no one
+    first dim.
     """
     if is_grads_batched:
         keep = create_graph if retain_graph is None else retain_graph
