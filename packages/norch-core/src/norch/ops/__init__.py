@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .nn.pooling import *
     from .nn.quantized import *
     from .nn.recurrence import *
+    from .nn.softmax import *
     from .nn.volumes import *
     from .optimizer.adam import *
     from .optimizer.adaptive import *
@@ -87,6 +88,7 @@ else:
         loss,
         normalization,
         pooling,
+        softmax,
     )
     from .reduction import norms, reductions, scan, sorting, statistics
     from .shape import arranging, edges, joining, padding, strided, views

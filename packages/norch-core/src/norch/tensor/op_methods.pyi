@@ -15,6 +15,7 @@ import norch.ops.indexing as ops_indexing
 import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
 import norch.ops.nn.activation as nn_activation
+import norch.ops.nn.softmax as nn_softmax
 import norch.ops.random as ops_random
 import norch.ops.reduction.norms as reduction_norms
 import norch.ops.reduction.reductions as reduction_reductions
@@ -148,7 +149,7 @@ class OpMethods:
     lgamma = elementwise_gamma.lgamma; lgamma_ = in_place; log = elementwise_arithmetic.log;
     log10 = elementwise_arithmetic.log10; log10_ = in_place; log1p = elementwise_arithmetic.log1p; log1p_ = in_place;
     log2 = elementwise_arithmetic.log2; log2_ = in_place; log_ = in_place; log_normal_ = ops_sampling.log_normal_;
-    log_softmax = nn_activation.log_softmax; logaddexp = elementwise_composites.logaddexp;
+    log_softmax = nn_softmax.log_softmax; logaddexp = elementwise_composites.logaddexp;
     logaddexp2 = elementwise_special.logaddexp2; logcumsumexp = reduction_scan.logcumsumexp; logdet = late;
     logical_and = elementwise_composites.logical_and; logical_and_ = in_place;
     logical_not = elementwise_composites.logical_not; logical_not_ = in_place;
@@ -197,7 +198,7 @@ class OpMethods:
     sign = elementwise_arithmetic.sign; sign_ = in_place; signbit = elementwise_special.signbit;
     sin = elementwise_arithmetic.sin; sin_ = in_place; sinc = elementwise_special.sinc; sinc_ = in_place;
     sinh = elementwise_arithmetic.sinh; sinh_ = in_place; slice_scatter = ops_scatter_copies.slice_scatter;
-    slogdet = late; softmax = nn_activation.softmax; sort = reduction_sorting.sort; split = shape_joining.split;
+    slogdet = late; softmax = nn_softmax.softmax; sort = reduction_sorting.sort; split = shape_joining.split;
     split_with_sizes = shape_joining.split; sqrt = elementwise_arithmetic.sqrt; sqrt_ = in_place;
     square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
     squeeze_ = tensor_shape_changes.squeeze_; std = reduction_reductions.std; sub = elementwise_arithmetic.sub;

@@ -16,8 +16,8 @@ from ..reduction.reductions import amax, logsumexp
 from ..registry import public
 from ..shape.joining import repeat_interleave
 from ..upcast import upcast, upcast_dtype
-from .activation import softmax
 from .dropout import dropout
+from .softmax import softmax
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

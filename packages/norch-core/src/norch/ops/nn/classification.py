@@ -16,8 +16,8 @@ from ..indexing import gather, scatter, scatter_add
 from ..reduction.reductions import logsumexp
 from ..registry import public
 from ..upcast import upcast, upcast_dtype
-from .activation import log_softmax, log_softmax_grad
 from .loss import check_reduction, reduce_loss
+from .softmax import log_softmax, log_softmax_grad
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

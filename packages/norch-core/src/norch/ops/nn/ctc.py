@@ -21,8 +21,8 @@ from ..reduction.reductions import logsumexp
 from ..shape.joining import cat, stack
 from ..shape.padding import pad
 from ..shape.strided import as_strided
-from .activation import softmax
 from .loss import check_reduction
+from .softmax import softmax
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
