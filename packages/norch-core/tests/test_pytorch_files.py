@@ -186,6 +186,22 @@ REFUSED = {
 }
 
 
+def test_complex_numbers_are_pairs() -> None:
+    storage = Storage(torch("ComplexFloatStorage"), "0", 3)
+    build = Name("torch._utils", "_rebuild_tensor_v2")
+    whole, row = (storage, 0, (3,), (1,), False, OrderedDict()), (storage, 1, (2, 1), (1, 1), False, OrderedDict())
+    parameter = Name("torch._utils", "_rebuild_parameter")(build(*whole), True, OrderedDict())
+    found = load(zipped([build(*whole), build(*row), parameter], {"0": SIX}))
+    assert [z.dtype for z in found] == [norch.complex64] * 3
+    assert [z.tolist() for z in found] == [[1j, 2 + 3j, 4 + 5j], [[2 + 3j], [4 + 5j]], [1j, 2 + 3j, 4 + 5j]]
+    assert [z.requires_grad for z in found] == [False, False, True]
+    for beyond in ((storage, 1, (3,), (1,)), (storage, 0, (2,), (3,))):
+        with pytest.raises(CheckpointError):
+            load(zipped(build(*beyond, False, OrderedDict()), {"0": SIX}))
+    with pytest.raises(CheckpointError, match="complex numbers, which are read from zip files only"):
+        load(legacy(build(*whole), {"0": (3, SIX)}))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_objects_are_refused_by_name(name: str) -> None:
     obj, message = REFUSED[name]

@@ -9,7 +9,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
 from ..dispatch.arguments import check_functions, describe
 from ..dtype import (
     ComplexDType,
@@ -23,12 +22,12 @@ from ..dtype import (
 )
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
-from ..ops import atan2, broadcast_tensors, cat, cos, einsum, exp, sin, sqrt, stack, where
+from ..ops import atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 INSTEAD = (
     "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
@@ -70,6 +69,22 @@ class ComplexPair:
     device = property(lambda self: self.pair.device, doc="Where the parts are.")
     dtype = property(lambda self: _DTYPES[self.pair.dtype], doc="complex64 of float32 parts.")
     requires_grad = property(lambda self: self.pair.requires_grad, doc="Whether the graph records what it is in.")
+    is_leaf = property(lambda self: self.pair.is_leaf, doc="Whether it is no result of an op that is recorded.")
+    grad_fn = property(lambda self: self.pair.grad_fn, doc="The op that it is a result of, if that is recorded.")
+    data = property(lambda self: ComplexPair(self.pair.data), doc="The same numbers, without the graph.")
+    T = property(lambda self: ComplexPair(self.pair.permute(*range(self.ndim)[::-1], -1)), doc="Dims in reverse order.")
+    mT = property(lambda self: self.transpose(-2, -1), doc="The last two dims exchanged.")
+    mH = property(lambda self: self.conj().transpose(-2, -1), doc="The conjugate of `mT`.")
+    H = property(lambda self: self.conj().transpose(0, 1), doc="The conjugate of a matrix, transposed.")
+
+    @property
+    def grad(self) -> ComplexPair | None:
+        """The derivatives with respect to the real and the imaginary parts, as PyTorch's, or None."""
+        return None if self.pair.grad is None else ComplexPair(self.pair.grad)
+
+    @grad.setter
+    def grad(self, value: ComplexPair | None) -> None:
+        self.pair.grad = None if value is None else value.pair
 
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
@@ -79,6 +94,17 @@ class ComplexPair:
 
     def numel(self) -> int:
         return self.pair.numel() // 2
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return 2 * self.pair.element_size()
+
+    def is_contiguous(self) -> bool:
+        return self.pair.is_contiguous()
+
+    def is_conj(self) -> bool:
+        return False
 
     def is_complex(self) -> bool:
         return True
@@ -159,17 +185,31 @@ class ComplexPair:
     def __neg__(self) -> ComplexPair:
         return ComplexPair(-self.pair)
 
+    def __pos__(self) -> ComplexPair:
+        return self
+
     def __matmul__(self, other: Any) -> Any:
-        (a, b), (c, d) = parts_of(self), parts_of(other)
-        return joined(a @ c - b @ d, a @ d + b @ c)
+        return _functions()["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _functions()["matmul"](other, self)
 
     def __pow__(self, exponent: Any) -> Any:
-        if not isinstance(exponent, int) or exponent < 1:
-            raise DTypeError(f"pow(): a ComplexPair takes positive ints only, got {describe(exponent)}; {INSTEAD}")
-        return self if exponent == 1 else self ** (exponent - 1) * self
+        return _functions()["pow"](self, exponent)
 
+    def __rpow__(self, base: Any) -> Any:
+        return _functions()["pow"](base, self)
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if parts_of(other)[0] is None else _functions()["eq"](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if parts_of(other)[0] is None else _functions()["ne"](self, other)
+
+    __hash__ = object.__hash__
     __radd__, __rmul__ = __add__, __mul__
-    add, sub, mul, div, neg, matmul, pow = __add__, __sub__, __mul__, __truediv__, __neg__, __matmul__, __pow__
+    __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
+    add, sub, mul, div, neg = __add__, __sub__, __mul__, __truediv__, __neg__
 
     def abs(self) -> Tensor:
         """sqrt(real**2 + imag**2), without overflow; its gradient at 0 is 0."""
@@ -180,6 +220,8 @@ class ComplexPair:
         square = a * a + b * b
         return where(square > 0, sqrt(where(square > 0, square, 1.0)), square) * scale
 
+    __abs__ = abs
+
     def angle(self) -> Tensor:
         return atan2(self.imag, self.real)
 
@@ -188,6 +230,14 @@ class ComplexPair:
 
     def conj(self) -> ComplexPair:
         return joined(self.real, -self.imag)
+
+    conj_physical = conj
+
+    def resolve_conj(self) -> ComplexPair:
+        return self
+
+    def adjoint(self) -> ComplexPair:
+        return self.mH  # type: ignore[no-any-return]
 
     def sum(self, dim: Any = None, keepdim: bool = False) -> ComplexPair:
         return joined(self.real.sum(dim, keepdim), self.imag.sum(dim, keepdim))
@@ -201,8 +251,17 @@ class ComplexPair:
         return ComplexPair(self.pair[_index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        re, im = parts_of(value)
-        self.pair[_index(index)] = stack([re, im], -1) if isinstance(re, Tensor) else self.pair.new_tensor([re, im])
+        if isinstance(value, ComplexPair | Tensor):
+            self.pair[_index(index)] = stack(tensors_of(value), -1)
+        else:
+            self.pair[_index(index)] = self.pair.new_tensor(parts_of(value))
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> ComplexPair:
+        """Puts the numbers of `src`, a pair, a tensor or a number, into this one's memory."""
+        self[...] = src
+        return self
+
+    fill_ = copy_
 
     def view(self, *shape: Any) -> ComplexPair:
         return self.reshape(*shape)
@@ -219,20 +278,26 @@ class ComplexPair:
 
         return ComplexPair(self.pair.to(*map(of_parts, args), **{name: of_parts(v) for name, v in kwargs.items()}))
 
+    def backward(self, gradient: Any = None, **kwargs: Any) -> None:
+        """As `Tensor.backward`: `gradient`, of the numbers' shape, is needed."""
+        self.pair.backward(None if gradient is None else gradient.pair, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         if name in _OF_PAIR:
             return lambda *args, **kwargs: ComplexPair(getattr(self.pair, name)(*args, **kwargs))
         if name in _OF_PARTS:
-            return lambda *args, **kwargs: joined(*[getattr(p, name)(*args, **kwargs) for p in parts_of(self)])
+            return partial(_by_parts, name, self)
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in _functions():
+            return partial(_functions()[name], self)
         raise AttributeError(f"a ComplexPair has no {name!r}; {INSTEAD}")
 
     @staticmethod
     def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function of norch gives that was called with a pair."""
-        if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*args, **kwargs)
+        if name in _functions():
+            return _functions()[name](*args, **kwargs)
         if isinstance(args[0], ComplexPair) and (hasattr(ComplexPair, name) or name in _OF_PAIR | _OF_PARTS):
             return getattr(args[0], name)(*args[1:], **kwargs)
         title = {"div": "truediv"}.get(name, name)
@@ -242,11 +307,28 @@ class ComplexPair:
         raise DTypeError(f"{name}(): does not take a ComplexPair; {INSTEAD}")
 
 
-_OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_"})
+_OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_", "zero_"})
 _OF_PARTS = frozenset({
-    "expand", "flatten", "flip", "index_select", "movedim", "narrow", "permute", "repeat", "roll", "select", "squeeze",
-    "swapaxes", "t", "transpose", "tril", "triu", "unflatten", "unsqueeze",
+    "chunk", "cumsum", "diag", "diagonal", "diff", "expand", "flatten", "flip", "gather", "index_add", "index_copy",
+    "index_select", "masked_select", "movedim", "narrow", "permute", "repeat", "repeat_interleave", "roll",
+    "scatter_add", "select", "split", "squeeze", "swapaxes", "t", "take_along_dim", "tensor_split", "tile", "trace",
+    "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze",
 })  # fmt: skip
+
+
+def _functions() -> dict[str, Any]:
+    return import_module("norch.compat.complex_functions").FUNCTIONS  # type: ignore[no-any-return]
+
+
+def _by_parts(name: str, *args: Any, **kwargs: Any) -> Any:
+    """What a linear method gives, or the pairs of what it gives several of."""
+
+    def of(part: int) -> Any:
+        first, *rest = [parts_of(a)[part] if isinstance(a, ComplexPair) else a for a in args]
+        return getattr(first, name)(*rest, **kwargs)
+
+    re, im = of(0), of(1)
+    return joined(re, im) if isinstance(re, Tensor) else tuple(map(joined, re, im))
 
 
 def parts_of(value: Any) -> tuple[Any, Any]:
@@ -256,7 +338,8 @@ def parts_of(value: Any) -> tuple[Any, Any]:
     return (value, 0.0) if isinstance(value, Tensor | int | float) else (None, None)
 
 
-def _tensors(value: Any) -> tuple[Tensor, Tensor]:
+def tensors_of(value: Any) -> tuple[Tensor, Tensor]:
+    """Real and imaginary parts of a pair or a tensor, zeros for what there is none of."""
     re, im = parts_of(value)
     return re, im if isinstance(im, Tensor) else re.new_zeros(()).expand(re.shape)
 
@@ -271,53 +354,6 @@ def _index(index: Any) -> Any:
     """An index of the numbers as one of the pairs."""
     given = index if isinstance(index, tuple) else (index,)
     return (*given, slice(None)) if any(i is Ellipsis for i in given) else given
-
-
-def _cat(tensors: Any, dim: int = 0) -> ComplexPair:
-    re, im = zip(*[_tensors(z) for z in tensors], strict=True)
-    return joined(cat(re, dim), cat(im, dim))
-
-
-def _stack(tensors: Any, dim: int = 0) -> ComplexPair:
-    re, im = zip(*[_tensors(z) for z in tensors], strict=True)
-    return joined(stack(re, dim), stack(im, dim))
-
-
-def _einsum(equation: str, *operands: Any) -> ComplexPair:
-    """By sums of the products of all parts, which is what a product of complex numbers is."""
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    if len(given) > 2:
-        raise DTypeError("einsum(): takes at most two operands where one is a ComplexPair; call it pair by pair")
-    (a, b), *rest = [_tensors(z) for z in given]
-    if not rest:
-        return joined(einsum(equation, a), einsum(equation, b))
-    if not isinstance(given[1], ComplexPair):
-        return joined(einsum(equation, a, rest[0][0]), einsum(equation, b, rest[0][0]))
-    c, d = rest[0]
-    if not isinstance(given[0], ComplexPair):
-        return joined(einsum(equation, a, c), einsum(equation, a, d))
-    return joined(einsum(equation, a, c) - einsum(equation, b, d), einsum(equation, a, d) + einsum(equation, b, c))
-
-
-def _where(condition: Tensor, input: Any, other: Any) -> ComplexPair:
-    (a, b), (c, d) = parts_of(input), parts_of(other)
-    return joined(where(condition, a, c), where(condition, b, d))
-
-
-def _pad(input: ComplexPair, pad: Any, mode: str = "constant", value: Any = None) -> ComplexPair:
-    re, im = parts_of(0.0 if value is None else value)
-    return joined(ops.pad(input.real, pad, mode, re), ops.pad(input.imag, pad, mode, im))
-
-
-def _like(name: str, *args: Any, **kwargs: Any) -> Any:
-    return import_module("norch.compat.complex_creation").like(name, *args, **kwargs)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cat": _cat, "concat": _cat, "stack": _stack, "einsum": _einsum, "where": _where, "pad": _pad,
-}  # fmt: skip
-for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like"):
-    _FUNCTIONS[_name] = partial(_like, _name)
 
 
 def view_as_complex(input: Tensor) -> ComplexPair:

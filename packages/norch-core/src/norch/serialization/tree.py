@@ -10,6 +10,7 @@ import base64
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ class Encoder:
         return self._leaf(value, kind)
 
     def _leaf(self, value: Any, kind: type) -> Any:
+        if kind.__name__ == "ComplexPair" and isinstance(value.pair, Tensor):
+            return {"$pair": self._number(value.pair, self.tensors)}
         if kind is complex:
             return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
         if kind is bytes or kind is bytearray:
@@ -186,6 +189,9 @@ class Decoder:
             if type(value) is not int or not 0 <= value < len(found):
                 raise ValueError(f"there is no number {value!r:.40} among its {len(found)}")
             return found[value]
+        if tag == "$pair":
+            parts = self._tagged("$tensor", value, depth)
+            return import_module(f"{__name__.partition('.')[0]}.compat.complex_numbers").view_as_complex(parts)
         name = tag[1:]
         if name in _MAPPINGS:
             pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]

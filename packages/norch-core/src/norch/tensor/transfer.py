@@ -18,6 +18,8 @@ from ..dtype import (
     as_dtype,
     bfloat16,
     bool_,
+    complex64,
+    complex128,
     float16,
     float32,
     float64,
@@ -180,6 +182,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return to(self, device_type, TENSOR_TYPES[name])
     if hasattr(dtype, "device_type"):
         return to(self, dtype.device_type, dtype.dtype)
+    if isinstance(dtype, ComplexDType):
+        return to(self, dtype)
     return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
 
 
@@ -193,6 +197,18 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def float_(self: Tensor, memory_format: Any = None) -> Tensor:
     """This tensor in float32."""
     return cast(self, float32) if memory_format is None else to(self, float32, memory_format=memory_format)
+
+
+@method(check=False)
+def cfloat(self: Tensor) -> Any:
+    """A `ComplexPair` of this tensor in float32, with zeros for the imaginary parts."""
+    return to(self, complex64)
+
+
+@method(check=False)
+def cdouble(self: Tensor) -> Any:
+    """A `ComplexPair` of this tensor in float64, with zeros for the imaginary parts."""
+    return to(self, complex128)
 
 
 @method(check=False)

@@ -25,13 +25,13 @@ class ListOfAttributes(Module):
         return len(self._names)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self.__dict__[name] for name in self._names])
+        return iter([getattr(self, name) for name in self._names])
 
     def __getitem__(self, index: int | slice) -> Any:
         """A value, or for a slice a container of values. Raises IndexError outside the range."""
         if isinstance(index, slice):
             return type(self)(list(self)[index])  # type: ignore[call-arg]
-        return self.__dict__[self._name(index)]
+        return getattr(self, self._name(index))
 
     def __iadd__(self, values: Iterable[Any]) -> Self:
         return self.extend(values)
@@ -131,7 +131,7 @@ class Sequential(_ModuleSequence):
         """A module, or for a slice a Sequential of modules. Raises IndexError outside the range."""
         if isinstance(index, slice):
             return type(self)(OrderedDict((name, self.__dict__[name]) for name in list(self._module_names)[index]))
-        return self.__dict__[self._name(index)]
+        return getattr(self, self._name(index))
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
@@ -201,7 +201,7 @@ class DictOfAttributes(Module, MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
             raise KeyError(key)
-        return self.__dict__[key]
+        return getattr(self, key)
 
     def __len__(self) -> int:
         return len(self._keys)

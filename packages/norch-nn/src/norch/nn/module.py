@@ -13,6 +13,7 @@ import norch
 from norch import switches
 
 from . import pickled
+from .complex_pairs import mark, tensor_of
 from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
@@ -87,6 +88,8 @@ class Module(Movable, Hookable):
             self._complete()
         else:
             self.__dict__.update(attributes or {})
+        for name in self.__dict__.get("_pair_names", ()):
+            mark(self, name)
         for name, value in slots.items():
             setattr(self, name, value)
 
@@ -111,6 +114,8 @@ class Module(Movable, Hookable):
             self._register("_module_names", name, value)
         elif isinstance(value, Buffer):
             self._register("_buffer_names", name, value, value.persistent)
+        elif (parts := tensor_of(value)) is not value and (isinstance(parts, Parameter) or name in self._buffer_names):
+            self._register("_parameter_names" if isinstance(parts, Parameter) else "_buffer_names", name, value)
         else:
             if value is not None:
                 self._check_kind(name, value)
@@ -141,7 +146,7 @@ class Module(Movable, Hookable):
         of an op.
         """
         if param is not None:
-            if not isinstance(param, Parameter):
+            if not isinstance(tensor_of(param), Parameter):
                 raise norch.DTypeError(
                     f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
                     "(nn.Parameter or None required)"
@@ -156,7 +161,7 @@ class Module(Movable, Hookable):
 
         Raises DTypeError where `tensor` is neither a Tensor nor None, KeyError for a name that is taken.
         """
-        if tensor is not None and not isinstance(tensor, norch.Tensor):
+        if tensor is not None and not isinstance(tensor_of(tensor), norch.Tensor):
             raise norch.DTypeError(
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)"
             )
@@ -192,6 +197,9 @@ class Module(Movable, Hookable):
             if other is not names:
                 other.pop(name, None)
         names[name] = note
+        parts = tensor_of(value)
+        mark(self, name, parts is not value)
+        value = parts
         if self.__dict__.get(name, value) is not value:
             switches.replaced(self, name)
         self.__dict__[name] = value

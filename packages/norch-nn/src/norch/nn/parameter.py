@@ -6,17 +6,22 @@ from typing import Any
 
 import norch
 
+from .complex_pairs import tensor_of
+
 
 class Parameter(norch.Tensor):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
+    Of complex numbers, a `ComplexPair`, comes the pair of a parameter of shape (..., 2), which is what a Module lists.
     Raises DTypeError for data that is not a Tensor, and for an integer or bool tensor unless `requires_grad=False`.
     """
 
     __slots__ = ()
 
-    def __new__(cls, data: norch.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        if (parts := tensor_of(data)) is not data:
+            return norch.view_as_complex(cls(parts, requires_grad))  # type: ignore[return-value]
         parameter: Parameter = _shared(data, cls.__name__).as_subclass(cls)
         return parameter.requires_grad_() if requires_grad else parameter  # type: ignore[return-value]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import norch
 from norch import switches
 
+from .complex_pairs import tensor_of
 from .parameter import Parameter
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     found: dict[str, norch.Tensor] = {}
     for key, (part, name) in own.items():
         if key in state:
-            found[key] = source = norch.as_tensor(state[key])
+            found[key] = source = norch.as_tensor(tensor_of(state[key]))
             target = part.__dict__[name]
             if source.shape != target.shape:
                 errors.append(

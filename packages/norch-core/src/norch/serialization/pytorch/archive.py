@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...device import CPU
 from ...dtype import DType
 from ..files import File
-from .tensors import StorageType, byteswapped, device_at
+from .tensors import StorageType, as_pairs, byteswapped, device_at
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -109,16 +109,17 @@ class Storages:
         self._swapped = archive.has("byteorder") and archive.bytes("byteorder").strip() == b"big"
         self._found: dict[str, Tensor] = {}
 
-    def load(self, key: Any) -> Tensor:
-        """The storage that a pickle asks for, as a flat tensor. ValueError for what is no such key."""
+    def load(self, key: Any) -> Any:
+        """The storage that a pickle asks for, as a flat tensor, or a flat pair. ValueError for what is no such key."""
         tag, kind, name, location, count = key
         if tag != "storage" or not isinstance(kind, StorageType) or type(name) is not str or type(location) is not str:
             raise ValueError("it refers to something that is no storage")
         if type(count) is not int or count < 0:
             raise ValueError("a storage has no size")
         if name not in self._found:
-            self._found[name] = self._read(kind.dtype, name, location, count)
-        return self._found[name]
+            self._found[name] = self._read(kind.dtype, name, location, count * kind.parts)
+        found = self._found[name]
+        return found if kind.parts == 1 else as_pairs(found.view(-1, 2))
 
     def _read(self, dtype: DType, name: str, location: str, count: int) -> Tensor:
         file, member = self._archive.file, self._archive.member(f"data/{name}")

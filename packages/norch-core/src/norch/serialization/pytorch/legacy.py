@@ -104,6 +104,8 @@ class _Storages:
         tag, kind, name, location, count, view = key
         if tag != "storage" or not isinstance(kind, StorageType) or type(name) is not str or type(location) is not str:
             raise ValueError("it refers to something that is no storage")
+        if kind.parts != 1:
+            raise self._file.fail("it holds complex numbers, which are read from zip files only: save it again")
         if type(count) is not int or count < 0 or name not in self._known:
             raise ValueError("a storage is not in the file")
         whole = self._found.get(name)

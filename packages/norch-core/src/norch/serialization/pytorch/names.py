@@ -48,10 +48,11 @@ def parameter_class() -> type[Tensor] | None:
 
 
 def _parameter(machine: Machine, data: Any, requires_grad: Any = True, *rest: Any) -> Tensor:
-    if not isinstance(data, Tensor) or type(requires_grad) is not bool:
+    parts = getattr(data, "pair", data)
+    if not isinstance(parts, Tensor) or type(requires_grad) is not bool:
         raise ValueError("a parameter is not a tensor")
     kind = parameter_class()
-    if requires_grad and not data.is_floating_point():
+    if requires_grad and not parts.is_floating_point():
         raise ValueError("a parameter of integers requires a gradient")
     if kind is None:
         return data.detach().requires_grad_(requires_grad)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...device import CPU, Device
-from ...dtype import ALL, TENSOR_TYPES, DType, bool_, uint8
+from ...dtype import ALL, TENSOR_TYPES, DType, bool_, float16, float32, float64, uint8
 from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
@@ -23,18 +24,23 @@ if TYPE_CHECKING:
 
 
 class StorageType:
-    """The class of a storage: it says the dtype of its elements. An untyped one has bytes."""
+    """The class of a storage: it says the dtype of its elements, which of complex numbers are two each, the parts. An
+    untyped one has bytes.
+    """
 
-    def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: DType, parts: int = 1) -> None:
+        self.dtype, self.parts = dtype, parts
 
 
-STORAGES = {name.replace("Tensor", "Storage"): StorageType(dtype) for name, dtype in TENSOR_TYPES.items()}
+STORAGES = {name.replace("Tensor", "Storage"): StorageType(dtype) for name, dtype in TENSOR_TYPES.items()} | {
+    "ComplexHalfStorage": StorageType(float16, 2),
+    "ComplexFloatStorage": StorageType(float32, 2),
+    "ComplexDoubleStorage": StorageType(float64, 2),
+}
 UNTYPED = StorageType(uint8)
 _NAMES = {
-    "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "qint8": "QInt8",
-    "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "float8_e8m0fnu": "",
-    "float4_e2m1fn_x2": "",
+    "complex32": "", "complex64": "", "complex128": "", "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
+    "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "float8_e8m0fnu": "", "float4_e2m1fn_x2": "",
 }  # fmt: skip
 _HERE = {dtype.name for dtype in ALL}
 LACKED = {name: dtype for dtype, kind in _NAMES.items() if dtype not in _HERE for name in (dtype, f"{kind}Storage")}
@@ -56,8 +62,16 @@ def device_at(location: str) -> Device:
     return CPU if location == "cpu" else device_named(location if ":" in location else f"{location}:0")
 
 
-def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, dtype: Any = None) -> Tensor:
-    """A tensor on a storage. ValueError for what does not lie within it."""
+def as_pairs(parts: Tensor) -> Any:
+    """The ComplexPair of (..., 2) parts."""
+    return import_module(f"{__name__.partition('.')[0]}.compat.complex_numbers").ComplexPair(parts)
+
+
+def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, dtype: Any = None) -> Any:
+    """A tensor on a storage, on one of pairs a pair. ValueError for what does not lie within it."""
+    if not isinstance(storage, Tensor) and hasattr(storage, "pair") and type(offset) is int and dtype is None:
+        shape, strides = (*_sizes(size), 2), (*(2 * n for n in _sizes(stride)), 1)
+        return as_pairs(rebuild(storage.pair.view(-1), 2 * offset, shape, strides, requires_grad))
     if not isinstance(storage, Tensor) or storage.spec.ndim != 1 or not storage.spec.is_contiguous:
         raise ValueError("a tensor has no storage")
     spec = storage.spec

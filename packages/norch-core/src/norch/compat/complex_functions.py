@@ -1,0 +1,277 @@
+"""Functions of complex numbers by name: the methods of a `ComplexPair` that are not of its class, and what norch's
+functions of that name give for one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial, reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .. import ops
+from ..dispatch.arguments import describe
+from ..dtype import complex64, complex128
+from ..errors import DTypeError, ShapeError
+from ..ops import broadcast_tensors, cat, where
+from ..tensor import Tensor
+from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of, tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+# --- Elementwise, by their parts (Abramowitz and Stegun, sections 3.7, 3.8, 4.1, 4.3 and 4.5) ------------------------
+
+
+def _log(z: ComplexPair) -> ComplexPair:
+    return joined(z.abs().log(), z.angle())
+
+
+def _sqrt(z: ComplexPair) -> ComplexPair:
+    """The root whose real part is not negative."""
+    size = ((z.abs() + z.real.abs()) / 2).sqrt()
+    other = z.imag / where(size > 0, 2 * size, 1.0)
+    right = z.real >= 0
+    return joined(where(right, size, other.abs()), where(right, other, ops.copysign(size, z.imag)))
+
+
+def _pow(input: Any, exponent: Any) -> ComplexPair:
+    if isinstance(exponent, float) and exponent.is_integer() and abs(exponent) < 64:
+        exponent = int(exponent)
+    if isinstance(exponent, int):
+        if exponent < 0:
+            return 1 / _pow(input, -exponent)  # type: ignore[no-any-return]
+        if exponent == 0:
+            return ComplexPair(input.pair * 0) + 1  # type: ignore[no-any-return]
+        half = input if exponent < 2 else _pow(input, exponent // 2)
+        square = half if exponent < 2 else half * half
+        return square * input if exponent > 1 and exponent % 2 else square
+    if not isinstance(input, ComplexPair):
+        re, im = parts_of(input)
+        base = re if isinstance(re, Tensor) else exponent.real.new_tensor(re)
+        input = joined(base, base * 0 + im)
+    return (_log(input) * exponent).exp()  # type: ignore[no-any-return]
+
+
+def _sin(z: ComplexPair) -> ComplexPair:
+    a, b = z.real, z.imag
+    return joined(a.sin() * b.cosh(), a.cos() * b.sinh())
+
+
+def _cos(z: ComplexPair) -> ComplexPair:
+    a, b = z.real, z.imag
+    return joined(a.cos() * b.cosh(), -a.sin() * b.sinh())
+
+
+def _sinh(z: ComplexPair) -> ComplexPair:
+    a, b = z.real, z.imag
+    return joined(a.sinh() * b.cos(), a.cosh() * b.sin())
+
+
+def _cosh(z: ComplexPair) -> ComplexPair:
+    a, b = z.real, z.imag
+    return joined(a.cosh() * b.cos(), a.sinh() * b.sin())
+
+
+def _tanh(z: ComplexPair) -> ComplexPair:
+    t, u = z.real.tanh(), z.imag.tan()
+    below = 1 + t * t * u * u
+    return joined(t * (1 + u * u) / below, u * (1 - t * t) / below)
+
+
+def _tan(z: ComplexPair) -> ComplexPair:
+    turned = _tanh(z * 1j)
+    return joined(turned.imag, -turned.real)
+
+
+def _sgn(z: ComplexPair) -> ComplexPair:
+    size = z.abs()
+    return z / where(size > 0, size, 1.0)  # type: ignore[no-any-return]
+
+
+# --- Comparisons ------------------------------------------------------------------------------------------------------
+
+
+def _eq(input: Any, other: Any) -> Tensor:
+    (a, b), (c, d) = parts_of(input), parts_of(other)
+    return (a == c) & (b == d)
+
+
+def _ne(input: Any, other: Any) -> Tensor:
+    return ~_eq(input, other)
+
+
+def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    near = (input - other).abs() <= atol + rtol * ops.abs(other)
+    return near | _eq(input, other) | (_isnan(input) & _isnan(other) if equal_nan else near)
+
+
+def _equal(input: Any, other: Any) -> bool:
+    return input.shape == other.shape and bool(_eq(input, other).all())
+
+
+def _isnan(z: ComplexPair) -> Tensor:
+    return z.pair.isnan().any(-1)
+
+
+# --- Reductions -------------------------------------------------------------------------------------------------------
+
+
+def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False) -> ComplexPair:
+    numbers = z.reshape(-1) if dim is None else z
+    at = -1 if dim is None else dim
+    many = numbers.unbind(at)
+    product = reduce(ComplexPair.__mul__, many) if many else ComplexPair(numbers.sum(at).pair) + 1
+    return product.unsqueeze(at) if keepdim and dim is not None else product  # type: ignore[no-any-return]
+
+
+def _var(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:
+    return z.real.var(*args, **kwargs) + z.imag.var(*args, **kwargs)
+
+
+def _vector_norm(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:
+    return import_module("norch.linalg").vector_norm(z.abs(), *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _norm(z: ComplexPair, p: Any = None, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Tensor:
+    """Norms of vectors, which are those of the magnitudes; of matrices Frobenius' alone is."""
+    p = kwargs.pop("ord", p)
+    vectors = p in (None, "fro") or z.ndim < 2 or isinstance(dim, int)
+    if not vectors or kwargs:
+        raise DTypeError(f"norm(): of order {p!r} does not take a ComplexPair that is a matrix; {INSTEAD}")
+    return _vector_norm(z, 2 if p in (None, "fro") else p, dim, keepdim)
+
+
+# --- Products ---------------------------------------------------------------------------------------------------------
+
+
+def _multilinear(name: str, operands: Any, call: Callable[..., Tensor]) -> ComplexPair:
+    """What is linear in each operand: the sum over all choices of a part of each, times i for each imaginary one."""
+    sums: list[Any] = [None, None]
+    choices = [parts_of(z)[:2] if isinstance(z, ComplexPair) else (z,) for z in operands]
+    for chosen in itertools.product(*[range(len(parts)) for parts in choices]):
+        power = sum(chosen)
+        term = call(*[parts[i] for parts, i in zip(choices, chosen, strict=True)])
+        before = sums[power % 2]
+        term = -term if power % 4 > 1 else term
+        sums[power % 2] = term if before is None else before + term
+    if sums[0] is None:
+        raise DTypeError(f"{name}(): expected a ComplexPair, got {describe(operands[0])}")
+    return joined(sums[0], sums[0] * 0 if sums[1] is None else sums[1])
+
+
+def _product(name: str, input: Any, other: Any, *args: Any, **kwargs: Any) -> ComplexPair:
+    function = getattr(ops, name)
+    return _multilinear(name, (input, other), lambda a, b: function(a, b, *args, **kwargs))
+
+
+def _vdot(input: Any, other: Any) -> ComplexPair:
+    return _product("dot", input.conj() if isinstance(input, ComplexPair) else input, other)
+
+
+def _einsum(equation: str, *operands: Any) -> ComplexPair:
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    return _multilinear("einsum", given, partial(ops.einsum, equation))
+
+
+def _blocks(z: Any) -> Tensor:
+    """The real matrix that does to (real; imaginary) what `z` does."""
+    re, im = tensors_of(z)
+    return cat([cat([re, -im], -1), cat([im, re], -1)], -2)
+
+
+def _inv(z: ComplexPair) -> ComplexPair:
+    n = z.shape[-1]
+    found = import_module("norch.linalg").inv(_blocks(z))
+    return joined(found[..., :n, :n], found[..., n:, :n])
+
+
+def _solve(A: Any, B: Any, *, left: bool = True) -> ComplexPair:
+    if not left:
+        raise DTypeError(f"solve(): takes a ComplexPair on the left only; {INSTEAD}")
+    n = A.shape[-1]
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+    re, im = [part.unsqueeze(-1) if vector else part for part in tensors_of(B)]
+    found = import_module("norch.linalg").solve(_blocks(A), cat([re, im], -2))
+    found = found.squeeze(-1) if vector else found
+    dim = -1 if vector else -2
+    return joined(found.narrow(dim, 0, n), found.narrow(dim, n, n))
+
+
+# --- Elements ---------------------------------------------------------------------------------------------------------
+
+
+def _of_list(name: str, tensors: Any, *args: Any, **kwargs: Any) -> ComplexPair:
+    """`cat`, `stack` and their kind."""
+    re, im = zip(*[tensors_of(z) for z in tensors], strict=True)
+    function = getattr(ops, name)
+    return joined(function(re, *args, **kwargs), function(im, *args, **kwargs))
+
+
+def _broadcast(*tensors: Any) -> tuple[Any, ...]:
+    parts = broadcast_tensors(*[z.real if isinstance(z, ComplexPair) else z for z in tensors])
+    shape = parts[0].shape
+    return tuple([z.expand(shape) for z in tensors])
+
+
+def _where(condition: Tensor, input: Any, other: Any) -> ComplexPair:
+    (a, b), (c, d) = parts_of(input), parts_of(other)
+    return joined(where(condition, a, c), where(condition, b, d))
+
+
+def _pad(input: ComplexPair, pad: Any, mode: str = "constant", value: Any = None) -> ComplexPair:
+    re, im = parts_of(0.0 if value is None else value)
+    return joined(ops.pad(input.real, pad, mode, re), ops.pad(input.imag, pad, mode, im))
+
+
+def _new(name: str, z: ComplexPair, *args: Any, **kwargs: Any) -> Any:
+    kwargs = {"dtype": z.dtype, "device": z.device, **kwargs}
+    return import_module("norch.compat.complex_creation").created(name, args, kwargs)
+
+
+def _like(name: str, *args: Any, **kwargs: Any) -> Any:
+    return import_module("norch.compat.complex_creation").like(name, *args, **kwargs)
+
+
+def _normal_(z: ComplexPair, mean: Any = 0.0, std: float = 1.0) -> ComplexPair:
+    """Draws whose distance from `mean` has the standard deviation `std`: half of its square is each part's."""
+    z.pair.normal_(0.0, std * 0.5**0.5)
+    return z if mean == 0 else z.add_(mean)
+
+
+def _type(z: ComplexPair, dtype: Any = None) -> Any:
+    if dtype is None:
+        raise ShapeError(f"type(): a ComplexPair has a dtype, {z.dtype}, and no name of a class")
+    return z.to(dtype)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "log": _log, "log2": lambda z: _log(z) / math.log(2), "log10": lambda z: _log(z) / math.log(10),
+    "sqrt": _sqrt, "rsqrt": lambda z: 1 / _sqrt(z), "square": lambda z: z * z, "reciprocal": lambda z: 1 / z,
+    "sin": _sin, "cos": _cos, "tan": _tan, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh, "sgn": _sgn,
+    "sigmoid": lambda z: (_tanh(z * 0.5) + 1) * 0.5, "pow": _pow, "positive": lambda z: z,
+    "eq": _eq, "ne": _ne, "isclose": _isclose, "equal": _equal, "isnan": _isnan,
+    "allclose": lambda a, b, *args, **kwargs: bool(_isclose(a, b, *args, **kwargs).all()),
+    "isfinite": lambda z: z.pair.isfinite().all(-1), "isinf": lambda z: z.pair.isinf().any(-1),
+    "bool": lambda z: _ne(z, 0), "any": lambda z, *args, **kwargs: _ne(z, 0).any(*args, **kwargs),
+    "all": lambda z, *args, **kwargs: _ne(z, 0).all(*args, **kwargs), "nonzero": lambda z: _ne(z, 0).nonzero(),
+    "count_nonzero": lambda z, dim=None: _ne(z, 0).count_nonzero(dim),
+    "prod": _prod, "var": _var, "std": lambda *args, **kwargs: _var(*args, **kwargs).sqrt(),
+    "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _norm,
+    "vdot": _vdot, "einsum": _einsum, "inv": _inv, "inverse": _inv, "solve": _solve,
+    "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
+    "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_, "type": _type,
+    "float": lambda z: z.real.float(), "double": lambda z: z.real.double(),
+    "cfloat": lambda z: z.to(complex64), "cdouble": lambda z: z.to(complex128),
+    "expand_as": lambda z, other: z.expand(other.shape), "view_as": lambda z, other: z.reshape(other.shape),
+}  # fmt: skip
+for _name in ("matmul", "mm", "bmm", "mv", "dot", "inner", "outer", "kron", "tensordot"):
+    FUNCTIONS[_name] = partial(_product, _name)
+for _name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack"):
+    FUNCTIONS[_name] = partial(_of_list, _name)
+for _name in ("empty", "full", "ones", "rand", "randn", "zeros"):
+    FUNCTIONS[f"{_name}_like"] = partial(_like, f"{_name}_like")
+for _name in ("empty", "full", "ones", "zeros", "tensor"):
+    FUNCTIONS[f"new_{_name}"] = partial(_new, _name)

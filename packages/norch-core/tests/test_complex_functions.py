@@ -1,0 +1,151 @@
+"""Functions of complex numbers, against NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+from norch.testing.gradcheck import gradcheck
+
+RNG = np.random.default_rng(11)
+NA = RNG.standard_normal((4, 4)) + 1j * RNG.standard_normal((4, 4))
+NB = RNG.standard_normal((4, 4)) + 1j * RNG.standard_normal((4, 4))
+NX = np.abs(RNG.standard_normal((4, 4))) + 0.1
+A, B, X = norch.tensor(NA), norch.tensor(NB), norch.tensor(NX)
+
+ELEMENTWISE = {
+    name: (getattr(np, name), name)
+    for name in ("log", "log2", "log10", "sqrt", "square", "sin", "cos", "tan", "sinh", "cosh", "tanh", "reciprocal")
+} | {
+    "sgn": (lambda z: z / np.abs(z), "sgn"),
+    "rsqrt": (lambda z: 1 / np.sqrt(z), "rsqrt"),
+    "sigmoid": (lambda z: 1 / (1 + np.exp(-z)), "sigmoid"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expected", "name"), ELEMENTWISE.values(), ids=ELEMENTWISE)
+def test_elementwise(expected, name):
+    np.testing.assert_allclose(getattr(A, name)().numpy(), expected(NA), 1e-12)
+    np.testing.assert_allclose(getattr(norch, name)(A).numpy(), expected(NA), 1e-12)
+    parts = norch.tensor(np.stack([NA.real, NA.imag], -1)[:2, :2], requires_grad=True)
+    assert gradcheck(lambda p: norch.view_as_real(getattr(norch.view_as_complex(p), name)()), (parts,))
+
+
+@pytest.mark.parametrize("z", [4.0, -4.0, 2j, -2j, 0j, -3 + 4j, complex(-4, -0.0), 1e300 * (1 + 1j), 1e-300j])
+def test_the_root_is_numpys_at_the_edges(z):
+    np.testing.assert_allclose(
+        norch.tensor([complex(z)], dtype=norch.cdouble).sqrt().numpy(), np.sqrt([complex(z)]), 1e-14
+    )
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 5, -1, -3, 2.0, 0.5, -1.5, 1 + 2j])
+def test_powers(exponent):
+    np.testing.assert_allclose((A**exponent).numpy(), NA**exponent, 1e-12)
+    np.testing.assert_allclose(norch.pow(A, exponent).numpy(), NA**exponent, 1e-12)
+
+
+def test_powers_of_other_bases():
+    np.testing.assert_allclose((2**A).numpy(), 2**NA, 1e-12)
+    np.testing.assert_allclose((A**B).numpy(), NA**NB, 1e-11)
+    np.testing.assert_allclose(norch.pow(X, A).numpy(), NX**NA, 1e-12)
+
+
+def test_comparisons():
+    same = A + (B - A) * (X > 0.5)
+    expected = np.where(NX > 0.5, NB, NA) == NA
+    np.testing.assert_array_equal((A == A + 0).numpy(), np.ones((4, 4), bool))
+    np.testing.assert_array_equal(same.isclose(A).numpy(), expected)
+    np.testing.assert_array_equal((norch.tensor([1j, 2.0]) != 1j).numpy(), [False, True])
+    np.testing.assert_array_equal(
+        norch.eq(norch.tensor([1 + 0j, 1 + 1j]), norch.tensor([1.0, 1.0])).numpy(), [True, False]
+    )
+    assert norch.allclose(A, A + 1e-12)
+    assert not norch.allclose(A, B)
+    assert norch.equal(A, A.clone())
+    assert not norch.equal(A, A[:2])
+    odd = norch.tensor([complex(1, np.nan), complex(np.inf, 0), 0j])
+    for name, found in (("isnan", [1, 0, 0]), ("isinf", [0, 1, 0]), ("isfinite", [0, 0, 1]), ("bool", [1, 1, 0])):
+        assert getattr(odd, name)().tolist() == [bool(v) for v in found], name
+    assert A.any()
+    assert not norch.zeros(2, dtype=norch.cfloat).any()
+    assert {A: 1}[A] == 1  # hashed by identity, as tensors are
+
+
+def test_reductions():
+    for found, expected in (
+        (A.cumsum(0), NA.cumsum(0)), (norch.cumsum(A, 1), NA.cumsum(1)), (A.prod(), NA.prod()), (A.prod(1), NA.prod(1)),
+        (A.prod(0, keepdim=True), NA.prod(0, keepdims=True)), (A.trace(), NA.trace()), (A.diff(), np.diff(NA)),
+        (A.var(0), NA.var(0, ddof=1)), (norch.std(A), NA.std(ddof=1)), (A.norm(), np.linalg.norm(NA)),
+        (norch.linalg.vector_norm(A, 1, 0), np.abs(NA).sum(0)), (norch.linalg.norm(A), np.linalg.norm(NA)),
+        (A.norm(1, 0), np.abs(NA).sum(0)), (A.count_nonzero(), 16),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-12)
+    with pytest.raises(norch.DTypeError, match="Frobenius|of order 2"):
+        norch.linalg.norm(A, 2)
+
+
+def test_products():
+    for found, expected in (
+        (A @ B, NA @ NB), (A @ X, NA @ NX), (X @ A, NX @ NA), (norch.mm(A, B), NA @ NB), (A.mv(B[0]), NA @ NB[0]),
+        (norch.bmm(A[None], B[None]), (NA @ NB)[None]), (norch.dot(A[0], B[0]), NA[0] @ NB[0]),
+        (norch.vdot(A[0], B[0]), np.vdot(NA[0], NB[0])), (norch.outer(A[0], B[0]), np.outer(NA[0], NB[0])),
+        (norch.kron(A, B), np.kron(NA, NB)), (norch.inner(A, B), np.inner(NA, NB)),
+        (norch.einsum("ij,jk,kl->il", A, B, X), NA @ NB @ NX), (norch.einsum("ij,jk,kl->il", A, B, A), NA @ NB @ NA),
+        (norch.linalg.inv(A), np.linalg.inv(NA)), (norch.linalg.solve(A, B), np.linalg.solve(NA, NB)),
+        (norch.linalg.solve(A, B[0]), np.linalg.solve(NA, NB[0])), (norch.linalg.solve(A, X), np.linalg.solve(NA, NX)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-10)
+
+
+def test_elements():
+    index, mask = norch.tensor([[0, 1], [2, 0], [3, 3], [1, 1]]), X > 0.5
+    for found, expected in (
+        (A.T, NA.T), (A.mT, NA.T), (A.mH, NA.conj().T), (A.H, NA.conj().T), (A.adjoint(), NA.conj().T), (+A, NA),
+        (A.gather(1, index), np.take_along_axis(NA, index.numpy(), 1)), (A.diagonal(), NA.diagonal()),
+        (A.masked_fill(mask, 1j), np.where(mask.numpy(), 1j, NA)), (A.repeat_interleave(2, 0), NA.repeat(2, 0)),
+        (norch.hstack([A, B]), np.hstack([NA, NB])),
+        (norch.broadcast_tensors(A[0], X)[0], np.broadcast_to(NA[0], (4, 4))),
+        (X[:1].cdouble().expand_as(A), np.broadcast_to(NX[:1], (4, 4))), (A.conj_physical(), NA.conj()),
+        (abs(A), np.abs(NA)), (A.cfloat(), NA.astype(np.complex64)), (A.type(norch.cfloat), NA.astype(np.complex64)),
+        (X.type(norch.cdouble), NX + 0j), (A.new_zeros(2), np.zeros(2)), (A.double(), NA.real),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-12)
+    for parts, expected in (
+        (A.chunk(2, 1), np.split(NA, 2, 1)),
+        (norch.unbind(A), NA),
+        (A.split([1, 3]), np.split(NA, [1])),
+    ):
+        assert len(parts) == len(expected)
+        for found, part in zip(parts, expected, strict=True):
+            np.testing.assert_array_equal(found.numpy(), part)
+
+
+def test_written_in_place():
+    z = norch.zeros(3, dtype=norch.cdouble)
+    same = z
+    z += 1j
+    z *= norch.tensor([1.0, 2.0, 3.0]).double()
+    assert same is z
+    np.testing.assert_array_equal(z.numpy(), [1j, 2j, 3j])
+    z[:2].copy_(norch.tensor([5.0, 6.0]).double())
+    np.testing.assert_array_equal(z.numpy(), [5, 6, 3j])
+    np.testing.assert_array_equal(z.fill_(2 - 1j).numpy(), [2 - 1j] * 3)
+    np.testing.assert_array_equal(z.zero_().numpy(), [0] * 3)
+    norch.manual_seed(0)
+    drawn = norch.zeros(20_000, dtype=norch.cdouble).normal_(1j, 2.0)
+    assert abs(drawn.std().item() - 2) < 0.05
+    assert abs(drawn.mean().item() - 1j) < 0.05
+
+
+def test_gradients_are_those_of_the_parts():
+    """As PyTorch's: of a real loss, d/dx + i d/dy. Of |z|**2 that is 2 z."""
+    z = A.clone().requires_grad_()
+    assert z.is_leaf
+    assert z.grad is None
+    (z.abs() ** 2).sum().backward()
+    np.testing.assert_allclose(z.grad.numpy(), 2 * NA, 1e-12)
+    z.grad = None
+    (z * B).backward(norch.ones_like(A))
+    np.testing.assert_allclose(z.grad.numpy(), NB.conj(), 1e-12)
+    assert (z * 2).grad_fn is not None
