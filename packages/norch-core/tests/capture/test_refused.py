@@ -93,7 +93,7 @@ def drawn_by_numpy(x):
 
 
 def an_object(x):
-    return [x * 2, "text", object]
+    return [x * 2, "text", bytearray(2)]
 
 
 def mode(x):

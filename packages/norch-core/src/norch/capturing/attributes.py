@@ -28,41 +28,39 @@ class Attribute(NamedTuple):
 
 def attributes_of(tensors: Sequence[Tensor], ours: Sequence[Any]) -> list[Attribute] | None:
     """The attributes that hold `tensors`; None where anything else does too, but for `ours`, frames and graphs."""
-    found: list[Attribute] = []
     distinct = {id(t): t for t in tensors}
-    known = {id(tensors), id(found), id(distinct), *map(id, ours)}
-    for tensor in distinct.values():
-        attributes = 0
-        for holder in gc.get_referrers(tensor):
-            if id(holder) in known or isinstance(holder, FrameType | Attribute):
-                continue
-            owner = _owner(holder)
-            name = None if owner is None else _name_in(owner, tensor)
-            if name is None:
-                return None
-            try:
-                found.append(Attribute(ref(owner), name, tensor))
-            except TypeError:
-                return None
-            attributes += 1
-        if not attributes:
+    asked = tuple(distinct.values())
+    known = {id(tensors), id(distinct), id(asked), *map(id, ours)}
+    # Each asks all objects that there are.
+    holders = [h for h in gc.get_referrers(*asked) if id(h) not in known and not isinstance(h, FrameType | Attribute)]
+    owners = _owners(holders)
+    if owners is None:
+        return None
+    found: list[Attribute] = []
+    for owner in {id(owner): owner for owner in owners}.values():
+        try:
+            found += [Attribute(ref(owner), str(k), v) for k, v in vars(owner).items() if id(v) in distinct]
+        except TypeError:
             return None
-    return found
+    return found if {id(a.tensor) for a in found} == set(distinct) else None
 
 
-def _name_in(owner: Any, tensor: Any) -> str | None:
-    for name, value in vars(owner).items():
-        if value is tensor:
-            return str(name)
-    return None
-
-
-def _owner(holder: Any) -> Any:
-    """The object whose attributes a holder is: itself, or that whose `__dict__` it is."""
-    if not isinstance(holder, dict):
-        return holder if hasattr(holder, "__dict__") and not isinstance(holder, type) else None
-    owners = [thing for thing in gc.get_referrers(holder) if getattr(thing, "__dict__", None) is holder]
-    return owners[0] if len(owners) == 1 and not isinstance(owners[0], type) else None
+def _owners(holders: Sequence[Any]) -> list[Any] | None:
+    """The objects whose attributes the holders are: themselves, or those whose `__dict__` they are; None where one is
+    anything else."""
+    dicts = {id(h): h for h in holders if isinstance(h, dict)}
+    objects = [h for h in holders if not isinstance(h, dict)]
+    found: dict[int, list[Any]] = {key: [] for key in dicts}
+    for thing in gc.get_referrers(*dicts.values()) if dicts else ():
+        own = found.get(id(getattr(thing, "__dict__", None)))
+        if own is not None:
+            own.append(thing)
+    if any(len(things) != 1 for things in found.values()):
+        return None
+    objects += [things[0] for things in found.values()]
+    if any(isinstance(thing, type) or not hasattr(thing, "__dict__") for thing in objects):
+        return None
+    return objects
 
 
 def holders_in(attributes: Sequence[Attribute]) -> list[Any]:

@@ -237,7 +237,7 @@ class Backwards:
             if pattern.recordings >= MAX_RECORDINGS * (1 + len(pattern.settled)) or len(self.patterns) > MAX_PATTERNS:
                 self.refusal = f"its backward pass: {why}"
             return values
-        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, None))
+        program = Program(recorder, flat, sources, [-1] * len(made), self.rewrite, (recorder, None, ()))
         recorder.forget()
         program.returned = returned  # type: ignore[attr-defined]
         first = len(given)

@@ -10,14 +10,9 @@ from ..dispatch.traced import ARGUMENT, Trace, traced
 from ..func.trees import flatten, unflatten
 from ..tensor_base import TensorBase
 from .attributes import Attribute
-from .signatures import VALUES
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-
-def is_plain(x: Any) -> bool:
-    return isinstance(x, TensorBase) or type(x) in (*VALUES, float)
 
 
 def caller_of(function: Callable[..., Any], leaves: list[Any], structure: Any) -> Callable[..., Any]:
@@ -56,21 +51,3 @@ def putting(build: Callable[[list[Any]], Any], attributes: Sequence[Attribute]) 
         return out
 
     return put
-
-
-def builder_of(leaves: list[Any], structure: Any) -> Callable[[list[Any]], Any]:
-    """Puts results where the step has them in what it returns."""
-    if len(leaves) == 1 and isinstance(leaves[0], TensorBase) and unflatten(structure, [0]) == 0:
-        return lambda made: made[0]
-    at = [i for i, x in enumerate(leaves) if isinstance(x, TensorBase)]
-    which = {n: i for i, n in enumerate(dict.fromkeys(id(leaves[i]) for i in at))}
-    order = [which[id(leaves[i])] for i in at]
-    plain = [None if isinstance(x, TensorBase) else x for x in leaves]
-
-    def build(made: list[Any]) -> Any:
-        values = list(plain)
-        for i, number in zip(at, order, strict=True):
-            values[i] = made[number]
-        return unflatten(structure, values)
-
-    return build

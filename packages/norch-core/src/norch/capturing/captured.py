@@ -15,29 +15,33 @@ from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
 from ..dispatch.traced import Trace, Traced, plain
 from ..errors import CaptureError
-from ..func.trees import flatten, unflatten
+from ..func.trees import flatten
 from ..observing import CAPTURED, observable
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from . import recording
 from .attributes import attributes_of, holders_in
-from .building import builder_of, putting, with_traced
+from .building import putting, with_traced
 from .entries import Entry
 from .forwards import Live
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
-from .keeping import containers, counts_of, holders_of, kept_elsewhere
+from .keeping import counts_of, holders_of, holds_kept, kept_elsewhere
 from .parts import LAST, SOMEWHERE
 from .program import Program
 from .programs import Programs, backwards_of
 from .recorder import Recorder
 from .results import is_differentiated
-from .signatures import VALUES, canonically, modes
+from .returned import Apart, together
+from .signatures import canonically, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
     from .report import Report
 
 _NUMBERS = (int, float)
+IDLE = 64
+LOOKS = 8
+"""After so many calls in a row as they are, one in so many is looked at, which takes tens of microseconds."""
 
 
 class Captured(Programs):
@@ -57,6 +61,8 @@ class Captured(Programs):
         self.running: int | None = None
         """The thread that replays."""
         self.eager = self.recorded = 0
+        self.idle = 0
+        """Calls since the last that was recorded or replayed, where there is no program."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -126,6 +132,10 @@ class Captured(Programs):
             return self.function(*args, **kwargs)
         if (elsewhere := recording.active) is not None:
             elsewhere.others = True
+        if self.idle >= IDLE and self.idle % LOOKS:
+            self.idle += 1
+            self.eager += 1
+            return self.function(*args, **kwargs)
         leaves, structure = flatten((args, kwargs))
         tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
         if any(x.apply_function is not None for x in tensors):
@@ -140,17 +150,20 @@ class Captured(Programs):
                     self._complete(entry, args, kwargs, leaves, structure)
                     found = self._program(entry, tensors, numbers)
                 if found is not None and found[0].runs < found[0].check:
+                    self.idle = 0
                     return found[1](found[0].run_step(tensors, numbers))
                 entry.calls += 1
                 if entry.refusal is not None and entry.calls >= entry.again:
                     entry.refusal = None
                     entry.begin_again()
-                now = found is not None or (entry.calls > 1 and entry.refusal is None)
+                now = found is not None or (entry.calls >= entry.first and entry.refusal is None)
                 if self.fullgraph and entry.refusal is not None:
                     raise CaptureError(f"capture(): {entry.refusal}")
             finally:
                 self.running = None
         turn = object()
+        busy = now or self.fullgraph or any(other.programs for other in list(self.entries.values()))
+        self.idle = 0 if busy else self.idle + 1
         try:
             if now and recording.take(turn):
                 if found is not None:
@@ -162,6 +175,7 @@ class Captured(Programs):
                 recording.turn = None
         self.eager += 1
         if self.parts is not None and entry.refusal is not None and (run := self.parts.run) is not None:
+            self.idle = 0
             return run(*args, **kwargs)
         return self.function(*args, **kwargs)
 
@@ -187,6 +201,7 @@ class Captured(Programs):
         # Where other threads run, tuples that they are building must not be held even for a moment.
         held = (holders_of(tensors), counts) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
+        objects = entry.known.values()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
         graph = None
@@ -194,10 +209,12 @@ class Captured(Programs):
             with recording.recording(recorder), recorder.trace, entered(tensors, recorder) as entrances:
                 out = self.function(*args, **kwargs)
                 autocast.cache = None
-                leaves, structure = flatten(out)
+                apart = entry.take_apart(out)
+                leaves = apart.leaves
                 if entry.traces and any(type(x) is Traced for x in leaves):
-                    leaves = [plain(x, "it returns one") for x in leaves]
-                    out = unflatten(structure, leaves)
+                    out = together(apart.structure, [plain(x, "it returns one") for x in leaves])
+                    apart = entry.take_apart(out)
+                    leaves = apart.leaves
                 made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
                 live = [i for i, t in enumerate(made) if is_live(t, recorder)]
                 differentiated = [is_differentiated(t, recorder.start) for t in made]
@@ -208,18 +225,21 @@ class Captured(Programs):
         finally:
             autocast.cache = casts
         own = [t for t in (*made, *within) if not recorder.was_there(t)]
-        lists = leaves, made, within, own, *containers(out)
+        if entry.recorded is not None and holds_kept(apart.containers, id(out), Apart((args, kwargs), entry.known)):
+            recorder.refuse("a list, a dict or an object that it returns is kept after it")
+        lists = leaves, made, within, own, *apart.containers
         recorder.kept += kept_elsewhere(own, graph, id(out), lists)
         attributes = None
         if recorder.kept and graph is None:
             attributes = attributes_of(recorder.kept, [*lists, lists])
         if attributes and not any(is_live(a.tensor, recorder) for a in attributes):
-            leaves, structure = flatten((out, [a.tensor for a in attributes]))
+            apart = entry.take_apart((out, [a.tensor for a in attributes]))
+            leaves = apart.leaves
             made = with_bases([x for x in leaves if isinstance(x, TensorBase)], recorder.was_there)
             differentiated = [is_differentiated(t, recorder.start) for t in made]
             recorder.finish(made, within)
             own = [t for t in (*made, *within) if not recorder.was_there(t)]
-            lists = leaves, made, within, own, *containers(out)
+            lists = leaves, made, within, own, *apart.containers
             recorder.kept += kept_elsewhere(own, graph, id(out), [*lists, *attributes, *holders_in(attributes)])
         found = None
         if graph is not None:
@@ -228,7 +248,7 @@ class Captured(Programs):
             else:
                 node = GraphNode(backwards_of(entry), graph.ends, tensors, len(live))
                 node.numbers = numbers
-                found = Live(graph, made, live, tensors, recorder)
+                found = Live(graph, made, live, tensors, recorder, entry.known)
                 attach(node, graph, [made[i] for i in live])
             if recorder.python:
                 recorder.refuse("an optimiser makes a step, and a result is part of a graph")
@@ -240,6 +260,8 @@ class Captured(Programs):
             recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
+        if (changed := entry.known.changed(objects)) is not None:
+            recorder.refuse(f"the step changes {changed}")
         if graph is None:
             returned = {id(t) for t in made} | {id(t.base) for t in made}
             if any(
@@ -249,23 +271,22 @@ class Captured(Programs):
         elif held is not None and kept_elsewhere(tensors, graph, id(out), lists, held):
             recorder.refuse("an argument is kept after the step")
         recorder.check_left()
-        others = [None if isinstance(x, TensorBase) else x for x in leaves]
-        if not all(type(x) in (*VALUES, float) for x in others):
+        if apart.odd():
             recorder.refuse("it returns what is neither a tensor nor a number")
             recorder.at = recorder.at or LAST
         if found is not None and recorder.refusal is None:
             node.recorder = recorder
-        build = builder_of(leaves, structure)
+        build = apart.builder()
         if attributes:
             attributes = [a._replace(tensor=None) for a in attributes]  # type: ignore[arg-type]
             build = putting(build, attributes)
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
             where = [(id(a.owner()), a.name) for a in attributes or ()]
-            now = recorder, (repr(others), structure, graph_of_it, where)
+            now = recorder, (apart.described(), apart.structure, graph_of_it, where), apart.objects
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
             elif entry.refusal is not None:
                 at = recorder.at or (None if recorder.refusal is None else SOMEWHERE)
-                self._take_apart(entry.refusal, at, out if type(out) is tuple else ())
+                self._take_apart(entry.refusal, at, out if type(out) is tuple else (), entry.known)
         return out

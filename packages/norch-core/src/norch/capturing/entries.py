@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .backwards import Backwards
+from .families import Family
 from .program import Program
 from .recorder import Recorder
+from .returned import Apart, Known
 
 
 class Entry:
@@ -15,10 +18,15 @@ class Entry:
     again: the call at which a refused one is tried again. waiting: why the last recording has become no program.
     """
 
-    def __init__(self, key: Any, signature: str) -> None:
-        self.key, self.signature = key, signature
+    def __init__(self, key: Any, signature: str, family: Family, leaves: Sequence[Any]) -> None:
+        self.key, self.signature, self.family = key, signature, family
+        self.first = family.first()
+        """The first call that is recorded."""
+        self.judged = False
+        """Whether its family knows what came of it."""
+        self.known = Known(leaves)
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
-        self.recorded: tuple[Recorder, Any] | None = None
+        self.recorded: tuple[Recorder, Any, Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None
         self.waiting: str | None = None
@@ -28,6 +36,24 @@ class Entry:
         self.backwards: Backwards | None = None
         self.ready: tuple[Any, ...] | None = None
         """What a program will be made of once the backward passes through the results have been recorded too."""
+
+    def take_apart(self, out: Any) -> Apart:
+        """What a run returned. An object that another run has returned too was there before."""
+        apart = Apart(out, self.known)
+        before = () if self.recorded is None else self.recorded[2]
+        again = {id(thing): thing for weak in before if (thing := weak()) is not None}
+        found = [thing for weak in apart.objects if (thing := weak()) is not None and id(thing) in again]
+        if not found:
+            return apart
+        for thing in found:
+            self.known.add(thing)
+        return Apart(out, self.known)
+
+    def came_to(self, replays: int, why: str) -> None:
+        """Tells its family, the first time."""
+        if not self.judged:
+            self.judged = True
+            self.family.came_to(replays, why)
 
     def begin_again(self) -> None:
         self.recorded, self.recordings, self.ready = None, 0, None

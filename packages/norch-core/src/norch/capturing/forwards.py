@@ -10,13 +10,13 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd.graph import Output, change, is_recording, next_sequence_number, resolve, set_recording
 from ..errors import AutogradError
-from ..func.trees import flatten
 from ..source_lines import table
 from ..tensor_base import TensorBase, make_tensor
 from .dependence import depend_on_changes
 from .graphs import GraphNode, Memory, StepGraph, entered, saved_places, saved_state, with_bases
 from .program import Program
 from .recorder import Recorder
+from .returned import Apart, Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,15 @@ class Live:
     """
 
     def __init__(
-        self, graph: StepGraph, made: Sequence[Any], live: list[int], tensors: Sequence[Tensor], recorder: Recorder
+        self,
+        graph: StepGraph,
+        made: Sequence[Any],
+        live: list[int],
+        tensors: Sequence[Tensor],
+        recorder: Recorder,
+        known: Known,
     ) -> None:
+        self.known = known
         self.ends, self.described, self.live = graph.ends, graph.described(), live
         self.places, self.state = saved_places(graph, recorder), saved_state(graph, recorder)
         results = [recorder.results[i] for i in live]
@@ -138,7 +145,7 @@ class ForwardProgram(Program):
             out = self.run_again(node.tensors, node.numbers)
             given = {id(t) for t in node.tensors}
             made = with_bases(
-                [t for t in flatten(out)[0] if isinstance(t, TensorBase)],
+                [t for t in Apart(out, self.found.known).leaves if isinstance(t, TensorBase)],
                 lambda t: id(t) in given or not _is_new(t, start),
             )
             made = [t for t in made if id(t) not in given and _is_new(t, start)]

@@ -10,11 +10,11 @@ from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import Node
-from ..func.trees import REGISTERED
 from ..tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from .graphs import StepGraph
+    from .returned import Apart
 
 
 def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
@@ -24,23 +24,6 @@ def holders_of(tensors: Sequence[Any]) -> dict[int, Any]:
     found = gc.get_referrers(*asked) if tensors else []
     # From Python 3.13 on the tuple of arguments is among them.
     return {id(h): h for h in found if h is not asked and (isinstance(h, kinds) or hasattr(h, "__dict__"))}
-
-
-def containers(tree: Any) -> list[Any]:
-    """The dicts, lists, tuples and registered containers of a tree, and these ones' attributes."""
-    found: list[Any] = []
-    stack = [tree]
-    while stack:
-        thing = stack.pop()
-        if type(thing) in REGISTERED:
-            found.append(thing)
-            if hasattr(thing, "__dict__"):
-                found.append(vars(thing))
-            stack += REGISTERED[type(thing)].flatten_fn(thing)[0]
-        elif isinstance(thing, dict | list | tuple):
-            found.append(thing)
-            stack += thing.values() if isinstance(thing, dict) else thing
-    return found
 
 
 def counts_of(tensors: Sequence[Any]) -> list[int]:
@@ -80,3 +63,17 @@ def kept_elsewhere(
     # Asking an object for its attributes may give it a dict of them, which then holds them in its place.
     within |= {id(v) for suspect in suspects if hasattr(suspect, "__dict__") for v in vars(suspect).values()}
     return [t for t in tensors if id(t) in within]
+
+
+def holds_kept(containers: list[Any], result: int, arguments: Apart) -> bool:
+    """Whether anything but the others of them holds one of the lists, dicts and objects that a step returns: a replay
+    makes new ones, which nothing else would hold. result: the id of what it returned."""
+    given = {*map(id, arguments.containers)}
+    asked = [c for c in containers if not isinstance(c, tuple) and id(c) not in given]
+    held = Counter(map(id, gc.get_referents(*{id(c): c for c in containers}.values())))
+    held.update(map(id, containers))
+    held[result] += 1
+    if all(now <= _LISTED - 1 + held[id(c)] for c, now in zip(asked, counts_of(asked), strict=True)):
+        return False
+    known = {id(containers), id(asked), *map(id, containers)}
+    return any(id(holder) not in known for holder in holders_of(asked).values())

@@ -41,6 +41,9 @@ class Program:
     if `apart`; the others run as they are between its parts.
     """
 
+    there: Sequence[Any] = ()
+    """Objects (weakly) that are arguments or results of every run."""
+
     def __init__(
         self,
         recorder: Recorder,
@@ -169,6 +172,7 @@ class Program:
         found += [owner for owner, _ in (*self.movers, *self.gradients)] + [g.leaf for g in self.grads]
         found += [leaf for leaf, _ in self.entry] + [call.owner for call in self.made_of[0].python]
         found += [o.tensor for o in self.outputs if isinstance(o, Standing)]
+        found += self.there
         self.watched = [ref(t, self.gone.append) for o in found if o is not None and (t := o()) is not None]
         if len(self.watched) < sum(o is not None for o in found):
             self.gone.append(None)
@@ -234,9 +238,9 @@ class Program:
             return False  # eager code raises it where it comes
         return True
 
-    def compare(self, now: tuple[Recorder, Any]) -> None:
+    def compare(self, now: tuple[Recorder, Any, Any]) -> None:
         """Raises Differs unless another run of the step has done what the program does."""
-        recorder, returned = self.recording
+        recorder, returned, _ = self.recording
         if returned != now[1]:
             raise Differs("what it returns is another")
         given, sources = compare(recorder, now[0], fixed=self.sources.fixed)

@@ -12,16 +12,16 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd.graph import is_recording, resolve
 from ..errors import CaptureError
-from ..func.trees import flatten
 from ..ops.generator import chosen_generator
 from ..tensor_base import TensorBase
 from .backwards import Backwards
 from .batches import batches
-from .building import caller_of, is_plain
+from .building import caller_of
 from .checks import next_check
 from .comparing import Differs, compare
 from .entries import Entry
 from .epilogues import epilogues
+from .families import Family, family_of
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .in_place import in_place
@@ -29,6 +29,7 @@ from .norms import norms
 from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
+from .returned import Apart, Known
 from .signatures import described, key_of, with_floats
 from .slices import slices
 
@@ -60,6 +61,7 @@ class Programs:
         self.source = function if source is None else source
         self.parts: Parts | None = None
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.families: dict[Any, Family] = {}
         self.by_value: dict[Any, None] = {}
         """Signatures of which each float has a program of its own, since Python needs to know it."""
         self.fast: dict[Any, Entry] = {}
@@ -75,8 +77,11 @@ class Programs:
             key = with_floats(key, leaves)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, described(leaves, by_value))
+            family = self.families.setdefault(family_of(leaves, structure), Family())
+            entry = self.entries[key] = Entry(key, described(leaves, by_value), family, leaves)
             entry.traces = not by_value and any(type(x) is float and isfinite(x) for x in leaves)
+            for old in [old for old, other in self.entries.items() if other.known.gone and other is not entry]:
+                self._remove(old, "an object that it is called with is another each time")
             self._make_room()
         self.entries.move_to_end(key)
         self.latest = entry
@@ -87,7 +92,13 @@ class Programs:
         for most, has in ((MAX_PROGRAMS, True), (MAX_SIGNATURES, False)):
             same = [key for key, entry in self.entries.items() if bool(entry.programs) is has]
             if len(same) > most:
-                self._drop(self.entries.pop(same[0]))
+                self._remove(same[0], f"there are more than {most} of them in turn")
+
+    def _remove(self, key: Any, why: str) -> None:
+        entry = self.entries.pop(key)
+        if entry.programs or entry.recorded is not None:
+            entry.came_to(sum(program.runs for program, _ in entry.programs), why)
+        self._drop(entry)
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -120,6 +131,7 @@ class Programs:
 
     def _refuse(self, entry: Entry, why: str) -> None:
         entry.refusal, entry.again = why, next_check(entry.calls)
+        entry.came_to(0, why)
         entry.begin_again()
 
     def _give_each_a_program(self, entry: Entry, why: str) -> None:
@@ -131,12 +143,12 @@ class Programs:
         if len(self.by_value) > MAX_SIGNATURES:
             del self.by_value[next(iter(self.by_value))]
 
-    def _take_apart(self, why: str, at: int | None, values: Sequence[Any] = ()) -> None:
+    def _take_apart(self, why: str, at: int | None, values: Sequence[Any], known: Known) -> None:
         """Says where a step, or a part of one, was refused, so that it runs in parts from now on."""
         if at is None:
             at = line_of(why, getattr(self.source, "__code__", None))
         if self.refused is not None:
-            odd = [i for i, value in enumerate(values) if not all(map(is_plain, flatten(value)[0]))]
+            odd = [i for i, value in enumerate(values) if Apart(value, known).odd()]
             self.refused(at if at is not None and at > 0 else None, odd if at == LAST else ())
         elif at is not None:
             if self.parts is None:
@@ -250,6 +262,8 @@ class Programs:
 
     def _add(self, entry: Entry, program: Program, build: Any) -> None:
         program.made_of[0].forget()
+        program.there = entry.known.weak()
+        program.watch()
         entry.programs.append((program, build))
         entry.begin_again()
         entry.waiting = None

@@ -131,7 +131,13 @@ def _refused(entries: list[Any]) -> dict[str, str]:
     for entry in entries:
         if entry.refusal is None and entry.waiting is not None:
             found.setdefault(entry.signature, f"{entry.waiting}; it is recorded again")
-    passing = [entry.signature for entry in entries if entry.refusal is None and not entry.programs]
+    others = [entry for entry in entries if entry.refusal is None and not entry.programs]
+    waiting = {id(entry.family): entry for entry in others if entry.calls < entry.first > 2}
+    for entry in waiting.values():
+        family = entry.family
+        why = f"{family.wasted} like it came to nothing ({family.why}); it is recorded at call {entry.first:,}"
+        found[f"{entry.signature}, and others like it"] = why
+    passing = [entry.signature for entry in others if id(entry.family) not in waiting]
     if len(passing) >= MANY:
         why = (
             "an argument that is a number, an object or a tensor that requires grad is another at each call; give a "

@@ -1,0 +1,35 @@
+"""Signatures that differ only in shapes, numbers or objects: where replays of some came to nothing, others wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .checks import FACTOR, FIRST_CHECK
+
+ENOUGH = 64
+"""Replays that are worth what recording a signature took."""
+FORGIVEN = 2
+
+
+class Family:
+    """How many signatures in a row have come to nothing, and why the last one did: they were refused, or their
+    programs gave way to others before they had run often."""
+
+    def __init__(self) -> None:
+        self.wasted = 0
+        self.why = ""
+
+    def first(self) -> int:
+        """The call of another signature that is recorded: the second, or a later one where it may not be worth it."""
+        return 2 if self.wasted < FORGIVEN else FIRST_CHECK * FACTOR ** min(self.wasted - FORGIVEN, 6)
+
+    def came_to(self, replays: int, why: str) -> None:
+        if replays >= ENOUGH:
+            self.wasted = 0
+        else:
+            self.wasted, self.why = self.wasted + 1, why
+
+
+def family_of(leaves: list[Any], structure: Any) -> Any:
+    """What signatures of one family have in common: the types of what the step is called with."""
+    return tuple(map(type, leaves)), repr(structure)

@@ -1,0 +1,240 @@
+"""Objects that a captured step is given, makes or returns: caches of keys and values, outputs of models."""
+
+import gc
+from dataclasses import dataclass
+
+import pytest
+
+import norch
+
+
+class Layer:
+    """As the caches of language models are."""
+
+    def __init__(self):
+        self.keys = None
+        self.length = 0
+
+
+class Growing:
+    def __init__(self, layers=2):
+        self.layers = [Layer() for _ in range(layers)]
+
+    def update(self, at, x):
+        layer = self.layers[at]
+        layer.keys = x if layer.keys is None else norch.cat([layer.keys, x])
+        return layer.keys
+
+
+class Fixed:
+    def __init__(self, device, rows=40):
+        self.keys = norch.zeros(rows, 3, device=device)
+        self.length = norch.tensor(0, device=device)
+
+    def update(self, x):
+        at = norch.arange(x.shape[0], device=x.device) + self.length
+        self.length.add_(x.shape[0])
+        self.keys.index_copy_(0, at, x)
+        return self.keys
+
+
+@dataclass
+class Output:
+    out: object
+    cache: object = None
+    more: object = None
+
+
+def rows(i, device):
+    return norch.full((1, 3), float(i), device=device)
+
+
+def test_objects_that_it_makes_are_made_by_each_replay(device):
+    def model(x):
+        cache = Growing()
+        for at in range(2):
+            x = cache.update(at, x * (at + 2)) + 1
+        return Output(x, cache, more={"layers": cache.layers, "same": cache, "kind": Layer, "count": 3})
+
+    run = norch.capture(model)
+    kept = [(model(rows(i, device)), run(rows(i, device))) for i in range(8)]
+    assert run.report().replayed == 5, str(run.report())
+    for wanted, got in kept:
+        assert type(got) is Output
+        assert type(got.cache) is Growing
+        assert got.out.tolist() == wanted.out.tolist()
+        assert [y.keys.tolist() for y in got.cache.layers] == [y.keys.tolist() for y in wanted.cache.layers]
+        assert got.more["layers"] is got.cache.layers
+        assert got.more["same"] is got.cache
+        assert got.more["kind"] is Layer
+        assert [y.length for y in got.cache.layers] == [0, 0]
+    assert len({id(got.cache) for _, got in kept}) == 8
+
+
+def test_a_backward_pass_goes_through_objects(device):
+    w = norch.ones(3, device=device, requires_grad=True)
+
+    @norch.capture
+    def model(x):
+        cache = Growing(1)
+        return Output(cache.update(0, x * w).sum(), cache)
+
+    for i in range(7):
+        w.grad = None
+        out = model(rows(i, device))
+        (out.out + out.cache.layers[0].keys.sum()).backward()
+        assert w.grad.tolist() == [2.0 * i] * 3
+    assert model.report().replayed >= 3, str(model.report())
+
+
+def test_an_object_that_it_is_given_and_returns_is_that_object(device):
+    @norch.capture
+    def decode(x, cache):
+        keys = cache.update(x)
+        return Output(keys.sum(0), cache)
+
+    cache = Fixed(device)
+    for i in range(10):
+        out = decode(rows(i + 1, device), cache)
+        assert out.cache is cache
+        assert out.out.tolist() == [sum(range(i + 2))] * 3
+    assert cache.length.item() == 10
+    assert decode.report().replayed == 7, str(decode.report())
+
+
+def test_an_object_that_was_there_is_itself(device):
+    class Model:
+        def __init__(self):
+            self.config = Growing(0)
+
+        def __call__(self, x):
+            return Output(x * 2, self.config)
+
+    model = Model()
+    run = norch.capture(lambda x: model(x))
+    for _ in range(8):
+        out = run(norch.ones(3, device=device))
+        assert out.cache is model.config
+    assert run.report().replayed >= 4, str(run.report())
+    del out
+    model.config = Growing(0)
+    for _ in range(5):
+        assert run(norch.ones(3, device=device)).cache is model.config
+
+
+def test_what_it_makes_is_not_kept_alive(device):
+    @norch.capture
+    def model(x):
+        cache = Growing(1)
+        return Output(cache.update(0, x * 2), cache)
+
+    for _ in range(5):
+        out = model(rows(1, device))
+    alive = [thing for thing in gc.get_objects() if type(thing) is Growing]
+    assert alive == [out.cache]
+    del out, alive
+    assert not any(type(thing) is Growing for thing in gc.get_objects())
+
+
+def test_a_list_that_is_kept_and_returned_is_refused(device):
+    kept = []
+
+    class Model:
+        def __call__(self, x):
+            self.outs = [x * 2]
+            return self.outs
+
+    model = Model()
+    run = norch.capture(lambda x: model(x))
+    for i in range(6):
+        out = run(rows(i, device))
+        assert out is model.outs
+        kept.append(out)
+    assert [out[0].tolist() for out in kept] == [[[2.0 * i] * 3] for i in range(6)]
+    assert "is kept after it" in str(run.report())
+
+
+def test_a_tensor_in_two_attributes(device):
+    class Model:
+        def __call__(self, x):
+            self.last = self.again = x * 2
+            return self.last.sum()
+
+    model = Model()
+    run = norch.capture(lambda x: model(x))
+    for i in range(6):
+        run(rows(i, device))
+        assert model.last is model.again
+        assert model.again.tolist() == [[2.0 * i] * 3]
+    assert run.report().replayed == 3
+
+
+def test_a_number_of_an_object_that_changes_is_refused(device):
+    @norch.capture
+    def step(x, layer):
+        layer.length += 1
+        return x * 2
+
+    layer = Layer()
+    for _ in range(8):
+        step(rows(1, device), layer)
+    assert layer.length == 8
+    assert "the step changes `Layer.length`" in str(step.report())
+
+
+def generate(step, device, tokens):
+    cache = Growing()
+    return [step(rows(i, device), cache).out.tolist() for i in range(tokens)]
+
+
+def growing(x, cache):
+    for at in range(2):
+        x = cache.update(at, x * 2).sum(0, keepdim=True)
+    return Output(x, cache)
+
+
+def test_a_growing_cache_is_soon_left_as_it_is(device):
+    run, wanted = norch.capture(growing), generate(growing, device, 12)
+    for _ in range(12):
+        assert generate(run, device, 12) == wanted
+    report = run.report()
+    assert report.recorded <= 8, str(report)
+    assert "others like it: not replayed" in str(report)
+
+
+def test_shapes_in_turn_are_not_recorded_again_and_again(device):
+    run = norch.capture(lambda x: x * 2)
+    for _ in range(10):
+        for n in range(1, 13):
+            assert run(norch.ones(n, device=device)).tolist() == [2.0] * n
+    assert run.report().recorded <= 24, str(run.report())
+
+
+def test_a_cache_that_goes_takes_its_program_with_it(device):
+    @norch.capture
+    def decode(x, cache):
+        return cache.update(x).sum(0)
+
+    for _ in range(3):
+        cache = Fixed(device, 80)
+        for i in range(75):
+            assert decode(rows(1, device), cache).tolist() == [i + 1] * 3
+    report = decode.report()
+    assert len(report.programs) == 1
+    assert report.recorded <= 9, str(report)
+    assert report.replayed > 200
+
+
+@pytest.mark.parametrize("value", [bytearray(2), {1, 2}, iter(())], ids=lambda value: type(value).__name__)
+def test_what_no_replay_can_return(value, device):
+    class Model:
+        def __call__(self, x):
+            return Output(x * 2, type(value)())
+
+    model = Model()
+    if type(value) is type(iter(())):
+        model = lambda x: Output(x * 2, iter([1]))  # noqa: E731
+    run = norch.capture(lambda x: model(x))
+    for _ in range(5):
+        assert type(run(rows(1, device)).cache) in (type(value), type(iter([])))
+    assert "neither a tensor nor a number" in str(run.report())
