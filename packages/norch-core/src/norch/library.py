@@ -26,20 +26,27 @@ from .tensor_base import TensorBase
 
 _namespaces: dict[str, SimpleNamespace] = {}
 
+noting: Callable[..., Any] | None = None
+"""While a step is recorded, what runs an op: noting(op, args, kwargs)."""
+
 
 class CustomOp:
     """An op that is a Python function; gradients flow once `register_autograd` was called."""
 
     def __init__(self, name: str, schema: Signature) -> None:
-        self._name = name
+        self.name = name
         self._kernels: dict[str | None, Callable[..., Any]] = {}
         self._signature = schema
         self._function: type[Function] | None = None
         self._composed: Callable[..., Any] | None = None
+        self.is_functional = True
+        """Whether it changes none of its arguments."""
+        self.is_opaque = False
+        """Whether captured steps run its Python, which reads values."""
         self.__name__ = self.__qualname__ = name.partition("::")[2]
 
     def __repr__(self) -> str:
-        return f"<CustomOp {self._name}>"
+        return f"<CustomOp {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) < len(self._signature.parameters):
@@ -53,10 +60,14 @@ class CustomOp:
         return self._function.apply(*args)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(*args, **kwargs) if noting is None else noting(self, args, kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """What the kernel for the first tensor's device returns. Raises NotImplementedError where there is none."""
         device = next((x.spec.device.type for x in args if isinstance(x, TensorBase)), None)
         kernel = self._kernels.get(device) or self._kernels.get(None)
         if kernel is None:
-            raise NotImplementedError(f"{self._name}: no kernel for device {device!r}; register_kernel gives it one")
+            raise NotImplementedError(f"{self.name}: no kernel for device {device!r}; register_kernel gives it one")
         with no_grad():
             return kernel(*args, **kwargs)
 
@@ -106,12 +117,14 @@ def custom_op(
 ) -> Any:
     """A `CustomOp` of the function, known as `norch.ops.<namespace>.<name>`. A decorator without `fn`.
 
-    name: "namespace::name". mutates_args, schema: taken for PyTorch's sake. device_types: where the function computes,
+    name: "namespace::name". mutates_args: which arguments it changes; where it changes none, a captured step may run it
+    again on other memory. schema: taken for PyTorch's sake. device_types: where the function computes,
     by default anywhere. Raises ValueError for a name without a namespace.
     """
     if fn is None:
-        return lambda function: custom_op(name, function, device_types=device_types)
+        return lambda function: custom_op(name, function, mutates_args=mutates_args, device_types=device_types)
     op = _named(name, signature(fn))
+    op.is_functional = not mutates_args
     op.__doc__ = fn.__doc__
     op.register_kernel(device_types, fn)
     return op

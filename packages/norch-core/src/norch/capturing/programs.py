@@ -200,7 +200,10 @@ class Programs:
             self._again(entry, why, [pair for pair in entry.programs if pair is not program])
             warnings.warn(f"capture(): a step is not what was recorded of it, and replayed since: {why}", stacklevel=4)
         if recorder.refusal is not None:
-            self._refuse(entry, recorder.refusal)
+            if recorder.again:
+                entry.waiting = recorder.refusal
+            else:
+                self._refuse(entry, recorder.refusal)
             return False
         entry.recordings += 1
         last, entry.recorded = entry.recorded, now

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..backend.contract import Backend
+    from ..library import CustomOp
     from ..living import Newborn
     from ..tensor import Tensor
     from .recording import Compiled
@@ -61,6 +62,9 @@ class Recorder:
         """Calls of methods that run in replays too."""
         self.modes = modes()
         self.inside: PythonCall | None = None
+        self.within: list[CustomOp] = []
+        """Ops of `norch.library` that run. again: whether one has read values, and is one call from now on."""
+        self.again = False
         self.stepping: tuple[Any, int] | None = None
         """The step of an optimiser that is being made, and how many numbers it has."""
         self.scalars: dict[int, tuple[int, int]] = {}
@@ -241,10 +245,12 @@ class Recorder:
         if self.inside is not None:
             self.inside.why = self.inside.why or why
             return
+        if self.within and self.refusal is None:
+            self.within[0].is_opaque = self.again = True
         if self.refusal is None:
             self.refusal, self.at = f"{why} ({self.line()})", self._line_of_step()
             self.calls.clear()
-        if self.fullgraph:
+        if self.fullgraph and not self.again:
             raise CaptureError(f"capture(): {self.refusal}")
 
     def _line_of_step(self) -> int | None:

@@ -12,7 +12,7 @@ from itertools import count
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
-from .. import switches
+from .. import library, switches
 from ..device import known_devices
 from ..dispatch import plan as planning
 from ..dispatch.traced import plain
@@ -180,6 +180,12 @@ def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
     return note(recorder, method, owner, args, kwargs)
 
 
+def _note_op(op: Any, args: Any, kwargs: Any) -> Any:
+    from .opaque import run_op
+
+    return run_op(op, args, kwargs)
+
+
 _backends: dict[int, RecordingBackend] = {}
 _changes = count(1)
 
@@ -225,7 +231,7 @@ def _swap_plans(inside: bool) -> None:
 
 def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
-    active = switches.noting = None
+    active = switches.noting = library.noting = None
     _swap_plans(False)
     planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not _of_others])
     for device, backend in devices:
@@ -253,7 +259,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         planning.watchers = (*planning.watchers, _of_others)
         _swap_plans(True)
         active = recorder
-        switches.noting = _note
+        switches.noting, library.noting = _note, _note_op
         recorder.newborn = Newborn()
         yield
     finally:

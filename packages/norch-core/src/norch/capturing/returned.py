@@ -53,12 +53,12 @@ class Known:
             seen[id(thing)] = thing
             if isinstance(thing, dict | list | tuple):
                 parts = thing.items() if isinstance(thing, dict) else enumerate(thing)
-                stack += [(part, name) for _, part in parts if not _is_value(part)]
-                found += [(id(thing), name, (repr(key), repr(part))) for key, part in parts if _is_value(part)]
+                stack += [(part, name) for _, part in parts if not is_value(part)]
+                found += [(id(thing), name, (repr(key), repr(part))) for key, part in parts if is_value(part)]
             elif _comes_apart(thing):
                 own = vars(thing).items()
-                stack += [(part, f"{name}.{key}") for key, part in own if not _is_value(part)]
-                found += [(id(thing), f"{name}.{key}", repr(part)) for key, part in own if _is_value(part)]
+                stack += [(part, f"{name}.{key}") for key, part in own if not is_value(part)]
+                found += [(id(thing), f"{name}.{key}", repr(part)) for key, part in own if is_value(part)]
         return found
 
     def changed(self, before: list[tuple[Any, str, Any]]) -> str | None:
@@ -101,12 +101,12 @@ class Apart:
 
     def described(self) -> list[Any]:
         """The leaves but for tensors, as they can be compared."""
-        return [None if isinstance(x, TensorBase) else repr(x) if _is_value(x) else Same(x) for x in self.leaves]
+        return [None if isinstance(x, TensorBase) else repr(x) if is_value(x) else Same(x) for x in self.leaves]
 
     def odd(self) -> bool:
         """Whether there is a leaf that no replay can return."""
         return any(
-            not (isinstance(x, TensorBase) or _is_value(x) or isinstance(x, _FIXED) or x in self.known)
+            not (isinstance(x, TensorBase) or is_value(x) or isinstance(x, _FIXED) or x in self.known)
             for x in self.leaves
         )
 
@@ -181,7 +181,7 @@ def _build(structure: Any, leaves: Iterator[Any], made: list[Any]) -> Any:
     return new
 
 
-def _is_value(x: Any) -> bool:
+def is_value(x: Any) -> bool:
     return type(x) in (*VALUES, float)
 
 
