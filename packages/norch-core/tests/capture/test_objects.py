@@ -238,3 +238,26 @@ def test_what_no_replay_can_return(value, device):
     for _ in range(5):
         assert type(run(rows(1, device)).cache) in (type(value), type(iter([])))
     assert "neither a tensor nor a number" in str(run.report())
+
+
+class Scale:
+    def __init__(self, by):
+        self.by = by
+
+
+def test_calls_with_objects_values_and_keywords(device):
+    @norch.capture
+    def step(x, scale, flag, *, n=1):
+        return x * scale.by + (n if flag is True else 10 * n)
+
+    kept = Scale(2)
+    for i in range(40):
+        x = norch.ones(3, device=device)
+        assert step(x, kept, True, n=3).tolist() == [5] * 3
+        assert step(x, kept, 1, n=3).tolist() == [32] * 3
+        assert step(x, scale=kept, n=3, flag=True).tolist() == [5] * 3
+        if i % 8 == 0:
+            other = None  # its place may be the next one's
+            other = Scale(i)
+        assert step(x, other, True).tolist() == [other.by + 1] * 3
+    assert step.report().replayed > 110, str(step.report())

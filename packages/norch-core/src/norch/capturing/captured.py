@@ -32,7 +32,7 @@ from .programs import Programs, backwards_of
 from .recorder import Recorder
 from .results import is_differentiated
 from .returned import Apart, together
-from .signatures import canonically, modes
+from .signatures import VALUES, canonically, mixed_key, modes
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -78,13 +78,18 @@ class Captured(Programs):
 
     @observable(CAPTURED)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors: Sequence[Any] = args
         try:
-            entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))
-        except (AttributeError, TypeError):
+            if kwargs:
+                entry, tensors = self._quickly(args, kwargs)
+            else:
+                entry = self.fast.get((*[x.spec for x in args], is_recording(), switches.fingerprint))
+        except AttributeError:
+            entry, tensors = self._quickly(args, kwargs)
+        except TypeError:
             entry = None
         if (
             entry is None
-            or kwargs
             or entry.moves != switches.moves
             or autocast.active is not None
             or recording.active is not None
@@ -92,7 +97,7 @@ class Captured(Programs):
             or self.running == get_ident()
         ):
             return self._slowly(args, kwargs)
-        for x in args:
+        for x in tensors:
             if x.node is not None and resolve(x) is not None:
                 return self._slowly(args, kwargs)
         with self.lock:  # Ctrl-C would come between a call of acquire() and a try
@@ -104,10 +109,10 @@ class Captured(Programs):
                 program, build = entry.programs[0]
                 if (
                     program.runs < program.check
-                    and (len(args) < 2 or len({id(x.buffer) for x in args}) == len(args))
-                    and program.fits_all(args)
+                    and (len(tensors) < 2 or len({id(x.buffer) for x in tensors}) == len(tensors))
+                    and program.fits_all(tensors)
                 ):
-                    return build(program.run_step(args, ()))
+                    return build(program.run_step(tensors, ()))
             except (IndexError, KeyError):
                 if entry.programs and entry.key in self.entries:
                     raise
@@ -123,6 +128,23 @@ class Captured(Programs):
         from .report import make_report
 
         return make_report(self, timed)
+
+    def _quickly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry | None, list[Any]]:
+        """The entry for arguments of which some are no tensors, if it is found by little, and the tensors."""
+        try:
+            key = mixed_key(args, kwargs)
+            entry = None if key is None else self.fast.get(key)
+        except TypeError:  # specs of tensors that stand for others
+            entry = None
+        if entry is None:
+            return None, []
+        tensors = []
+        for x in (*args, *kwargs.values()):
+            if isinstance(x, TensorBase):
+                tensors.append(x)
+            elif type(x) not in VALUES and x not in entry.known:
+                return None, []
+        return entry, tensors
 
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording.recorder_here() is not None or self.running == get_ident():

@@ -30,7 +30,7 @@ from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .returned import Apart, Known
-from .signatures import described, key_of, with_floats
+from .signatures import described, key_of, mixed_key, with_floats
 from .slices import slices
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Programs:
         self.by_value: dict[Any, None] = {}
         """Signatures of which each float has a program of its own, since Python needs to know it."""
         self.fast: dict[Any, Entry] = {}
-        """Entries whose arguments are tensors alone, by what can be asked of these quickly."""
+        """Entries whose arguments are tensors, values and objects, by what can be asked of these quickly."""
         self.latest: Entry | None = None
         self.captured_again: deque[str] = deque(maxlen=20)
         self.replayed = 0
@@ -159,13 +159,18 @@ class Programs:
     # --- What comes of a recording ------------------------------------------------------------------------------------
 
     def _quicken(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Has calls like this one find the entry quickly, where their arguments are tensors alone."""
-        if kwargs or any(not isinstance(x, TensorBase) or _in_graph(x) for x in args):
+        """Has calls like this one find the entry quickly, where no argument is a float or a container."""
+        given = (*args, *kwargs.values())
+        tensors = [x for x in given if isinstance(x, TensorBase)]
+        if len({id(x.buffer) for x in tensors}) < len(tensors) or any(map(_in_graph, tensors)):
             return
-        if len({id(x.buffer) for x in args}) < len(args) or chosen_generator.get() is not None:
+        if chosen_generator.get() is not None or autocast.active is not None:
             return
-        if autocast.active is None:
-            self.fast[(*[x.spec for x in args], is_recording(), switches.fingerprint)] = entry
+        key: Any = mixed_key(args, kwargs)
+        if len(tensors) == len(args) and not kwargs:
+            key = (*[x.spec for x in args], is_recording(), switches.fingerprint)
+        if key is not None:
+            self.fast[key] = entry
 
     def _compare(
         self,

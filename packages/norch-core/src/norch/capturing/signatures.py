@@ -17,6 +17,7 @@ from ..autograd.graph import Leaf, is_recording, resolve
 from ..autograd.mode import is_inference_mode_enabled
 from ..device import Device
 from ..dtype import DType
+from ..func.trees import REGISTERED
 from ..ops.generator import chosen_generator
 from ..spec import span
 from ..tensor_base import TensorBase
@@ -62,6 +63,26 @@ def key_of(leaves: Sequence[Any], structure: Any) -> Any:
     """What a call has in common with those that may run the same program: a float may be another."""
     tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
     return tuple(map(_key_of_leaf, leaves)), repr(structure), shared(tensors), modes()
+
+
+def mixed_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What calls have in common that may run the same program, if objects among the arguments are the same too; None
+    where there are containers, or numbers that may be others."""
+    found: list[Any] = [len(args), tuple(kwargs)]
+    for x in (*args, *kwargs.values()):
+        kind = type(x)
+        if isinstance(x, TensorBase):
+            found.append(x.spec)
+        elif kind in VALUES:
+            found += (kind, x)
+        elif isinstance(x, _NEVER_QUICK) or kind in REGISTERED:
+            return None
+        else:
+            found.append(id(x))
+    return (*found, is_recording(), switches.fingerprint)
+
+
+_NEVER_QUICK = (list, tuple, dict, float, np.generic)
 
 
 def with_floats(key: Any, leaves: Sequence[Any]) -> Any:
