@@ -175,7 +175,7 @@ class Captured(Programs):
                     self.idle = 0
                     return found[1](found[0].run_step(tensors, numbers))
                 entry.calls += 1
-                if entry.refusal is not None and entry.calls >= entry.again:
+                if entry.refusal is not None and entry.calls >= max(entry.again, entry.first):
                     entry.refusal = None
                     entry.begin_again()
                 now = found is not None or (entry.calls >= entry.first and entry.refusal is None)

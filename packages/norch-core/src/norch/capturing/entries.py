@@ -20,8 +20,6 @@ class Entry:
 
     def __init__(self, key: Any, signature: str, family: Family, leaves: Sequence[Any]) -> None:
         self.key, self.signature, self.family = key, signature, family
-        self.first = family.first()
-        """The first call that is recorded."""
         self.judged = False
         """Whether its family knows what came of it."""
         self.known = Known(leaves)
@@ -36,6 +34,11 @@ class Entry:
         self.backwards: Backwards | None = None
         self.ready: tuple[Any, ...] | None = None
         """What a program will be made of once the backward passes through the results have been recorded too."""
+
+    @property
+    def first(self) -> int:
+        """The first call that is recorded."""
+        return 2 if self.recorded is not None else self.family.first()
 
     def take_apart(self, out: Any) -> Apart:
         """What a run returned. An object that another run has returned too was there before."""
