@@ -224,7 +224,7 @@ class Programs:
             entry.waiting = str(why)
             if entry.recordings >= MAX_RECORDINGS and entry.traces and last[0].given != recorder.given:
                 self._give_each_a_program(entry, str(why))
-            elif entry.recordings >= MAX_RECORDINGS:
+            elif entry.recordings >= MAX_RECORDINGS or _grows(last, now):
                 self._refuse(entry, str(why))
                 if self.fullgraph:
                     raise CaptureError(f"capture(): {why}") from None
@@ -280,6 +280,12 @@ class Programs:
             self._again(entry, why, entry.programs[1:])
         entry.moves, entry.disturbed = switches.moves, 0
         self._make_room()
+
+
+def _grows(last: Any, now: Any) -> bool:
+    """Whether the step leaves a tensor of another shape in the same attribute each time, as a growing cache."""
+    specs = [[where[2] for where in recorder.results if type(where) is tuple] for recorder, *_ in (last, now)]
+    return bool(now[1][3]) and last[1][3] == now[1][3] and specs[0] != specs[1]
 
 
 def _in_graph(x: Any) -> bool:
