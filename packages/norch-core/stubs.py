@@ -38,11 +38,12 @@ def methods() -> str:
 def _path(name: str, function: Callable[..., Any]) -> str:
     """Where a method's function is, or its kind where no module has it under a name."""
     module = sys.modules[function.__module__]
-    original = getattr(function, "__wrapped__", function)  # modules have it as it was before `checked`
-    for wanted in (function, original):
+    wanted: Any = function
+    while wanted is not None:
         for known, value in vars(module).items():
             if value is wanted:
                 return f"{_alias(module.__name__)}.{known}"
+        wanted = getattr(wanted, "__wrapped__", None)  # modules have it as it was before `checked`
     return "reflected" if name.startswith("__r") else "late"
 
 

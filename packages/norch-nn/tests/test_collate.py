@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.utils.data import default_collate, default_convert
+from norch.utils.data import collate, default_collate, default_convert
 
 Point = namedtuple("Point", "x y")
 
@@ -129,3 +129,29 @@ def test_the_batch_has_memory_of_its_own() -> None:
 def test_refusals(batch: list[Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         default_collate(batch)
+
+
+def test_types_that_are_told_how_to_become_a_batch() -> None:
+    class Sample:
+        pass
+
+    class Derived(Sample):
+        pass
+
+    def counted(batch: Any, *, collate_fn_map: Any = None) -> int:
+        return len(batch)
+
+    functions = {Sample: counted, norch.Tensor: collate.collate_tensor_fn}
+    batch = [{"a": Derived(), "b": norch.ones(2)}] * 3
+    found = collate.collate(batch, collate_fn_map=functions)
+    assert found["a"] == 3
+    assert found["b"].shape == (3, 2)
+    with pytest.raises(TypeError, match="Derived"):
+        default_collate(batch)
+    collate.default_collate_fn_map[Sample] = counted
+    try:
+        assert default_collate(batch)["a"] == 3
+    finally:
+        del collate.default_collate_fn_map[Sample]
+    with pytest.raises(ValueError, match="empty"):
+        collate.collate([])

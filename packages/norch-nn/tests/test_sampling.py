@@ -114,3 +114,10 @@ def test_grids_are_pytorchs(align):
         theta = RNG.standard_normal((2, len(size) - 2, len(size) - 1))
         found = [lib.nn.functional.affine_grid(lib.from_numpy(theta), size, align).numpy() for lib in (norch, torch)]
         np.testing.assert_allclose(*found, rtol=1e-12, atol=1e-12)
+
+
+def test_affine_grid_of_sizes_that_are_tensors_is_as_exact():
+    theta = norch.tensor([[[1.1, 0.1, 0.3], [0.2, 0.9, -0.4]]], dtype=norch.float64)
+    sizes = [1, 1, norch.tensor(5), norch.tensor(7)]
+    found = norch.nn.functional.affine_grid(theta, sizes, align_corners=False)
+    assert norch.equal(found, norch.nn.functional.affine_grid(theta, (1, 1, 5, 7), align_corners=False))

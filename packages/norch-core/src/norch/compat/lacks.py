@@ -99,7 +99,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("gather scatter scatter_kwargs", "norch does not split batches over devices; each process has its own")
     ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
-    "overrides": [("TorchFunctionMode", "norch calls no __torch_function__")],
+    "overrides": [("TorchFunctionMode", "a class of tensors can define __torch_function__")],
     "utils.checkpoint": [
         (
             "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",

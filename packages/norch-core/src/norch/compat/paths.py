@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType, SimpleNamespace, UnionType
 from typing import Any, Final, NamedTuple
 
+from .. import overriding
 from ..backend import registry
 from ..device import Device
 from ..dtype import DType
@@ -103,11 +104,12 @@ PLACES: dict[str, Place] = {
             "_get_tracing_state": lambda: None,
             **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
             **dict.fromkeys(("_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu"), lambda value: None),
-            "DisableTorchFunctionSubclass": nullcontext,  # norch calls no __torch_function__
+            "DisableTorchFunctionSubclass": overriding.DisableTorchFunctionSubclass,
+            "_is_torch_function_enabled": overriding.is_enabled,
             "_log_api_usage_once": lambda *event: None,
             "_TensorMeta": type,
             "_TensorBase": TensorBase,
-            "_disabled_torch_function_impl": lambda function, types, args=(), kwargs=None: NotImplemented,
+            "_disabled_torch_function_impl": overriding.disabled,
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
@@ -130,6 +132,7 @@ PLACES: dict[str, Place] = {
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
+    "functional": Place(("",)),
     "futures": Place(("distributed.futures",)),
     "fx.experimental": Place(),
     "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
@@ -155,12 +158,7 @@ PLACES: dict[str, Place] = {
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
-    "overrides": Place(
-        names={
-            "has_torch_function": lambda tensors: False,
-            "is_tensor_like": lambda value: isinstance(value, TensorBase),
-        }
-    ),
+    "overrides": Place(("compat.overrides",)),
     "optim.adamw": Place(("optim",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}

@@ -17,6 +17,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import numpy as np
 
 from ..errors import BackendError, DTypeError, NorchError, ShapeError
+from ..overriding import ENTRIES, of_foreign
+from ..overriding import recover as recover_overridden
 from ..spec import Spec
 from ..tensor_base import TensorBase
 
@@ -39,9 +41,10 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            return recover(error, function, args, kwargs, name)  # type: ignore[no-any-return]
+            return recover(error, function, args, kwargs, name, call)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
+    ENTRIES.add(call.__code__)
     return call
 
 
@@ -49,7 +52,7 @@ def foreign(args: tuple[Any, ...]) -> Callable[..., Any] | None:
     """`call(name, args, kwargs)` of an argument that is no tensor, and knows what a function gives for it."""
     for value in args:
         for part in value if isinstance(value, list | tuple) else (value,):
-            found: Callable[..., Any] | None = getattr(type(part), "_norch_function", None)
+            found: Callable[..., Any] | None = getattr(type(part), "_norch_function", None) or of_foreign(part)
             if found is not None:
                 return found
     return None
@@ -64,11 +67,22 @@ def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> A
     return INTO[0](function, function.__name__, out, args, kwargs)
 
 
-def recover(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None) -> Any:
-    """What a failed call gives by way of a `foreign` argument, with NumPy's numbers as Python's, or without `out`.
+def recover(
+    error: Exception,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    name: str | None = None,
+    call: Callable[..., Any] | None = None,
+) -> Any:
+    """What a failed call gives by way of an overriding argument (`norch.overriding`) or a `foreign` one, with NumPy's
+    numbers as Python's, or without `out`. call: the public function, where `function` is not it.
 
     Else it raises what `explain` does. So a function costs nothing for taking these, of which it need not know.
     """
+    overridden = recover_overridden(error, call or function, args, kwargs)
+    if overridden is not None:
+        return overridden[0]
     found = foreign((*args, *kwargs.values()))
     if found is not None:
         return found(name or function.__name__, args, kwargs)

@@ -15,6 +15,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
 from ..dtype import BOOL, FLOATING, DType, bool_, float64, get_default_dtype, int64, result_dtype
 from ..errors import DTypeError
+from ..overriding import ENTRIES
 from ..spec import Spec, broadcast_shapes, elementwise_layout
 from .registry import operator as register_operator
 from .registry import public as register
@@ -350,7 +351,8 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
                 kwargs["keepdim"] = kwargs.pop("keepdims")
             return function(*args, **kwargs)
         except Exception as error:
-            return recover(error, function, args, kwargs)  # type: ignore[no-any-return]
+            return recover(error, function, args, kwargs, None, call)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
+    ENTRIES.add(call.__code__)
     return call

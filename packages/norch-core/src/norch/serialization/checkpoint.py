@@ -20,6 +20,7 @@ import numpy as np
 
 from ..device import CPU, Device
 from ..errors import CheckpointError, DTypeError, NorchError
+from ..overriding import unasked
 from ..spec import Spec, span
 from ..tensor import Tensor
 from ..tensor_base import make_tensor
@@ -40,6 +41,7 @@ _PREFIX = b'{"__metadata__":{"norch.header":"'
 # --- Saving ---------------------------------------------------------------------------------------------------------
 
 
+@unasked
 def save(
     obj: Any,
     f: Any,

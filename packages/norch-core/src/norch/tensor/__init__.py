@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from .. import overriding
 from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
+from ..ops.registry import FUNCTIONS
 from ..tensor_base import TensorBase, make_tensor
 from .base import GraphMethods
 from .op_methods import OpMethods
@@ -40,6 +43,23 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         """The same tensor as an object of `cls`, a subclass of Tensor."""
         return make_tensor(self.spec, self.buffer, self.offset, self.node, self.base, cls)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if overriding.defines(cls):
+            overriding.prepare(cls, Tensor)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """`func(*args, **kwargs)`, tensors in its result as objects of this class: for subclasses that define it.
+
+        types: the classes of arguments that define it. NotImplemented where one is no base of this class.
+        """
+        if not all(issubclass(cls, kind) for kind in types):
+            return NotImplemented
+        with overriding.DisableTorchFunctionSubclass():
+            found = func(*args, **(kwargs or {}))
+            return found if func in _unwrapped() else overriding.convert(found, cls)
+
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
         """A Python scalar as a 0-d tensor."""
@@ -63,3 +83,12 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         return tensor_repr(self)
 
     __str__ = __repr__
+
+
+@cache
+def _unwrapped() -> frozenset[Any]:
+    """Getters whose results are tensors of a class of their own."""
+    return frozenset({Tensor.grad.__get__})  # type: ignore[attr-defined]
+
+
+overriding.FUNCTIONS = FUNCTIONS

@@ -228,16 +228,21 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     )
     copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
     memo[id(self)] = copied
-    copied.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("_leaf", "_retains")})
+    copied.__dict__.update(_attributes(self))
     return copied.requires_grad_() if self.requires_grad else copied
+
+
+def _attributes(tensor: Tensor) -> dict[str, Any]:
+    """What was put on a tensor, beside what autograd keeps there."""
+    return {k: v for k, v in tensor.__dict__.items() if k not in ("_leaf", "_retains")}
 
 
 @method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    spec = self.spec
+    spec, state = self.spec, _attributes(self) or None
     if self.is_meta:
-        return _rebuild_meta, (type(self), tuple(spec.shape), spec.strides, spec.dtype, self.requires_grad)
-    return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device)
+        return _rebuild_meta, (type(self), tuple(spec.shape), spec.strides, spec.dtype, self.requires_grad), state
+    return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device), state
 
 
 def _rebuild_meta(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, update_wrapper
 from importlib import import_module
+from types import CellType, FunctionType
 from typing import Any
 
 from ..dispatch.arguments import INTO
 from ..dispatch.codegen import general_paths
 from ..ops.reduction import norms
-from ..ops.registry import IN_PLACE, METHODS, method
+from ..ops.registry import FUNCTIONS, IN_PLACE, METHODS, method
 from . import elements, indexing, interop, linear_algebra, memory, shape_changes, transfer  # noqa: F401  (they register methods)
 from .inplace import inplace
 
@@ -47,6 +49,24 @@ for _name, _function in IN_PLACE.items():
     if _key not in _shared:
         _shared[_key] = inplace(_function, _name[:-1])
     _in_place[_name] = _shared[_key]
+
+
+@cache
+def _copied(function: Any) -> Any:
+    """A function that is told apart from `function`, which does the same."""
+    code, itself = function.__code__, CellType()
+    cells = [
+        itself if name == "call" else cell for name, cell in zip(code.co_freevars, function.__closure__, strict=True)
+    ]
+    own = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, tuple(cells))
+    itself.cell_contents = own
+    own.__kwdefaults__ = function.__kwdefaults__
+    return update_wrapper(own, function)
+
+
+for _name, _function in METHODS.items():
+    if FUNCTIONS.get(_name) is _function and _function.__closure__:
+        METHODS[_name] = _copied(_function)  # by which a class knows what it is asked for (`overriding`)
 
 # A class that has __eq__ would else have no __hash__.
 OpMethods = type("OpMethods", (), {"__slots__": (), "__hash__": object.__hash__, **METHODS, **_in_place})

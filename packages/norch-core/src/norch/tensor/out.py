@@ -16,6 +16,8 @@ from ..dispatch.op import Op
 from ..dtype import can_cast
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.creation import empty_spec
+from ..ops.registry import FUNCTIONS
+from ..overriding import ENTRIES, Overridden, recover
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .inplace import check_writable, copy_as, overlapping
@@ -99,8 +101,22 @@ def _resize(name: str, target: Any, spec: Spec) -> None:
     switches.moved()
 
 
-def of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
+def of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], **kwargs: Any) -> Any:
     """What the call path of an op leaves to others where it was given more than its operands."""
+    try:
+        return _of_call_path(op, otherwise, args, **kwargs)
+    except Overridden as error:
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        found = recover(error, FUNCTIONS[op.name], args, given)
+        if found is None:
+            raise
+        return found[0]
+
+
+ENTRIES.add(of_call_path.__code__)
+
+
+def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
     if _extra is not None:
         raise TypeError(f"{op.name}(): takes {len(args)} positional arguments, and others by name")
     options = {name: value for name, value in more.items() if value is not None}

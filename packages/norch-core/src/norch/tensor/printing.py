@@ -62,7 +62,8 @@ def tensor_repr(tensor: Any) -> str:
     """The `repr` of a tensor: its values, then whatever `norch.tensor(values)` would not give by itself."""
     shape = tuple(tensor.shape)
     empty = 0 in shape
-    head = "tensor("
+    kind = type(tensor)
+    head = f"{kind.__name__ if getattr(kind, '_overrides', False) else 'tensor'}("
     meta = tensor.device.is_meta
     body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
 

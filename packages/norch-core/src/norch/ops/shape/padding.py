@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...dispatch.arguments import recover
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, image_layout
 from ..copying import fresh, like_images
-from ..registry import FUNCTIONS, public
+from ..registry import public
 from .edges import pad_edges
 from .views import narrow, slice_dim
 
@@ -22,17 +21,14 @@ if TYPE_CHECKING:
 _PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
-@public(method=False, check=False)
+@public(method=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements put around the tensor, or cut off where negative: `pad` has (before, after) of the last dim first.
 
     mode: "constant" (`value`, 0 by default), "reflect" (mirrored, the edge not repeated), "replicate" (the edge),
     "circular" (from the other end). Raises ShapeError for pads that do not fit, ValueError for another mode.
     """
-    try:
-        amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
-    except (AttributeError, TypeError) as error:
-        return recover(error, FUNCTIONS["pad"], (input, pad, mode, value), {})  # type: ignore[no-any-return]
+    amounts, ndim = [as_int(p, "pad", "pad") for p in pad], input.spec.ndim
     if len(amounts) % 2 or len(amounts) // 2 > ndim:
         raise ShapeError(f"pad(): {amounts} are not pairs for at most {ndim} dims")
     if mode not in _PAD_MODES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 import norch
 
@@ -18,7 +19,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     size: that of the result of grid_sample, (N, C, *out). align_corners: as there. Raises ShapeError for shapes that do
     not fit, DTypeError unless theta is floating.
     """
-    sizes = list(size)[2:]
+    size = [index(n) for n in size]  # which may be 0-d tensors
+    sizes = size[2:]
     dims = len(sizes)
     if dims not in (2, 3) or tuple(theta.shape) != (size[0], dims, dims + 1) or min(size) < 1:
         raise norch.ShapeError(
@@ -39,4 +41,4 @@ def _line(count: int, align: bool, like: Tensor) -> Tensor:
     if count == 1:
         return norch.zeros(1, dtype=like.dtype, device=like.device)
     line = norch.linspace(-1, 1, count, dtype=like.dtype, device=like.device)
-    return line if align else line * ((count - 1) / count)
+    return line if align else line * (count - 1) / count

@@ -21,11 +21,36 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """
     if not batch:
         raise ValueError("default_collate(): the batch is empty")
-    return _collate(batch, "")
+    return _collate(batch, "", default_collate_fn_map)
 
 
-def _collate(batch: Sequence[Any], where: str) -> Any:
+_Functions = Mapping[Any, Callable[..., Any]]
+
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {}
+"""By type, or tuple of types: what `default_collate` calls for samples of it, with `collate_fn_map=` this."""
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: _Functions | None = None) -> Any:
+    """`default_collate`, but by `collate_fn_map`, from types to `function(batch, *, collate_fn_map)`, where that has
+    the samples' type, or one that it is of. Raises what that does."""
+    if not batch:
+        raise ValueError("collate(): the batch is empty")
+    return _collate(batch, "", collate_fn_map or {})
+
+
+def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: _Functions | None = None) -> norch.Tensor:
+    """Tensors of one shape as one, along a new first dim. Raises ShapeError for others, TypeError for no tensors."""
+    return _stack_tensors(batch, "")
+
+
+def _collate(batch: Sequence[Any], where: str, functions: _Functions) -> Any:
     first = batch[0]
+    if functions:
+        function = functions.get(type(first))
+        if function is None:
+            function = next((functions[kind] for kind in functions if isinstance(first, kind)), None)
+        if function is not None:
+            return function(batch, collate_fn_map=functions)
     if isinstance(first, norch.Tensor):
         return _stack_tensors(batch, where)
     if isinstance(first, np.ndarray):
@@ -39,30 +64,30 @@ def _collate(batch: Sequence[Any], where: str) -> Any:
     if isinstance(first, float):
         return norch.tensor(batch, dtype=norch.float64)
     if isinstance(first, Mapping):
-        return _collate_mappings(batch, where)
+        return _collate_mappings(batch, where, functions)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*_columns(batch, where))
+        return type(first)(*_columns(batch, where, functions))
     if isinstance(first, tuple):
-        return _columns(batch, where)
+        return _columns(batch, where, functions)
     if isinstance(first, Sequence):
-        return _same_type(first, _columns(batch, where))
+        return _same_type(first, _columns(batch, where, functions))
     raise TypeError(
         f"default_collate(): cannot make a batch of {type(first).__name__}{where}; it takes tensors, NumPy arrays, "
         "numbers, strings, dicts, tuples and lists. Give DataLoader a collate_fn for others"
     )
 
 
-def _columns(batch: Sequence[Any], where: str) -> list[Any]:
+def _columns(batch: Sequence[Any], where: str, functions: _Functions) -> list[Any]:
     lengths = [len(sample) for sample in batch]
     for i, n in enumerate(lengths):
         if n != lengths[0]:
             raise ValueError(
                 f"default_collate(): the samples differ in length{where}: {lengths[0]} in sample 0, {n} in sample {i}"
             )
-    return [_collate(column, f"{where or ' at '}[{i}]") for i, column in enumerate(zip(*batch))]
+    return [_collate(column, f"{where or ' at '}[{i}]", functions) for i, column in enumerate(zip(*batch))]
 
 
-def _collate_mappings(batch: Sequence[Any], where: str) -> Any:
+def _collate_mappings(batch: Sequence[Any], where: str, functions: _Functions) -> Any:
     first, out = batch[0], {}
     for key in first:
         try:
@@ -70,7 +95,7 @@ def _collate_mappings(batch: Sequence[Any], where: str) -> Any:
         except KeyError:
             at = next(i for i, sample in enumerate(batch) if key not in sample)
             raise ValueError(f"default_collate(): key {key!r} of sample 0 is not in sample {at}{where}") from None
-        out[key] = _collate(column, f"{where or ' at '}[{key!r}]")
+        out[key] = _collate(column, f"{where or ' at '}[{key!r}]", functions)
     return _same_mapping(first, out)
 
 

@@ -1,0 +1,367 @@
+"""PyTorch's protocol `__torch_function__`: classes that say themselves what functions give for their objects.
+
+Of a subclass of Tensor that defines it, methods, operators and attributes are those of `prepare`, which ask it. What
+functions are given has, outside of `DisableTorchFunctionSubclass`, a spec that no plan is looked up by: the first op on
+it raises `Overridden`, and the outermost public function that was called with it asks the class in its place. So other
+tensors, and functions that are given none of these, cost nothing for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from inspect import signature
+from threading import local
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Self, TypeVar, cast
+
+from .spec import Spec
+from .tensor_base import TakenOver, TensorBase
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""The public functions of ops, by name; `norch.ops.registry` puts its own here."""
+
+ENTRIES: set[CodeType] = set()
+"""The code of public functions that leave their failures to `recover`. Their arguments are `args` and `kwargs`."""
+
+
+class _Thread(local):
+    disabled = False
+
+
+_thread = _Thread()
+
+
+class DisableTorchFunctionSubclass:
+    """Within this context no `__torch_function__` is called in this thread."""
+
+    def __enter__(self) -> Self:
+        self._before = _thread.disabled
+        _thread.disabled = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _thread.disabled = self._before
+
+
+def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of a class that overrides nothing: `func` as it is."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def unasked(function: F) -> F:
+    """A function within which no `__torch_function__` is called."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with DisableTorchFunctionSubclass():
+            return function(*args, **kwargs)
+
+    return cast("F", call)
+
+
+def is_enabled() -> bool:
+    """Whether `__torch_function__` is called in this thread."""
+    return not _thread.disabled
+
+
+def defines(kind: type) -> bool:
+    """Whether a class has a `__torch_function__` of its own, neither Tensor's nor `disabled`."""
+    found = getattr(kind, "__torch_function__", None)
+    if found is None or found is disabled:
+        return False
+    default = getattr(TensorBase._result_class, "__torch_function__", None)
+    return getattr(found, "__func__", found) is not getattr(default, "__func__", default)
+
+
+def is_overriding(value: Any) -> bool:
+    """Whether functions that are given `value` ask its class."""
+    kind = type(value)
+    return kind.__dict__.get("_overrides", False) or (hasattr(kind, "__torch_function__") and defines(kind))
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if type(value) in (list, tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def overriding(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Those among the arguments whose classes are asked: one of each class, subclasses before what they are of."""
+    if _thread.disabled:
+        return []
+    found: list[Any] = []
+    for value in _flat((*args, *kwargs.values())):
+        if is_overriding(value) and all(type(value) is not type(other) for other in found):
+            at = next((i for i, other in enumerate(found) if isinstance(value, type(other))), len(found))
+            found.insert(at, value)
+    return found
+
+
+def ask(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], found: list[Any] | None = None) -> Any:
+    """What the classes of the arguments give for `func` on them. Raises TypeError where none gives anything."""
+    found = overriding(args, kwargs) if found is None else found
+    types = tuple([type(value) for value in found])
+    for value in found:
+        result = type(value).__torch_function__(func, types, args, dict(kwargs))
+        if result is not NotImplemented:
+            return result
+    name = f"{getattr(func, '__module__', None)}.{getattr(func, '__name__', func)}"
+    raise Unanswered(f"no implementation found for '{name}' on types that implement __torch_function__: {list(types)}")
+
+
+def of_foreign(value: Any) -> Callable[..., Any] | None:
+    """`call(name, args, kwargs)` that asks the class of what is no tensor for a function; None where it has no say."""
+    if _thread.disabled or isinstance(value, TensorBase) or not is_overriding(value):
+        return None
+    return lambda name, args, kwargs: ask(FUNCTIONS[name], args, kwargs)
+
+
+class Unanswered(TypeError):
+    """No class of the arguments gives anything for a function."""
+
+
+# --- Where a call comes from ----------------------------------------------------------------------------------------
+
+_OUTSIDE = "distributed distributions func hub nn optim ray utils vision".split()
+_UNASKED = ("norch.autograd", "norch.ops.from_data")
+ENTRY, UNASKED = "entry", "unasked"
+
+
+class _Inside(dict[str, bool]):
+    """By name of a module: whether it is a part of functions, not one that calls them as users do."""
+
+    def __missing__(self, name: str) -> bool:
+        root, _, path = name.partition(".")
+        outside = path.partition(".")[0] in _OUTSIDE and not path.startswith("nn.functional")
+        self[name] = found = root == "norch" and not outside
+        return found
+
+
+_inside = _Inside()
+
+
+def _within(frame: FrameType | None) -> str | None:
+    """ENTRY where a public function that was given such tensors goes on there, UNASKED where one of which
+    no class is asked, or a backward pass."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not _inside[name]:
+            return None
+        if frame.f_code in ENTRIES:
+            given = frame.f_locals
+            if overriding(given["args"], given["kwargs"]):
+                return ENTRY
+        elif name.startswith(_UNASKED):
+            return UNASKED
+        frame = frame.f_back
+    return None
+
+
+def _call(frame: FrameType | None, func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """Asks for `func`, which was called from `frame`, or leaves it to the function that goes on there."""
+    within = _within(frame)
+    if within is ENTRY:
+        raise Overridden("left to the function that was called")
+    return disabled(func, (), args, kwargs) if within is UNASKED else ask(func, args, kwargs)
+
+
+def recover(error: Exception, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> tuple[Any] | None:
+    """What the classes of arguments give for a public function that failed with `error`; None where none is asked."""
+    found = overriding(args, kwargs)
+    if not found or (not isinstance(error, Overridden) and all(isinstance(x, TensorBase) for x in found)):
+        return None
+    return (_call(sys._getframe(2).f_back, call, args, kwargs),)
+
+
+class Overridden(TakenOver):
+    """Raised where a plan is looked up for a tensor whose class is asked."""
+
+    def run(self, op: Any, args: tuple[Any, ...]) -> Any:
+        try:
+            frame: FrameType | None = sys._getframe(1)
+            inner = frame
+            while frame is not None and _inside[frame.f_globals.get("__name__", "")]:
+                inner, frame = frame, frame.f_back
+            assert inner is not None
+            func: Any = FUNCTIONS.get(op.name)
+            kwargs: dict[str, Any] = {}
+            known = inner.f_code.co_name in ("_call", "_unwritten", op.name) and (
+                getattr(func, "op", None) is op or op.variadic or inner.f_code is getattr(func, "__code__", None)
+            )
+            if not known:
+                func = op.call
+            elif not op.variadic:
+                kinds = [p.kind for p in signature(func).parameters.values()]
+                names = [n for n, kind in zip(op.params, kinds, strict=False) if kind is kind.KEYWORD_ONLY]
+                count = len(args) - len(names)
+                args, kwargs = args[:count], dict(zip(names, args[count:], strict=True))
+            return _call(sys._getframe(1), func, args, kwargs)
+        except Exception as found:
+            raise found from None
+
+    def into(self, op: Any, out: Any, args: tuple[Any, ...]) -> None:
+        disabled(op.into, (), (out, *args))
+
+
+class OverriddenSpec(Spec):
+    """The spec of a tensor whose class is asked: as `plain`, but that no plan is looked up by it."""
+
+    __slots__ = ("plain",)
+    plain: Spec
+
+    def __hash__(self) -> int:
+        raise Overridden("the class of this tensor is asked what a function gives")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+
+_own_spec: Any = TensorBase.__dict__["spec"]
+
+
+def _get_spec(self: Any) -> Spec:
+    plain: Spec = _own_spec.__get__(self)
+    if _thread.disabled:
+        return plain
+    spec: OverriddenSpec = object.__new__(OverriddenSpec)
+    spec.plain = plain
+    return spec
+
+
+def _set_spec(self: Any, spec: Spec) -> None:
+    _own_spec.__set__(self, spec.plain if type(spec) is OverriddenSpec else spec)
+
+
+# --- Methods --------------------------------------------------------------------------------------------------------
+
+_OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow", "matmul": "matmul",
+}  # fmt: skip
+_CALLED = {f"__{operator}__": name for operator, name in _OPERATORS.items()}
+_CALLED |= {f"__i{operator}__": f"{name}_" for operator, name in _OPERATORS.items() if operator != "matmul"}
+_CALLED |= {
+    f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge", "radd", "rmul", "rand", "ror", "rxor")
+}
+_CALLED |= {
+    "__radd__": "add",
+    "__rmul__": "mul",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+}
+"""By name of an operator: the method that the class is asked for, as by PyTorch; others are asked for by their own."""
+
+_LEFT = frozenset("__new__ __init__ __init_subclass__ __torch_function__ __hash__ __iter__".split())
+"""What a class has as it is."""
+
+
+_BINARY = frozenset(
+    f"__{r}{name}__"
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift eq ne lt le gt ge".split()
+    for r in ("", "r", "i")
+)
+
+
+def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    asked = getattr(kind, _CALLED.get(name, name), original)
+    forward = None
+    if name.startswith("__r") and hasattr(kind, operator := f"__{name[3:]}"):
+        forward = getattr(kind, _CALLED.get(operator, operator))
+
+    if name == "as_subclass" or (name.startswith("_") and not name.startswith("__")):
+
+        @wraps(original)
+        def unasked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return disabled(original, (), (self, *args), kwargs)
+
+        return unasked
+
+    @wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _thread.disabled:
+            return original(self, *args, **kwargs)
+        func, given = asked, (self, *args)
+        if forward is not None and args and isinstance(args[0], TensorBase):
+            func, given = forward, given[::-1]
+        try:
+            return _call(sys._getframe(1), func, given, kwargs)
+        except Unanswered:
+            if name in _BINARY:
+                return NotImplemented  # Python then asks the other operand
+            raise
+
+    return call
+
+
+def _attribute(original: property) -> property:
+    def get(self: Any) -> Any:
+        getter: Any = original.__get__
+        return getter(self) if _thread.disabled else _call(sys._getframe(1), getter, (self,), {})
+
+    def set_(self: Any, value: Any) -> None:
+        setter: Any = original.__set__
+        setter(self, value) if _thread.disabled else _call(sys._getframe(1), setter, (self, value), {})
+
+    def delete(self: Any) -> None:
+        deleter: Any = original.__delete__
+        deleter(self) if _thread.disabled else _call(sys._getframe(1), deleter, (self,), {})
+
+    return property(get, original.fset and set_, original.fdel and delete, original.__doc__)
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.dim():
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _of_class(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that a class has in place of Tensor's, for all but norch's own functions, which know only Tensor's."""
+
+    @wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        inside = _inside[sys._getframe(1).f_globals.get("__name__", "")]
+        return (ours if inside else original)(self, *args, **kwargs)
+
+    return call
+
+
+def prepare(cls: type, kind: type) -> None:
+    """Has the class `cls` asked for what its base `kind`, Tensor, defines and no other base of it does."""
+    cls._overrides = True  # type: ignore[attr-defined]
+    cls.spec = property(_get_spec, _set_spec)  # type: ignore[attr-defined]
+    theirs = kind.__mro__
+    own = cls.__mro__[: cls.__mro__.index(kind)]
+    prepared = [base for base in own[1:] if base.__dict__.get("_overrides")]
+    for name in {name for base in theirs[:-1] for name in vars(base)} - _LEFT:
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        original = vars(owner)[name]
+        if owner in prepared:
+            continue
+        if owner not in theirs:
+            ours = getattr(kind, name)
+            if isinstance(original, FunctionType) and isinstance(ours, FunctionType) and not name.startswith("__"):
+                setattr(cls, name, _of_class(original, ours))
+        elif isinstance(original, property):
+            setattr(cls, name, _attribute(original))
+        elif isinstance(original, FunctionType):
+            setattr(cls, name, _method(kind, name, original))
+    if next(base for base in cls.__mro__ if "__iter__" in vars(base)) in theirs:
+        cls.__iter__ = _iterate  # type: ignore[attr-defined]
+
+
+def convert(value: Any, kind: type) -> Any:
+    """Tensors that a function gave, in tuples and lists too, as objects of a subclass of Tensor."""
+    if isinstance(value, TensorBase):
+        return value if isinstance(value, kind) else value.as_subclass(kind)  # type: ignore[attr-defined]
+    if isinstance(value, tuple | list):
+        parts = [convert(part, kind) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
