@@ -139,6 +139,51 @@ def test_tails_of_ndtri():
     np.testing.assert_allclose(norch.special.ndtri(x).numpy(), expected, rtol=1e-13)
 
 
+def _erfcx(x):
+    """By Laplace's continued fraction; below 2 by its definition."""
+    if x < 2:
+        return math.exp(x * x) * math.erfc(x)
+    value = x
+    for k in range(200, 0, -1):
+        value = x + k / 2 / value
+    return 1 / (value * math.sqrt(math.pi))
+
+
+POINTS = (-26.0, -5.0, -1.0, -0.1, 0.0, 0.5, 1.9, 2.5, 5.0, 7.99, 8.01, 12.0, 30.0, 1e5, 1e200)
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32])
+def test_scaled_erfc_and_the_logarithm_of_the_normal_distribution(dtype):
+    rtol = 1e-13 if dtype is norch.float64 else 2e-7
+    points = [x for x in POINTS if dtype is norch.float64 or -9 < x < 1e6]
+    x = norch.tensor(points, dtype=dtype)
+    exact = x.double().tolist()
+    np.testing.assert_allclose(norch.special.erfcx(x).numpy(), [_erfcx(v) for v in exact], rtol=rtol)
+    halves = [v / math.sqrt(2) for v in exact]
+    low = [math.log(_erfcx(h) / 2) - h * h if h > 0.5 else math.log1p(-math.erfc(-h) / 2) for h in halves]
+    np.testing.assert_allclose(norch.special.log_ndtr(-x).numpy(), low, rtol=4 * rtol)  # at -26 an ulp of x is 1e-13
+    edges = norch.tensor([math.inf, -math.inf, math.nan], dtype=dtype)
+    assert str(norch.special.erfcx(edges).tolist()) == "[0.0, inf, nan]"
+    assert str(norch.special.log_ndtr(edges).tolist()) in ("[0.0, -inf, nan]", "[-0.0, -inf, nan]")
+
+
+def test_gradients_of_scaled_erfc_log_ndtr_and_multigammaln():
+    x = norch.tensor([-3.0, -1.0, 0.3, 4.0, 7.5, 20.0], dtype=norch.float64, requires_grad=True)
+    assert norch.autograd.gradcheck(norch.special.erfcx, (x,))
+    assert norch.autograd.gradcheck(norch.special.log_ndtr, (x,))
+    a = norch.tensor([1.7, 4.0], dtype=norch.float64, requires_grad=True)
+    assert norch.autograd.gradcheck(lambda a: norch.special.multigammaln(a, 3), (a,))
+
+
+def test_multigammaln_is_a_sum_of_lgamma():
+    a = [1.7, 4.0, 20.5]
+    found = norch.special.multigammaln(norch.tensor(a, dtype=norch.float64), 3)
+    expected = [1.5 * math.log(math.pi) + sum(math.lgamma(v - j / 2) for j in range(3)) for v in a]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-14)
+    with pytest.raises(ValueError, match="p must be at least 1"):
+        norch.special.multigammaln(norch.ones(2), 0)
+
+
 def test_gradient_of_a_product_whose_parts_overflow_float16():
     x = norch.tensor([300.0, 300.0, 0.01, 0.01], dtype=norch.float16, requires_grad=True)
     x.prod().backward()

@@ -73,6 +73,26 @@ def test_along_several_dims(name, kwargs):
     close(getattr(fft, name)(pair(given) if name.startswith("i") else norch.tensor(x), **kwargs), expected)
 
 
+@pytest.mark.parametrize("kwargs", [{}, {"n": 7}, {"n": 4, "norm": "ortho"}, {"norm": "forward", "dim": 0}])
+def test_transforms_of_what_is_its_own_mirrored_conjugate(kwargs):
+    theirs = {"axis" if k == "dim" else k: v for k, v in kwargs.items()}
+    x = RNG.standard_normal((6, 5))
+    z = x + 1j * RNG.standard_normal(x.shape)
+    close(fft.hfft(pair(z), **kwargs), np.fft.hfft(z, **theirs))
+    close(fft.hfft(norch.tensor(x), **kwargs), np.fft.hfft(x, **theirs))
+    close(fft.ihfft(norch.tensor(x), **kwargs), np.fft.ihfft(x, **theirs))
+    with pytest.raises(ValueError, match="hfft"):
+        fft.hfft(norch.tensor(x), norm="none")
+
+
+def test_such_transforms_along_several_dims():
+    x = RNG.standard_normal((3, 4, 6))
+    half = fft.ihfftn(norch.tensor(x))
+    close(half, np.conj(np.fft.rfftn(x)) / x.size)
+    close(fft.hfftn(half), x)
+    close(fft.hfft2(fft.ihfft2(norch.tensor(x), norm="ortho"), norm="ortho"), x)
+
+
 def test_frequencies_and_shifts():
     for n in (1, 4, 5):
         close(fft.fftfreq(n, 0.3), np.fft.fftfreq(n, 0.3), 1e-6)

@@ -27,6 +27,13 @@ CASES = [
         lambda nn: nn.BatchNorm3d(4, track_running_stats=False),
         (3, 4, 2, 2, 2),
     ),
+    (lambda nn: nn.LazyInstanceNorm1d(affine=True), lambda nn: nn.InstanceNorm1d(4, affine=True), (3, 4, 5)),
+    (
+        lambda nn: nn.LazyInstanceNorm2d(affine=True, track_running_stats=True),
+        lambda nn: nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+        (3, 4, 2, 3),
+    ),
+    (lambda nn: nn.LazyInstanceNorm3d(affine=True), lambda nn: nn.InstanceNorm3d(4, affine=True), (3, 4, 2, 2, 3)),
 ]
 
 
@@ -126,3 +133,13 @@ def test_a_lazy_module_of_ones_own():
         Careless()(x)
     with pytest.raises(NotImplementedError, match="Bare has no initialize_parameters"):
         type("Bare", (LazyModuleMixin,), {})().initialize_parameters()
+
+
+def test_lazy_instance_norm_of_one_sample_and_without_parameters():
+    x = norch.randn(4, 6)
+    layer = nn.LazyInstanceNorm1d(affine=True)
+    assert norch.equal(layer(x), nn.InstanceNorm1d(4, affine=True)(x))
+    assert type(layer) is nn.InstanceNorm1d
+    assert layer.num_features == 4
+    plain = nn.LazyInstanceNorm1d()
+    assert norch.equal(plain(x), nn.InstanceNorm1d(4)(x))

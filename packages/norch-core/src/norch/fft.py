@@ -96,6 +96,31 @@ def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
     return _along("irfft", pair, size, at, norm, 1, 2, 1, True)
 
 
+_BACK = {"forward": "backward", "ortho": "ortho"}
+
+
+def _conjugate(input: Any) -> Any:
+    return input.conj() if isinstance(input, ComplexPair) else input
+
+
+def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """`fft` of n numbers, 2 (m - 1) by default, of which `input` has the first m, the others being their conjugates:
+    n real numbers. Raises as `irfft` does."""
+    return irfft(_conjugate(input), n, dim, _opposite("hfft", norm))
+
+
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> ComplexPair:
+    """Undoes `hfft`: the first n // 2 + 1 results of `ifft` of real numbers."""
+    return rfft(input, n, dim, _opposite("ihfft", norm)).conj()
+
+
+def _opposite(op: str, norm: str | None) -> str:
+    """The norm that scales what goes back as this one scales what goes forth."""
+    if norm not in (None, *_NORMS):
+        raise ValueError(f"{op}(): norm must be one of {', '.join(_NORMS)}, got {norm!r}")
+    return _BACK.get(norm or "backward", "forward")
+
+
 # --- Along several dims ---------------------------------------------------------------------------------------------
 
 
@@ -166,6 +191,26 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
 def irfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """`irfftn` along two dims, the last by default."""
     return irfftn(input, s, dim, norm)
+
+
+def hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """`fft` along all of `dim` but the last, then `hfft`. Raises as `irfftn` does."""
+    return irfftn(_conjugate(input), s, dim, _opposite("hfftn", norm))
+
+
+def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> ComplexPair:
+    """Undoes `hfftn`: `ihfft` along the last of `dim`, then `ifft` along the others."""
+    return rfftn(input, s, dim, _opposite("ihfftn", norm)).conj()
+
+
+def hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`hfftn` along two dims, the last by default."""
+    return hfftn(input, s, dim, norm)
+
+
+def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> ComplexPair:
+    """`ihfftn` along two dims, the last by default."""
+    return ihfftn(input, s, dim, norm)
 
 
 # --- Frequencies ----------------------------------------------------------------------------------------------------

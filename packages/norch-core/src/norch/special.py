@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .dispatch.arguments import check_functions
 from .dtype import float64
 from .ops import (
+    arange,
     digamma,
     erf,
     erfc,
@@ -21,12 +22,14 @@ from .ops import (
     log_softmax,
     logit,
     logsumexp,
+    ones_like,
     polygamma,
     round,
     sigmoid,
     sinc,
     softmax,
     sqrt,
+    square,
     where,
     xlogy,
 )
@@ -74,6 +77,49 @@ def ndtri(input: Tensor) -> Tensor:
     return where(tail > 0.1, centre, where(p < 0.5, -size, size)).to(x.dtype)
 
 
+def erfcx(input: Tensor) -> Tensor:
+    """exp(input**2) * erfc(input), which for large input is near 1 / (input * sqrt(pi)) and does not underflow.
+
+    Beyond 8 by the asymptotic series 7.1.23 of Abramowitz and Stegun. In float64. Shape kept.
+    """
+    x = as_floating(input)
+    t = x.to(float64)
+    far = t > 8
+    near = where(far, 0.0, t)
+    z = 0.5 / square(where(far, t, 8.0))
+    series = ones_like(z)
+    for k in range(14, 0, -1):
+        series = 1 - (2 * k - 1) * z * series
+    tail = series / (where(far, t, 8.0) * math.sqrt(math.pi))
+    return where(far, tail, exp(square(near)) * erfc(near)).to(x.dtype)
+
+
+def log_ndtr(input: Tensor) -> Tensor:
+    """The logarithm of `ndtr`, by `erfcx` below -1, so that it does not underflow.
+
+    In float64. Shape kept, dtype too. See 26.2.29 of Abramowitz and Stegun for `ndtr` as erfc.
+    """
+    x = as_floating(input)
+    t = x.to(float64) * math.sqrt(0.5)
+    low = x < -1
+    below = where(low, t, -1.0)
+    return where(low, log(erfcx(-below) * 0.5) - square(below), log1p(erfc(where(low, 0.0, t)) * -0.5)).to(x.dtype)
+
+
+def multigammaln(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension p.
+
+    That is p (p - 1) / 4 log(pi), and the sum over j below p of lgamma(input - j / 2). Shape kept. Raises ValueError
+    for a p below 1.
+    """
+    if p < 1:
+        raise ValueError(f"multigammaln(): p must be at least 1, got {p}")
+    x = as_floating(input)
+    return lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) * 0.5).sum(-1) + (
+        p * (p - 1) / 4 * math.log(math.pi)
+    )
+
+
 @in_float32
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), 0 where input is 0."""
@@ -85,15 +131,18 @@ __all__ = [
     "entr",
     "erf",
     "erfc",
+    "erfcx",
     "erfinv",
     "exp2",
     "expit",
     "expm1",
     "gammaln",
     "log1p",
+    "log_ndtr",
     "log_softmax",
     "logit",
     "logsumexp",
+    "multigammaln",
     "ndtr",
     "ndtri",
     "polygamma",

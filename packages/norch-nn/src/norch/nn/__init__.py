@@ -83,6 +83,9 @@ from .lazy import LazyConv3d as LazyConv3d
 from .lazy import LazyConvTranspose1d as LazyConvTranspose1d
 from .lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from .lazy import LazyConvTranspose3d as LazyConvTranspose3d
+from .lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
+from .lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
+from .lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
 from .lazy import LazyLinear as LazyLinear
 from .linear import Bilinear as Bilinear
 from .linear import Flatten as Flatten

@@ -10,7 +10,16 @@ import norch
 from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _Convolution
 from .linear import Linear
 from .module import Module
-from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
+from .normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    _BatchNorm,
+    _InstanceNorm,
+)
 from .parameter import Parameter, UninitializedParameter
 
 
@@ -135,11 +144,11 @@ class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
     """A ConvTranspose3d whose in_channels are those of its first input."""
 
 
-class _LazyBatchNorm(_Lazy, _BatchNorm):
+class _LazyNorm(_Lazy, _BatchNorm):
     def initialize_parameters(self, input: norch.Tensor) -> None:
-        """Makes weight, bias and statistics for the channels of an input (n, c, ...)."""
+        """Makes weight, bias and statistics for the channels of an input (n, c, ...), or without n."""
         self._check_dims(input)
-        self.num_features = n = input.shape[1]
+        self.num_features = n = input.shape[0 if isinstance(self, _InstanceNorm) and input.ndim == self.dims[0] else 1]
         _materialize(self.weight, (n,))
         _materialize(self.bias, (n,))
         if self.track_running_stats:
@@ -148,13 +157,25 @@ class _LazyBatchNorm(_Lazy, _BatchNorm):
         self._draw()
 
 
-class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A BatchNorm1d whose num_features are the channels of its first input."""
 
 
-class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A BatchNorm2d whose num_features are the channels of its first input."""
 
 
-class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A BatchNorm3d whose num_features are the channels of its first input."""
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """An InstanceNorm1d whose num_features are the channels of its first input."""
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """An InstanceNorm2d whose num_features are the channels of its first input."""
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """An InstanceNorm3d whose num_features are the channels of its first input."""
