@@ -97,7 +97,7 @@ def erfcx(input: Tensor) -> Tensor:
 def log_ndtr(input: Tensor) -> Tensor:
     """The logarithm of `ndtr`, by `erfcx` below -1, so that it does not underflow.
 
-    In float64. Shape kept, dtype too. See 26.2.29 of Abramowitz and Stegun for `ndtr` as erfc.
+    In float64. Shape kept, dtype too. See 26.2.29 of Abramowitz and Stegun (1964) for `ndtr` as erfc.
     """
     x = as_floating(input)
     t = x.to(float64) * math.sqrt(0.5)

@@ -181,9 +181,11 @@ PLACES: dict[str, Place] = {
 _HOMES = {
     "batchnorm": "normalization", "conv": "convolution", "flatten": "linear", "fold": "pixels",
     "instancenorm": "normalization", "pixelshuffle": "pixels", "channelshuffle": "pixels", "rnn": "recurrent",
-    "sparse": "embedding", "upsampling": "pixels", "adaptive": "linear",
+    "sparse": "embedding", "upsampling": "pixels",
 }  # fmt: skip
-_SAME = "activation container distance dropout lazy linear loss module normalization padding pooling transformer"
+_SAME = (
+    "activation adaptive container distance dropout lazy linear loss module normalization padding pooling transformer"
+)
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
 PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
