@@ -44,7 +44,7 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
             return recover(error, function, args, kwargs, name, call)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
-    ENTRIES.add(call.__code__)
+    ENTRIES.add(call.__code__)  # type: ignore[attr-defined]
     return call
 
 

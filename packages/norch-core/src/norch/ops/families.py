@@ -354,5 +354,5 @@ def accepts_axis(function: Callable[P, R]) -> Callable[P, R]:
             return recover(error, function, args, kwargs, None, call)  # type: ignore[no-any-return]
 
     call.explains = True  # type: ignore[attr-defined]
-    ENTRIES.add(call.__code__)
+    ENTRIES.add(call.__code__)  # type: ignore[attr-defined]
     return call

@@ -88,7 +88,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 @cache
 def _unwrapped() -> frozenset[Any]:
     """Getters whose results are tensors of a class of their own."""
-    return frozenset({Tensor.grad.__get__})  # type: ignore[attr-defined]
+    return frozenset({Tensor.grad.__get__})
 
 
 overriding.FUNCTIONS = FUNCTIONS

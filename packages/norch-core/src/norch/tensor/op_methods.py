@@ -64,9 +64,9 @@ def _copied(function: Any) -> Any:
     return update_wrapper(own, function)
 
 
-for _name, _function in METHODS.items():
-    if FUNCTIONS.get(_name) is _function and _function.__closure__:
-        METHODS[_name] = _copied(_function)  # by which a class knows what it is asked for (`overriding`)
+for _name in METHODS:
+    if FUNCTIONS.get(_name) is METHODS[_name] and METHODS[_name].__closure__:
+        METHODS[_name] = _copied(METHODS[_name])  # by which a class knows what it is asked for (`overriding`)
 
 # A class that has __eq__ would else have no __hash__.
 OpMethods = type("OpMethods", (), {"__slots__": (), "__hash__": object.__hash__, **METHODS, **_in_place})

@@ -199,9 +199,9 @@ class OpMethods:
     sign = elementwise_arithmetic.sign; sign_ = in_place; signbit = elementwise_special.signbit;
     sin = elementwise_arithmetic.sin; sin_ = in_place; sinc = elementwise_special.sinc; sinc_ = in_place;
     sinh = elementwise_arithmetic.sinh; sinh_ = in_place; slice_scatter = ops_scatter_copies.slice_scatter;
-    slogdet = tensor_op_methods._function; softmax = nn_softmax.softmax; sort = reduction_sorting.sort;
-    split = shape_joining.split; split_with_sizes = shape_joining.split; sqrt = elementwise_arithmetic.sqrt;
-    sqrt_ = in_place; square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
+    slogdet = late; softmax = nn_softmax.softmax; sort = reduction_sorting.sort; split = shape_joining.split;
+    split_with_sizes = shape_joining.split; sqrt = elementwise_arithmetic.sqrt; sqrt_ = in_place;
+    square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
     squeeze_ = tensor_shape_changes.squeeze_; std = reduction_reductions.std; sub = elementwise_arithmetic.sub;
     sub_ = in_place; subtract = elementwise_arithmetic.sub; subtract_ = in_place; sum = reduction_reductions.sum;
     sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.transpose;
