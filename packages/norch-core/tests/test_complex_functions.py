@@ -121,6 +121,15 @@ def test_elements():
             np.testing.assert_array_equal(found.numpy(), part)
 
 
+def test_arrays_and_numbers_of_numpy():
+    mask, number = np.arange(4.0), np.complex64(2 - 1j)
+    for found, expected in (
+        (A * mask, NA * mask), (mask * A, mask * NA), (A / (mask + 1), NA / (mask + 1)), (A + NB, NA + NB),
+        (NB - A, NB - NA), (A * number, NA * number), (number * A, number * NA), (A - np.float32(2), NA - 2),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-12)
+
+
 def test_written_in_place():
     z = norch.zeros(3, dtype=norch.cdouble)
     same = z

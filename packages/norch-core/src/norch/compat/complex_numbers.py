@@ -9,6 +9,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dispatch.arguments import check_functions, describe
 from ..dtype import (
     ComplexDType,
@@ -22,7 +24,7 @@ from ..dtype import (
 )
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude_of
-from ..ops import atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
+from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
 
@@ -47,6 +49,7 @@ class ComplexPair:
     """
 
     __slots__ = ("pair",)
+    __array_ufunc__ = None  # NumPy's arrays leave their operators to the pair
     pair: Tensor
 
     def __init__(self, pair: Tensor) -> None:
@@ -147,6 +150,7 @@ class ComplexPair:
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
+        other = _of_numpy(other)
         if not isinstance(other, ComplexPair | builtins.complex):
             factor = other.unsqueeze(-1) if isinstance(other, Tensor) else other
             return ComplexPair(self.pair * factor)
@@ -154,6 +158,7 @@ class ComplexPair:
         return ComplexPair(complex_mul(self.pair, pair, False))
 
     def __truediv__(self, other: Any) -> Any:
+        other = _of_numpy(other)
         if not isinstance(other, ComplexPair | builtins.complex):
             return ComplexPair(self.pair / (other.unsqueeze(-1) if isinstance(other, Tensor) else other))
         c, d = parts_of(other)
@@ -331,8 +336,16 @@ def _by_parts(name: str, *args: Any, **kwargs: Any) -> Any:
     return joined(re, im) if isinstance(re, Tensor) else tuple(map(joined, re, im))
 
 
+def _of_numpy(value: Any) -> Any:
+    """NumPy's arrays as tensors or pairs, its numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return as_tensor(value) if isinstance(value, np.ndarray) else value
+
+
 def parts_of(value: Any) -> tuple[Any, Any]:
     """Real and imaginary parts; (None, None) for what has none."""
+    value = _of_numpy(value)
     if isinstance(value, ComplexPair | builtins.complex):
         return value.real, value.imag
     return (value, 0.0) if isinstance(value, Tensor | int | float) else (None, None)
