@@ -16,8 +16,7 @@ namespace {
 template <class Op, class T>
 using seen_t = std::conditional_t<
     std::is_same_v<T, half>, float,
-    std::conditional_t<(std::is_same_v<T, int8_t> || std::is_same_v<T, int16_t>) &&
-                           (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>), int32_t, T>>;
+    std::conditional_t<std::is_same_v<T, int16_t> && (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>), int32_t, T>>;
 
 /// Element j of R rows, added up in a tree.
 template <class Op, int R, class S>
@@ -232,6 +231,8 @@ KernelPtr fold(const Request& request) {
     return visit(request.operands[1].dtype, [&]<class T>(Tag<T>) {
         if constexpr (std::is_same_v<T, bool>)
             return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);
+        else if constexpr (std::is_same_v<T, int8_t> && (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>))
+            return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t>::all);  // the same bits
         else
             return fold_kernel(request, Fold<seen_t<Op, T>, Op>::loops, ElementsOf<T, seen_t<Op, T>>::all);
     });
