@@ -100,6 +100,12 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
     "overrides": [("TorchFunctionMode", "a class of tensors can define __torch_function__")],
+    "utils.cpp_extension": [
+        (
+            "BuildExtension CUDAExtension CUDA_HOME CppExtension include_paths load load_inline",
+            "norch.library.custom_op takes Python, and a backend brings compiled kernels",
+        )
+    ],
     "utils.checkpoint": [
         (
             "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
@@ -112,6 +118,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "an iterator of a DataLoader is what iter() gives",
         )
     ],
+    "utils.file_baton": [("FileBaton", "it keeps processes from compiling the same extension, and norch compiles none")],
     "vision.io": [
         (
             "VideoReader read_video read_video_timestamps write_video",
