@@ -76,7 +76,7 @@ METHODS_WITHOUT_RECORD = frozenset(
     dim ndimension size numel nelement element_size stride storage_offset is_contiguous is_floating_point is_complex
     is_signed is_inference data_ptr storage untyped_storage requires_grad_ zero_grad backward detach_ register_hook
     retain_grad as_subclass numpy item tolist to cpu cuda type type_as float double half bfloat16 long int short char
-    byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
+    cfloat cdouble byte bool new_empty new_zeros new_ones new_full new_tensor bernoulli
     fill_ zero_ copy_ uniform_ normal_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ multinomial
     float_power_
     det logdet slogdet inverse pinverse cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp qr svd

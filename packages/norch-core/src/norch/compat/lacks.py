@@ -118,7 +118,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "an iterator of a DataLoader is what iter() gives",
         )
     ],
-    "utils.file_baton": [("FileBaton", "it keeps processes from compiling the same extension, and norch compiles none")],
+    "utils.file_baton": [("FileBaton", "it lets one process compile an extension, and norch compiles none")],
     "vision.io": [
         (
             "VideoReader read_video read_video_timestamps write_video",

@@ -14,7 +14,8 @@ from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, MetaError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
-from .creation import arange, empty_spec, fill_spec, zeros_like
+from .copying import clone
+from .creation import arange, fill_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive
 from .registry import public
@@ -125,11 +126,12 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
         index = index.to(int64)
     if src.spec.dtype is not out.spec.dtype:
         src = src.to(out.spec.dtype)
-    for d, n in enumerate(index.spec.shape):
-        if src.spec.shape[d] != n:
-            src = src.narrow(d, 0, n)
-        if d != dim and out.spec.shape[d] != n:
-            out = out.narrow(d, 0, n)
+    if index.spec.ndim > 1 or src.spec.shape != index.spec.shape:
+        for d, n in enumerate(index.spec.shape):
+            if src.spec.shape[d] != n:
+                src = src.narrow(d, 0, n)
+            if d != dim and out.spec.shape[d] != n:
+                out = out.narrow(d, 0, n)
     (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
 
 
@@ -159,8 +161,7 @@ def infer_scattered(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
 
 
 def _scatter_copy(input: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> Tensor:
-    out = empty_spec(input.spec.like())
-    out.copy_(input.detach())
+    out = clone(input if input.node is None else input.detach())
     scatter_into(out, wrap_dim(dim, input.spec.ndim, "scatter"), index, src, add)
     return out
 
@@ -225,7 +226,9 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
     """A 1-D index of `dim` expanded to shape `like` in the other dims. Raises ShapeError for more dims."""
     if index.spec.ndim > 1:
         raise ShapeError(f"{op}(): index must have 1 dim, got shape {tuple(index.spec.shape)}")
-    flat = index.reshape(-1)
+    flat = index if index.spec.ndim else index.reshape(1)
+    if len(like) == 1:
+        return flat
     shape = [1] * len(like)
     shape[dim] = flat.spec.numel
     return flat.reshape(shape).expand(*like[:dim], flat.spec.numel, *like[dim + 1 :])

@@ -335,14 +335,22 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
         return
+    if type(index) is tuple and not any(type(p) is slice and p.step is not None for p in index):
+        found = _of_ints_and_slices(self, index)
+        if found is not None and type(value) in SCALARS:
+            fill_as("__setitem__", found, value)
+            return
+        if found is not None and isinstance(value, TensorBase):
+            copy_as("__setitem__", found, _fitting(value, tuple(found.spec.shape)))  # type: ignore[arg-type]
+            return
     if type(value) in (float, Traced) and self.spec.dtype.category == FLOATING:
         value = FILL.call(spec_for((), self.spec.dtype, self.spec.device, "__setitem__"), value)
     elif not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
-    if isinstance(index, TensorBase) and index.spec.dtype is int64 and index.spec.ndim == 1 and self.spec.ndim:
-        put(self, self, {0: index}, value, False)  # type: ignore[dict-item]
-        return
     parts = index if isinstance(index, tuple) else (index,)
+    if all(_is_places(p, self.spec.device) for p in parts) and 0 < len(parts) <= self.spec.ndim:
+        put(self, self, dict(enumerate(parts)), value, False)
+        return
     if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
         _assign_reversed(self, parts, value)
         return
@@ -351,6 +359,12 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         copy_as("__setitem__", view, _fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
+
+
+def _is_places(part: Any, device: Any) -> bool:
+    """Whether an index is a vector of int64 on a device, of which nothing needs to be asked."""
+    spec = getattr(part, "spec", None)
+    return type(spec) is Spec and spec.dtype is int64 and spec.ndim == 1 and spec.device is device
 
 
 def _fitting(value: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -374,7 +388,8 @@ def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
 
 def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
     """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
-    tracked = check_writable(view, "__setitem__") or (value.node is not None and is_recording())
+    tracked = check_writable(view, "__setitem__")
+    tracked = tracked or (value.node is not None and is_recording() and resolve(value) is not None)
     if len(chosen) == 1 and not tracked:
         ((dim, index),) = chosen.items()
         if _put_along(view, dim, index, value, accumulate):

@@ -204,18 +204,20 @@ def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
 
 def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: str) -> bool:
     """Scatters into the tensor's memory; False where that cannot be."""
-    given = (tensor, index, source)
-    if not tensor.spec.ndim or any(type(x.spec) is not Spec or x.spec.device is not tensor.spec.device for x in given):
+    spec, device = tensor.spec, tensor.spec.device
+    if not spec.ndim or not type(spec) is type(index.spec) is type(source.spec) is Spec:
+        return False
+    if index.spec.device is not device or source.spec.device is not device:
         return False
     if check_writable(tensor, title) or (source.node is not None and is_recording() and resolve(source) is not None):
         return False
-    if tensor.is_meta or any(x.buffer is tensor.buffer for x in (index, source)):
+    if device.is_meta or index.buffer is tensor.buffer or source.buffer is tensor.buffer:
         return False
+    at = wrap_dim(dim, spec.ndim, title[:-1])
     if title == "index_add_":
-        at = wrap_dim(dim, tensor.spec.ndim, "index_add")
         index = expand_index(index, tuple(source.spec.shape), at, "index_add")
-    _check_scattered(tensor.spec, dim, index.spec, source.spec)
-    scatter_into(tensor, wrap_dim(dim, tensor.spec.ndim, "scatter"), index, source, title != "scatter_")
+    _check_scattered(spec, at, index.spec, source.spec)
+    scatter_into(tensor, at, index, source, title != "scatter_")
     mark_modified(tensor, title)
     if is_recording():
         rebase(tensor, None)
