@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import count
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
@@ -181,9 +182,7 @@ def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _note_op(op: Any, args: Any, kwargs: Any) -> Any:
-    from .opaque import run_op
-
-    return run_op(op, args, kwargs)
+    return import_module(f"{__package__}.opaque").run_op(op, args, kwargs)  # which stands above
 
 
 _backends: dict[int, RecordingBackend] = {}

@@ -96,7 +96,7 @@ def _sgn(z: ComplexPair) -> ComplexPair:
 
 def _eq(input: Any, other: Any) -> Tensor:
     (a, b), (c, d) = parts_of(input), parts_of(other)
-    return (a == c) & (b == d)
+    return (a == c) & (b == d)  # type: ignore[no-any-return]
 
 
 def _ne(input: Any, other: Any) -> Tensor:
@@ -105,7 +105,7 @@ def _ne(input: Any, other: Any) -> Tensor:
 
 def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     near = (input - other).abs() <= atol + rtol * ops.abs(other)
-    return near | _eq(input, other) | (_isnan(input) & _isnan(other) if equal_nan else near)
+    return near | _eq(input, other) | (_isnan(input) & _isnan(other) if equal_nan else near)  # type: ignore[no-any-return]
 
 
 def _equal(input: Any, other: Any) -> bool:

@@ -27,14 +27,14 @@ _ROOT = __name__.partition(".")[0]
 # --- Calls that files make, each with the machine before the arguments ----------------------------------------------
 
 
-def _tensor_v2(machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Tensor:
+def _tensor_v2(machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
     return rebuild(storage, offset, size, stride, rest[0] if rest else False)
 
 
 def _tensor_v3(
     machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any,
     metadata: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     return rebuild(storage, offset, size, stride, requires_grad, dtype)
 
 
@@ -55,7 +55,7 @@ def _parameter(machine: Machine, data: Any, requires_grad: Any = True, *rest: An
     if requires_grad and not parts.is_floating_point():
         raise ValueError("a parameter of integers requires a gradient")
     if kind is None:
-        return data.detach().requires_grad_(requires_grad)
+        return data.detach().requires_grad_(requires_grad)  # type: ignore[no-any-return]
     return kind(data, requires_grad)
 
 

@@ -100,7 +100,7 @@ def rebuild_meta(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tens
     if not isinstance(dtype, DType) or len(shape) != len(strides):
         raise ValueError("a tensor on meta has no dtype, or not as many strides as dims")
     whole = empty_spec(Spec((span(shape, strides),), None, dtype, Device("meta")))
-    return rebuild(whole, 0, size, stride, requires_grad)
+    return rebuild(whole, 0, size, stride, requires_grad)  # type: ignore[no-any-return]
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
