@@ -13,6 +13,7 @@ from ..tensor_base import TensorBase
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
 from .graph import Leaf, Node, Output, change, gone, init_node, is_recording, resolve, set_recording
+from .saving import Packed, pack_all
 
 if TYPE_CHECKING:
     from ..spec import Spec
@@ -48,6 +49,8 @@ class FunctionContext:
         """What `save_for_backward` kept. Raises AutogradError if one was changed in place since, or was freed."""
         if self._freed:
             raise gone(self._name, (f"saved by {self._name}", self._line), ("freed by", self._freed_by))
+        if any(type(value) is Packed for value in self._saved):
+            return tuple([value.unpack() if type(value) is Packed else value for value in self._saved])
         for value in self._saved:
             modified = None if value is None else value.buffer.modified
             if modified is not None and modified[0] > self._saved_at:
@@ -206,7 +209,7 @@ class Function:
             value.node = node if len(tensors) == 1 else Output(node, position)
         # A saved result would hold the node that holds it; without its graph it does not.
         own = {id(r) for r in tensors} - inputs
-        context._saved = tuple(t.detach() if id(t) in own else t for t in context._saved)
+        context._saved = pack_all(tuple(t.detach() if id(t) in own else t for t in context._saved))
         context._saved_at = node.sequence_number
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -63,6 +64,7 @@ class Node:
         behind its operand's first element it starts). Of a freed node None, or no buffer and the line that freed it.
     line: where the program recorded it, or None where that was not noted (see `record_lines`).
     hooks: called with the gradient of the result; None or a dict.
+    packs: whether hooks of `norch.autograd.saving` have what it saves.
     """
 
     __slots__ = ("edges", "hooks", "plan", "saved_inputs", "saved_outputs", "sequence_number")
@@ -75,6 +77,7 @@ class Node:
     hooks: dict[int, Any] | None
     kind_of_hooks: type[dict[int, Any]] = dict
     line: Line | None = None
+    packs = False
 
     def name(self) -> str:
         """What the graph calls it: the op's name and "_backward"."""
@@ -410,4 +413,10 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
                 output.node = Output(node, i)
 
 
-__getattr__ = late_submodules(__name__)
+_submodule = late_submodules(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"):
+        return getattr(import_module("norch.autograd.saving"), name)
+    return _submodule(name)

@@ -73,17 +73,34 @@ _left = EARLY
 _lock = RLock()
 _paths: WeakSet[Callable[..., Any]] = WeakSet()
 _names: dict[str, Any] = {}
+_chosen: type[Node] = Node
+_packers = 0
+_packing: dict[type[Node], type[Node]] = {}
 
 
 def _count() -> None:
     global _left
     _left -= 1
-    if _left <= 0 and graph.node_class is EarlyNode:
+    if _left <= 0 and _chosen is EarlyNode:
         _choose(Node, None)
 
 
-def _choose(node_class: Callable[[], Any], line: Callable[[], Line | None] | None) -> None:
+def pack(mixin: type[Node], by: int) -> None:
+    """Counts the contexts of `saved_tensors_hooks`: while there are some, nodes are of the class `mixin` too."""
+    global _packers
     with _lock:
+        _packers += by
+        for kind in (Node, LinedNode, InnerNode, EarlyNode, LentNode) if not _packing else ():
+            _packing[kind] = type(f"Packing{kind.__name__}", (mixin, kind), {"__slots__": ("packed", "unpacked")})
+        if _packers == max(by, 0):  # the first has come, or the last has gone
+            _choose(_chosen, graph.line_of_change)
+
+
+def _choose(kind: type[Node], line: Callable[[], Line | None] | None) -> None:
+    global _chosen
+    with _lock:
+        _chosen = kind
+        node_class = _packing[kind] if _packers else kind
         graph.node_class = node_class
         graph.line_of_change = line
         _names.update(_Node=node_class, _line=line)
@@ -104,12 +121,12 @@ def names_for(path: Callable[..., Any]) -> dict[str, Any]:
 
 def lend() -> None:
     """Has lines noted, where they are not, until `take_back()`."""
-    if graph.node_class is Node:
+    if _chosen is Node:
         _choose(LentNode, _line)
 
 
 def take_back() -> None:
-    if graph.node_class is LentNode:
+    if _chosen is LentNode:
         _choose(Node, None)
 
 
@@ -123,7 +140,7 @@ class record_lines:
 
     def __init__(self, mode: bool = True, inner: bool = False) -> None:
         take_back()
-        self._before = graph.node_class, graph.line_of_change
+        self._before = _chosen, graph.line_of_change
         if mode:
             _choose(*((InnerNode, _inner_line) if inner else (LinedNode, _line)))
         else:

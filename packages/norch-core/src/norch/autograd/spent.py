@@ -34,7 +34,7 @@ def is_spent(tensor: Tensor) -> bool:
     if frame is None:
         return False
     backward = frame.f_locals["backward"]
-    return not (backward.retain or backward.create)
+    return not (backward.retain or backward.create or frame.f_locals["self"].packs)
 
 
 HELD_ONCE = 2

@@ -47,12 +47,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
     "autograd.forward_ad": [("dual_level make_dual", "norch.func.jvp differentiates forwards")],
-    "autograd.graph": [
-        (
-            "saved_tensors_hooks save_on_cpu disable_saved_tensors_hooks",
-            "norch.utils.checkpoint computes again what it would keep",
-        )
-    ],
     "distributed._functional_collectives": [
         (
             "all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor "
