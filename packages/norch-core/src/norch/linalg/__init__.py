@@ -20,6 +20,7 @@ from __future__ import annotations
 from ..dispatch.arguments import check_functions
 from ..ops import matmul, matrix_power
 from .decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .eigen import eig, eigvals
 from .exponential import matrix_exp
 from .host import LinAlgError
 from .least_squares import lstsq, matrix_rank, pinv
@@ -38,7 +39,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "householder_product",
     "inv",
