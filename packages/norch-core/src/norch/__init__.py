@@ -197,6 +197,7 @@ _LATER = {
     "sparse": ("smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
+    "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.window_functions": (
         "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",

@@ -37,6 +37,7 @@ import norch.tensor.linear_algebra as tensor_linear_algebra
 import norch.tensor.memory as tensor_memory
 import norch.tensor.op_methods as tensor_op_methods
 import norch.tensor.shape_changes as tensor_shape_changes
+import norch.tensor.special as tensor_special
 import norch.tensor.transfer as tensor_transfer
 from norch.tensor import Tensor
 
@@ -134,14 +135,15 @@ class OpMethods:
     greater_equal = elementwise_arithmetic.ge; greater_equal_ = in_place; gt = elementwise_arithmetic.gt;
     gt_ = in_place; half = tensor_transfer.half; hardshrink = nn_activation.hardshrink;
     heaviside = elementwise_special.heaviside; heaviside_ = in_place; histc = reduction_statistics.histc;
-    hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot; hypot_ = in_place;
-    index_add = ops_indexing.index_add; index_add_ = in_place; index_copy = ops_indexing.index_copy;
-    index_copy_ = in_place; index_fill = ops_indexing.index_fill; index_fill_ = in_place;
-    index_put = tensor_indexing.index_put; index_put_ = tensor_indexing.index_put_;
-    index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place; index_select = ops_indexing.index_select;
-    inner = matrix_products.inner; int = tensor_transfer.int_; inverse = late; is_pinned = tensor_memory.is_pinned;
-    isclose = elementwise_composites.isclose; isfinite = elementwise_composites.isfinite;
-    isinf = elementwise_composites.isinf; isnan = elementwise_composites.isnan; isneginf = elementwise_special.isneginf;
+    hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot; hypot_ = in_place; i0 = tensor_special.i0;
+    igamma = tensor_special.igamma; igammac = tensor_special.igammac; index_add = ops_indexing.index_add;
+    index_add_ = in_place; index_copy = ops_indexing.index_copy; index_copy_ = in_place;
+    index_fill = ops_indexing.index_fill; index_fill_ = in_place; index_put = tensor_indexing.index_put;
+    index_put_ = tensor_indexing.index_put_; index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place;
+    index_select = ops_indexing.index_select; inner = matrix_products.inner; int = tensor_transfer.int_; inverse = late;
+    is_pinned = tensor_memory.is_pinned; isclose = elementwise_composites.isclose;
+    isfinite = elementwise_composites.isfinite; isinf = elementwise_composites.isinf;
+    isnan = elementwise_composites.isnan; isneginf = elementwise_special.isneginf;
     isposinf = elementwise_special.isposinf; isreal = elementwise_special.isreal; item = tensor_interop.item;
     kron = matrix_products.kron; kthvalue = reduction_statistics.kthvalue; lcm = elementwise_special.lcm;
     lcm_ = in_place; ldexp = elementwise_special.ldexp; ldexp_ = in_place; le = elementwise_arithmetic.le;
@@ -167,8 +169,8 @@ class OpMethods:
     mode = reduction_statistics.mode; moveaxis = shape_views.movedim; movedim = shape_views.movedim;
     msort = reduction_statistics.msort; mul = elementwise_arithmetic.mul; mul_ = in_place;
     multinomial = ops_sampling.multinomial; multiply = elementwise_arithmetic.mul; multiply_ = in_place;
-    mv = matrix_matmul.mv; nan_to_num = elementwise_composites.nan_to_num; nan_to_num_ = in_place;
-    nanmean = reduction_statistics.nanmean; nanmedian = reduction_statistics.nanmedian;
+    mv = matrix_matmul.mv; mvlgamma = tensor_special.mvlgamma; nan_to_num = elementwise_composites.nan_to_num;
+    nan_to_num_ = in_place; nanmean = reduction_statistics.nanmean; nanmedian = reduction_statistics.nanmedian;
     nanquantile = reduction_statistics.nanquantile; nansum = reduction_statistics.nansum; narrow = shape_views.narrow;
     ne = elementwise_arithmetic.ne; ne_ = in_place; neg = elementwise_arithmetic.neg; neg_ = in_place;
     negative = elementwise_arithmetic.neg; negative_ = in_place; new = ops_creation_like.new;
@@ -179,15 +181,15 @@ class OpMethods:
     norm = reduction_norms.norm; normal_ = ops_random.normal_; not_equal = elementwise_arithmetic.ne;
     not_equal_ = in_place; numpy = tensor_interop.numpy; outer = matrix_matmul.outer; permute = shape_views.permute;
     permute_dims = shape_views.permute; pin_memory = tensor_memory.pin_memory; pinverse = late;
-    positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow; pow_ = in_place;
-    prelu = nn_activation.prelu; prod = reduction_reductions.prod; put = ops_scatter_copies.put; put_ = in_place;
-    qr = tensor_linear_algebra.qr; quantile = reduction_statistics.quantile; rad2deg = elementwise_composites.rad2deg;
-    rad2deg_ = in_place; random_ = ops_random.random_; ravel = shape_views.ravel;
-    reciprocal = elementwise_composites.reciprocal; reciprocal_ = in_place; record_stream = tensor_memory.record_stream;
-    relu = nn_activation.relu; relu_ = in_place; remainder = elementwise_arithmetic.remainder; remainder_ = in_place;
-    renorm = matrix_products.renorm; renorm_ = in_place; repeat = shape_joining.repeat;
-    repeat_interleave = shape_joining.repeat_interleave; reshape = shape_views.reshape;
-    reshape_as = shape_views.reshape_as; resize_ = tensor_shape_changes.resize_;
+    polygamma = tensor_special.polygamma; positive = elementwise_arithmetic.positive; pow = elementwise_arithmetic.pow;
+    pow_ = in_place; prelu = nn_activation.prelu; prod = reduction_reductions.prod; put = ops_scatter_copies.put;
+    put_ = in_place; qr = tensor_linear_algebra.qr; quantile = reduction_statistics.quantile;
+    rad2deg = elementwise_composites.rad2deg; rad2deg_ = in_place; random_ = ops_random.random_;
+    ravel = shape_views.ravel; reciprocal = elementwise_composites.reciprocal; reciprocal_ = in_place;
+    record_stream = tensor_memory.record_stream; relu = nn_activation.relu; relu_ = in_place;
+    remainder = elementwise_arithmetic.remainder; remainder_ = in_place; renorm = matrix_products.renorm;
+    renorm_ = in_place; repeat = shape_joining.repeat; repeat_interleave = shape_joining.repeat_interleave;
+    reshape = shape_views.reshape; reshape_as = shape_views.reshape_as; resize_ = tensor_shape_changes.resize_;
     resize_as_ = tensor_shape_changes.resize_as_; roll = shape_edges.roll; rot90 = shape_arranging.rot90;
     round = elementwise_arithmetic.round; round_ = in_place; rsqrt = elementwise_composites.rsqrt; rsqrt_ = in_place;
     scatter = ops_indexing.scatter; scatter_ = in_place; scatter_add = ops_indexing.scatter_add;

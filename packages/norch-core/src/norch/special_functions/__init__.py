@@ -1,0 +1,1 @@
+"""What `norch.special` computes by series, recurrences and quadrature, in float64."""
