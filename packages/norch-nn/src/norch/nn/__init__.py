@@ -120,6 +120,7 @@ from .multihead_attention import MultiheadAttention as MultiheadAttention
 from .normalization import BatchNorm1d as BatchNorm1d
 from .normalization import BatchNorm2d as BatchNorm2d
 from .normalization import BatchNorm3d as BatchNorm3d
+from .normalization import CrossMapLRN2d as CrossMapLRN2d
 from .normalization import GroupNorm as GroupNorm
 from .normalization import InstanceNorm1d as InstanceNorm1d
 from .normalization import InstanceNorm2d as InstanceNorm2d
@@ -165,6 +166,8 @@ from .pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from .pooling import AvgPool1d as AvgPool1d
 from .pooling import AvgPool2d as AvgPool2d
 from .pooling import AvgPool3d as AvgPool3d
+from .pooling import FractionalMaxPool2d as FractionalMaxPool2d
+from .pooling import FractionalMaxPool3d as FractionalMaxPool3d
 from .pooling import LPPool1d as LPPool1d
 from .pooling import LPPool2d as LPPool2d
 from .pooling import LPPool3d as LPPool3d

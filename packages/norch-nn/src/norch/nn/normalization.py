@@ -288,3 +288,28 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+@layer()
+class CrossMapLRN2d(Module):
+    """x / (k + alpha / size * sum of the squares of the channels around) ** beta, for (n, c, h, w), as Torch had it.
+
+    `LocalResponseNorm` is what it was meant to be. As in PyTorch the channels around are those less than
+    (size + 1) // 2 away, and the first one always; the gradient is the derivative of that, which PyTorch's is not.
+    """
+
+    size: int
+    alpha: float = 0.0001
+    beta: float = 0.75
+    k: float = 1
+
+    def forward(self, input: norch.Tensor) -> norch.Tensor:
+        if input.ndim != 4:
+            raise norch.ShapeError(f"CrossMapLRN2d: expected 4 dims, got shape {tuple(input.shape)}")
+        at = norch.arange(input.shape[1], device=input.device)
+        around = ((at.unsqueeze(1) - at).abs() < (self.size + 1) // 2) | (at == 0)
+        sums = around.to(input.dtype) @ input.square().flatten(2)
+        return input * (sums.reshape(input.shape) * (self.alpha / self.size) + self.k) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -203,3 +203,57 @@ class AdaptiveMaxPool3d(Module):
     output_size: Any
     return_indices: bool = False
     _shown = ("output_size",)
+
+
+class _FractionalMaxPool(Module):
+    _function: ClassVar[Callable[..., Any]]
+    _dims: ClassVar[int]
+    _random_samples: norch.Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: norch.Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{name}: either output_size or output_ratio must be given")
+        self.kernel_size = as_tuple(kernel_size, self._dims)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else as_tuple(output_size, self._dims)
+        self.output_ratio = output_ratio
+        if output_ratio is not None:
+            ratios = output_ratio if isinstance(output_ratio, tuple | list) else (output_ratio,) * self._dims
+            if not all(0 < r < 1 for r in ratios):
+                raise ValueError(f"{name}: output_ratio must be between 0 and 1, got {output_ratio}")
+            self.output_ratio = tuple(ratios)
+
+    def forward(self, input: norch.Tensor) -> Any:
+        return type(self)._function(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest of windows at places that are drawn: (n, c, h, w) -> (n, c, y, x).
+
+    kernel_size, output_size, output_ratio, return_indices: see `functional.fractional_max_pool2d`; one of size and
+    ratio must be given, else ValueError is raised. _random_samples: a buffer that is used instead of what is drawn.
+    """
+
+    _function, _dims = staticmethod(F.fractional_max_pool2d), 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest of windows at places that are drawn: (n, c, d, h, w) -> (n, c, z, y, x).
+
+    kernel_size, output_size, output_ratio, return_indices: see `functional.fractional_max_pool3d`; one of size and
+    ratio must be given, else ValueError is raised. _random_samples: a buffer that is used instead of what is drawn.
+    """
+
+    _function, _dims = staticmethod(F.fractional_max_pool3d), 3

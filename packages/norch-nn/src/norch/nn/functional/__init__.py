@@ -90,6 +90,10 @@ from .embedding import embedding as embedding
 from .embedding import embedding_bag as embedding_bag
 from .folding import fold as fold
 from .folding import unfold as unfold
+from .fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
+from .fractional_pooling import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
+from .fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
+from .fractional_pooling import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
 from .interpolation import interpolate as interpolate
 from .interpolation import upsample as upsample
 from .interpolation import upsample_bilinear as upsample_bilinear
