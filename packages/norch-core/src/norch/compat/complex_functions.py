@@ -8,6 +8,7 @@ import itertools
 import math
 from functools import partial, reduce
 from importlib import import_module
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
@@ -172,8 +173,21 @@ def _vdot(input: Any, other: Any) -> ComplexPair:
 
 
 def _einsum(equation: str, *operands: Any) -> ComplexPair:
+    """Of one or two pairs by one sum over real numbers, in which the parts of each are a dim more."""
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    return _multilinear("einsum", given, partial(ops.einsum, equation))
+    which = [i for i, z in enumerate(given) if isinstance(z, ComplexPair)]
+    terms, arrow, output = equation.partition("->")
+    names = terms.split(",")
+    if not arrow or not 1 <= len(which) <= 2 or len(names) != len(given):
+        return _multilinear("einsum", given, partial(ops.einsum, equation))
+    parts = [c for c in ascii_letters if c not in equation][: len(which)]
+    for i, part in zip(which, parts, strict=True):
+        names[i] += part
+    tensors = [z.pair if isinstance(z, ComplexPair) else z for z in given]
+    found = ops.einsum(f"{','.join(names)}->{output}{''.join(parts)}", *tensors)
+    if len(which) == 1:
+        return ComplexPair(found)
+    return joined(found[..., 0, 0] - found[..., 1, 1], found[..., 0, 1] + found[..., 1, 0])
 
 
 def _blocks(z: Any) -> Tensor:
