@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..autograd import is_grad_enabled
-from ..compat.complex_numbers import ComplexPair
 from ..errors import AutogradError
 from ..ops import cat, eye, where
 from .decompositions import _times
@@ -15,10 +15,16 @@ from .host import check_matrices, differentiable, on_host
 from .solving import solve
 
 if TYPE_CHECKING:
+    from ..compat.complex_numbers import ComplexPair
     from ..tensor import Tensor
 
 _FREEDOM = 1e-2
 """The size from which on a gradient counts as one of the phase of eigenvectors, as in PyTorch."""
+
+
+def _pair(parts: Tensor) -> ComplexPair:
+    pair: ComplexPair = import_module("norch.compat.complex_numbers").ComplexPair(parts)
+    return pair
 
 
 def _parts(found: Any, like: Any) -> Any:
@@ -84,7 +90,7 @@ def eig(A: Tensor) -> Eig:
     """
     check_matrices("eig", A)
     values, vectors = _eig(A)
-    return Eig(ComplexPair(values), ComplexPair(vectors))
+    return Eig(_pair(values), _pair(vectors))
 
 
 def eigvals(A: Tensor) -> ComplexPair:
@@ -94,4 +100,4 @@ def eigvals(A: Tensor) -> ComplexPair:
     check_matrices("eigvals", A)
     if A.apply_function is not None or (A.requires_grad and is_grad_enabled()):
         return eig(A).eigenvalues
-    return ComplexPair(on_host("eigvals", lambda a: _parts(np.linalg.eigvals(a), a), A))
+    return _pair(on_host("eigvals", lambda a: _parts(np.linalg.eigvals(a), a), A))
