@@ -91,7 +91,7 @@ def pack(mixin: type[Node], by: int) -> None:
     with _lock:
         _packers += by
         for kind in (Node, LinedNode, InnerNode, EarlyNode, LentNode) if not _packing else ():
-            _packing[kind] = type(f"Packing{kind.__name__}", (mixin, kind), {"__slots__": ("packed", "unpacked")})
+            _packing[kind] = type(f"Packing{kind.__name__}", (mixin, kind), {})
         if _packers == max(by, 0):  # the first has come, or the last has gone
             _choose(_chosen, graph.line_of_change)
 

@@ -80,8 +80,7 @@ class _Inputs:
         return self._unpacked[at]
 
 
-_inputs: Any = Node.saved_inputs
-_outputs: Any = Node.saved_outputs
+_inputs, _outputs = Node.__dict__["saved_inputs"], Node.__dict__["saved_outputs"]
 
 
 class PackingNode(Node):
@@ -90,13 +89,11 @@ class PackingNode(Node):
     unpacked: what has been unpacked for the rules that run now, by position; None where none do.
     """
 
-    __slots__ = ()
-
     packs = True
     packed: dict[int, Packed]
     unpacked: dict[int, Any] | None
 
-    @property  # type: ignore[override]
+    @property
     def saved_inputs(self) -> Any:
         values = _inputs.__get__(self)
         return values if values is None or self.unpacked is None else _Inputs(values, self.unpacked)
@@ -112,7 +109,7 @@ class PackingNode(Node):
             )
         _inputs.__set__(self, values)
 
-    @property  # type: ignore[override]
+    @property
     def saved_outputs(self) -> Any:
         return _outputs.__get__(self)
 

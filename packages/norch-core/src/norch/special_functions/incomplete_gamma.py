@@ -78,13 +78,14 @@ def _tail(a: Tensor, x: Tensor, upper: Any) -> Tensor:
     # Far out the density falls within less than that, and ever faster than at x.
     most = 50 / maximum(absolute(b / x - 1), 1e-3 / width)
     half = maximum(minimum(end - x, most), -most) * 0.5
-    total = 0.0
+    total: Any = 0.0
     for p, w in zip(points.tolist(), weights.tolist(), strict=True):
         t = x + half * (1 + p)
         total = total + exp(-b * _excess((t - b) / b)) * w
     # exp(-t) t**(a - 1) is that times exp(-b) b**b, and gamma(a) is b gamma(b).
     scale = exp(-_log_of_correction(b)) / sqrt(2 * math.pi * b)
-    return total * absolute(half) * scale
+    found: Tensor = total * absolute(half) * scale
+    return found
 
 
 def _complement_for_small(a: Tensor, x: Tensor) -> Tensor:
