@@ -56,8 +56,8 @@ def _fractional(
     flat = batch.flatten(2)
     which = flat.detach().gather(-1, places.flatten(2)).reshape(places.shape).max(-1)[1]
     at = places.gather(-1, which.unsqueeze(-1)).squeeze(-1)
-    shape = (*input.shape[:-dims], *wanted)
-    return flat.gather(-1, at).reshape(shape), at.reshape(shape)
+    result = (*input.shape[:-dims], *wanted)
+    return flat.gather(-1, at).reshape(result), at.reshape(result)
 
 
 def fractional_max_pool2d(
