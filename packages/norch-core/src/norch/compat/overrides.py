@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
-from ..overriding import DisableTorchFunctionSubclass, ask, disabled, is_enabled, is_overriding, overriding
+from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from ..overriding import ask, disabled, is_enabled, is_overriding, overriding
 from ..tensor import Tensor, _unwrapped
 from ..tensor_base import TensorBase
 
@@ -84,17 +85,3 @@ def resolve_name(f: Callable[..., Any]) -> str | None:
     if is_tensor_method_or_property(f):
         return f"torch.Tensor.{name}"
     return f"{f.__module__.replace('norch', 'torch', 1)}.{name}"
-
-
-__all__ = [
-    "DisableTorchFunctionSubclass",
-    "get_default_nowrap_functions",
-    "handle_torch_function",
-    "has_torch_function",
-    "has_torch_function_unary",
-    "has_torch_function_variadic",
-    "is_tensor_like",
-    "is_tensor_method_or_property",
-    "resolve_name",
-    "wrap_torch_function",
-]
