@@ -82,7 +82,7 @@ class Eig(NamedTuple):
 
 
 def eig(A: Tensor) -> Eig:
-    """(eigenvalues, eigenvectors) of real square matrices, as a `norch.ComplexPair` each; the vectors in columns, of
+    """(eigenvalues, eigenvectors) of real square matrices, as a `ComplexPair` each; the vectors in columns, of
     length 1. Their order and the phase of each vector are LAPACK's, which computes them on the host.
 
     Differentiable where the eigenvalues differ, the values alone wherever there is a basis of eigenvectors. The
@@ -94,7 +94,7 @@ def eig(A: Tensor) -> Eig:
 
 
 def eigvals(A: Tensor) -> ComplexPair:
-    """The eigenvalues (..., n) of real matrices (..., n, n), a `norch.ComplexPair`, as `eig` gives them. Raises as that
+    """The eigenvalues (..., n) of real matrices (..., n, n), a `ComplexPair`, as `eig` gives them. Raises as that
     does.
     """
     check_matrices("eigvals", A)
