@@ -25,7 +25,7 @@ FAMILIES = {
     "elementwise": ("Elementwise ops", ("ops.elementwise", "compat.complex_numbers")),
     "reductions": ("Reductions, scans, sorting", ("ops.reduction",)),
     "shapes": ("Shapes and views", ("ops.shape", "tensor.shape_changes", "tensor.shape")),
-    "indexing": ("Indexing", ("ops.indexing", "ops.scatter_copies", "tensor.indexing")),
+    "indexing": ("Indexing", ("ops.indexing", "ops.scatter_copies", "tensor.indexing", "tensor.assignment")),
     "products": ("Matrix products", ("ops.matrix", "linalg")),
     "networks": ("Ops of networks", ("ops.nn", "ops.copying")),
     "optimizer-steps": ("Steps of optimisers", ("ops.optimizer",)),

@@ -11,7 +11,8 @@ from ..ops.indexing import gather, masked_fill, scatter
 from ..ops.shape.bitcast import bitcast
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim
-from ..tensor import indexing
+from ..tensor.assignment import fitting
+from ..tensor.indexing import IndexPlan, basic_view
 from ..tensor_base import TensorBase
 from .batched import Level, VmapError, find_rule
 from .rules import front, fronts, is_at, rule
@@ -147,12 +148,12 @@ def _setitem(x: Any, index: Any, value: Any) -> None:
         x.write(masked_fill(x, index, value))  # type: ignore[arg-type]
         return
     given: Any = value if isinstance(value, TensorBase) else as_tensor(value, x.dtype, x.device)
-    view, chosen = indexing._basic(x, index)
+    view, chosen = basic_view(x, index)
     if not chosen:
-        view.write(indexing._fitting(given, tuple(view.spec.shape)))  # type: ignore[attr-defined]
+        view.write(fitting(given, tuple(view.spec.shape)))  # type: ignore[attr-defined]
         return
-    plan = indexing._Plan(view, chosen)
-    source = plan.unplaced(indexing._fitting(given.to(x.dtype), (*plan.rest, *plan.shape)))
+    plan = IndexPlan(view, chosen)
+    source = plan.unplaced(fitting(given.to(x.dtype), (*plan.rest, *plan.shape)))
     rows = scatter(plan.flat(view), 0, plan.rows, source)
     ordered: Any = permute(view, plan.order)
     ordered.write(rows.reshape(tuple(ordered.spec.shape)))

@@ -1,4 +1,4 @@
-"""`x[...]` and `x[...] = value`: basic indices make views, tensors and lists of indices gather and scatter."""
+"""`x[...]`: basic indices make views, tensors and lists of indices gather."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.graph import is_recording, mark_modified, resolve
 from ..device import CPU
-from ..dispatch.arguments import must_be
-from ..dispatch.plan import SCALARS
-from ..dispatch.traced import Traced
-from ..dtype import FLOATING, bool_, int64
+from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..ops.creation import FILL, arange, spec_for
+from ..ops.creation import arange
 from ..ops.flat_index import flat_index
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, INDEX_ADD, INDEX_PUT, gather, masked_fill, nonzero, scatter, scatter_into
-from ..ops.indexing import scatter_add as added
+from ..ops.indexing import INDEX, gather, nonzero
 from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import (
@@ -36,8 +31,6 @@ from ..ops.shape.views import (
 )
 from ..spec import Spec, broadcast_shapes
 from ..tensor_base import TensorBase
-from .inplace import assign, check_writable, copy_as, fill_as
-from .transfer import cast
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -73,10 +66,10 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         chosen = _by_tensors(self, parts)
         if chosen is not None:
             return chosen
-    found = _of_ints_and_slices(self, parts)
+    found = simple_view(self, parts)
     if found is not None:
         return found
-    view, tensors = _basic(self, index)
+    view, tensors = basic_view(self, index)
     return view if not tensors else _gather(view, tensors)
 
 
@@ -98,19 +91,25 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
 def _by_tensors(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     """`tensor[i, j]` for int64 index tensors of the first dims; None for others."""
     spec, count = tensor.spec, len(index)
-    if not 2 <= count <= spec.ndim:
+    if count < 2 or not are_places(tensor, index):
         return None
+    flat = RESHAPE.call(tensor, (prod(spec.shape[:count]), *spec.shape[count:]))
+    return None if flat is None else INDEX.call(flat, as_one(index, spec.shape), 0)
+
+
+def are_places(tensor: Tensor, index: tuple[Any, ...]) -> bool:
+    """Whether these are int64 tensors, not 0-d, that index the first dims, of which nothing more needs to be asked."""
+    spec = tensor.spec
     for part in index:
         if not isinstance(part, TensorBase):
-            return None
+            return False
         places = part.spec
         if places.dtype is not int64 or places.device is not spec.device or not places.ndim:
-            return None
-    flat = RESHAPE.call(tensor, (prod(spec.shape[:count]), *spec.shape[count:]))
-    return None if flat is None else INDEX.call(flat, _as_one(index, spec.shape), 0)
+            return False
+    return 0 < len(index) <= spec.ndim
 
 
-def _as_one(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+def as_one(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """Index tensors of dims of these sizes as one of the dim that they are together."""
     places, size = index[0], sizes[0]
     try:
@@ -129,8 +128,8 @@ def _where_true(mask: Tensor) -> Tensor:
     return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
 
 
-def _of_ints_and_slices(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
-    """The view for the commonest indices, without what `_basic` asks; None where it has to."""
+def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    """The view for the commonest indices, without what `basic_view` asks; None where it has to."""
     out, dim, shape = tensor, 0, tensor.spec.shape
     ndim, at = len(shape), 0  # the dim of `tensor` that `dim` of `out` is
     for i, part in enumerate(index):
@@ -170,7 +169,7 @@ def _only(tensor: Tensor, index: int) -> Tensor:
     return RESHAPE.call(tensor, ())
 
 
-def _basic(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
+def basic_view(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
     """Applies ints, slices, None and Ellipsis; returns the view, and by dim of it the index tensors left to apply."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [_as_index(p, tensor) for p in parts]
@@ -271,7 +270,7 @@ def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:
     return tuple([n.to(tensor.spec.device) for n in nonzero(mask, as_tuple=True)]) if mask.spec.ndim else ()
 
 
-class _Plan:
+class IndexPlan:
     """Index tensors merged into one: the rows they choose of a tensor whose indexed dims come first, made into one."""
 
     def __init__(self, view: Tensor, chosen: dict[int, Tensor]) -> None:
@@ -287,7 +286,7 @@ class _Plan:
         self.size = prod(shape[d] for d in dims)
         self.count = prod(self.shape)
         self.at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-        rows = _as_one([chosen[d] for d in dims], [shape[d] for d in dims]).reshape(-1)
+        rows = as_one([chosen[d] for d in dims], [shape[d] for d in dims]).reshape(-1)
         lead = [1] * len(rest)
         self.rows = reshape(rows, [self.count, *lead]).expand(self.count, *self.rest)
 
@@ -318,154 +317,5 @@ def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
     if len(chosen) == 1:
         ((dim, index),) = chosen.items()
         return INDEX.call(view, index.to(int64).contiguous(), dim)
-    plan = _Plan(view, chosen)
+    plan = IndexPlan(view, chosen)
     return plan.placed(gather(plan.flat(view), 0, plan.rows))
-
-
-@method()
-def __setitem__(self: Tensor, index: Any, value: Any) -> None:
-    if type(value) in SCALARS and self.spec.ndim:
-        if type(index) is int:
-            fill_as("__setitem__", self[index], value)
-            return
-        if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
-            mask: Any = index
-            copy_as("__setitem__", self, masked_fill(self, mask, value))
-            return
-    elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
-        copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
-        return
-    if type(index) is tuple and not any(type(p) is slice and p.step is not None for p in index):
-        found = _of_ints_and_slices(self, index)
-        if found is not None and type(value) in SCALARS:
-            fill_as("__setitem__", found, value)
-            return
-        if found is not None and isinstance(value, TensorBase):
-            copy_as("__setitem__", found, _fitting(value, tuple(found.spec.shape)))  # type: ignore[arg-type]
-            return
-    if type(value) in (float, Traced) and self.spec.dtype.category == FLOATING:
-        value = FILL.call(spec_for((), self.spec.dtype, self.spec.device, "__setitem__"), value)
-    elif not isinstance(value, TensorBase):
-        value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
-    parts = index if isinstance(index, tuple) else (index,)
-    if all(_is_places(p, self.spec.device) for p in parts) and 0 < len(parts) <= self.spec.ndim:
-        put(self, self, dict(enumerate(parts)), value, False)
-        return
-    if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
-        _assign_reversed(self, parts, value)
-        return
-    view, chosen = (self[index], {}) if type(index) is int else _basic(self, index)
-    if not chosen:
-        copy_as("__setitem__", view, _fitting(value, tuple(view.spec.shape)))
-    else:
-        put(self, view, chosen, value, False)
-
-
-def _is_places(part: Any, device: Any) -> bool:
-    """Whether an index is a vector of int64 on a device, of which nothing needs to be asked."""
-    spec = getattr(part, "spec", None)
-    return type(spec) is Spec and spec.dtype is int64 and spec.ndim == 1 and spec.device is device
-
-
-def _fitting(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`value` without leading dims of size 1 that the place it goes to lacks."""
-    while value.spec.ndim > len(shape) and value.spec.shape[0] == 1:
-        value = value.reshape(tuple(value.spec.shape[1:]))
-    return value
-
-
-def _assign_reversed(tensor: Tensor, parts: tuple[Any, ...], value: Tensor) -> None:
-    """A negative step: the places of all elements, indexed alike, say where the values go."""
-    places = arange(tensor.numel(), device=tensor.device).reshape(tuple(tensor.spec.shape))[parts]
-    expanded = _fitting(value, tuple(places.spec.shape)).expand(tuple(places.spec.shape))
-    put_flat(tensor, places.reshape(-1), expanded.reshape(-1))
-
-
-def put_flat(tensor: Tensor, places: Tensor, values: Tensor) -> None:
-    flat = scatter(tensor.reshape(-1), 0, places, values.to(tensor.dtype))
-    assign(tensor, flat.reshape(tuple(tensor.spec.shape)), "__setitem__")
-
-
-def put(tensor: Tensor, view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> None:
-    """Writes `value` to the elements of `view` (a view of `tensor`, or it) that index tensors choose."""
-    tracked = check_writable(view, "__setitem__")
-    tracked = tracked or (value.node is not None and is_recording() and resolve(value) is not None)
-    if len(chosen) == 1 and not tracked:
-        ((dim, index),) = chosen.items()
-        if _put_along(view, dim, index, value, accumulate):
-            mark_modified(tensor, "__setitem__")
-            return
-    if not tracked and _put_together(view, chosen, value, accumulate):
-        mark_modified(tensor, "__setitem__")
-        return
-    plan = _Plan(view, chosen)
-    source = plan.unplaced(_fitting(value.to(view.dtype), (*plan.rest, *plan.shape))).to(view.device)
-    ordered = permute(view, plan.order)
-    flat = RESHAPE.call(ordered, (plan.size, *plan.rest))
-    tracked = is_recording() and any(x.node is not None and resolve(x) is not None for x in (view, source))
-    if tracked or flat is None:
-        rows = ordered.reshape(plan.size, *plan.rest) if flat is None else flat
-        value = (added if accumulate else scatter)(rows, 0, plan.rows, source)
-        assign(ordered, value.reshape(tuple(ordered.spec.shape)), "__setitem__")
-    else:
-        scatter_into(flat, 0, plan.rows, source, accumulate)
-        mark_modified(tensor, "__setitem__")
-
-
-def _put_together(view: Tensor, chosen: dict[int, Tensor], value: Tensor, accumulate: bool) -> bool:
-    """`put` at index tensors of the first dims, which become one, in one kernel; False where that cannot be."""
-    count, shape = len(chosen), view.spec.shape
-    index = [chosen[d] for d in range(count) if d in chosen]
-    if len(index) != count or any(type(x.spec) is not Spec for x in (view, value, *index)):
-        return False
-    if any(x.spec.device is not view.spec.device or not x.spec.ndim for x in index):
-        return False
-    if any(x.spec.ndim != 1 for x in index) and value.spec.ndim > len(shape) - count:
-        return False
-    flat = RESHAPE.call(view.detach(), (prod(shape[:count]), *shape[count:]))
-    return flat is not None and _put_along(flat, 0, _as_one(index, shape).reshape(-1), value, accumulate)
-
-
-def _put_along(view: Tensor, dim: int, index: Tensor, value: Tensor, accumulate: bool) -> bool:
-    """`put` at a vector of indices along one dim, in one kernel; False where that cannot be."""
-    spec, places = view.spec, index.spec
-    shape, given = spec.shape, value.spec.shape
-    if given:
-        wanted = (*shape[:dim], places.numel, *shape[dim + 1 :])
-        lead = len(wanted) - len(given)
-        if lead < 0 or any(n not in (1, m) for n, m in zip(given, wanted[lead:], strict=True)):
-            return False
-    if places.ndim != 1 or value.buffer is view.buffer or not spec.numel or not places.numel:
-        return False
-    source = value if value.node is None else value.detach()
-    if source.spec.dtype is not spec.dtype:
-        source = cast(source, spec.dtype)
-    if source.spec.device is not spec.device:
-        source = source.to(spec.device)
-    (INDEX_ADD if accumulate else INDEX_PUT).into(view, cast(index, int64), source, dim, shape)
-    return True
-
-
-@method()
-def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values`, or += with `accumulate`, where an index that comes twice counts twice.
-
-    Raises IndexError for no indices and for one out of range. indices: a tensor for each of the first dims, which
-    broadcast; `values` broadcasts to the elements that they name.
-    """
-    view, chosen = _basic(self, tuple([as_tensor(i, None, self.device) for i in indices]))
-    if not indices:
-        raise IndexError("index_put_(): expected at least one index tensor")
-    if not chosen:
-        view.add_(values) if accumulate else copy_as("index_put_", view, as_tensor(values, None, self.device))
-        return self
-    put(self, view, chosen, as_tensor(values, None, self.device), accumulate)
-    return self
-
-
-@method()
-def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """`index_put_` on a copy. Raises as it does, and DTypeError where `self` is no Tensor."""
-    if not isinstance(self, TensorBase):  # it is a function of norch too, which calls it as it is
-        raise DTypeError(f"index_put(): {must_be('input', 'Tensor', self)}")
-    return index_put_(self.clone(), indices, values, accumulate)
