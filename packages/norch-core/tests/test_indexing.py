@@ -336,3 +336,19 @@ def test_searchsorted_at_edges(size: int, dtype: Any) -> None:
 
 def test_scatter_add_into_a_0_d_tensor():
     assert norch.tensor(2.5).scatter_add(0, norch.tensor(0), norch.tensor(1.0)).item() == 3.5
+
+
+@pytest.mark.parametrize("value", [2.5, -0.5, 2, 9.0, float("inf")])
+def test_searchsorted_for_a_number_among_integers(value):
+    sequence = norch.tensor([0, 1, 2, 2, 3])
+    for right in (False, True):
+        expected = np.searchsorted(sequence.cpu().numpy(), value, "right" if right else "left")
+        assert norch.searchsorted(sequence, value, right=right).item() == expected
+        assert norch.bucketize(value, sequence, right=right).item() == expected
+
+
+@pytest.mark.parametrize("repeats", [-1, [1, -1, 2], [3, 0, -2]])
+def test_negative_repeats(repeats):
+    repeats = repeats if isinstance(repeats, int) else norch.tensor(repeats)
+    with pytest.raises(norch.ShapeError, match="negative"):
+        norch.repeat_interleave(norch.arange(3), repeats)

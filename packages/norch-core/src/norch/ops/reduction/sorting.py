@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.plan import Inferred
-from ...dtype import int32, int64
+from ...dtype import float64, int32, int64
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, full
@@ -239,7 +239,8 @@ def searchsorted(
     if out_int32:
         return searchsorted(sorted_sequence, input, right=right, sorter=sorter).to(int32)
     sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
-    values = input if hasattr(input, "spec") else sequence.new_full((), input)
+    has_fraction = isinstance(input, float) and not sequence.spec.dtype.is_floating_point
+    values = input if hasattr(input, "spec") else sequence.new_full((), input, dtype=float64 if has_fraction else None)
     shape = tuple(values.spec.shape)
     if not sequence.spec.ndim:
         raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")

@@ -9,7 +9,7 @@ from ...autograd.accumulate import shared_ops
 from ...dispatch.arguments import into, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
-from ...dtype import result_dtype
+from ...dtype import int64, result_dtype
 from ...errors import DTypeError, ShapeError, differing, drawn
 from ...spec import Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import owned, row_major_copy
@@ -258,7 +258,7 @@ def repeat_interleave(
 
     repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices 0,
     1, ... are repeated. `output_size` is the length of the result, which else is waited for. Raises ShapeError for
-    another number of repeats, DTypeError unless they are integers.
+    another number of repeats and for negative ones, unless `output_size` is given, DTypeError unless they are integers.
     """
     if repeats is None:
         return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
@@ -266,6 +266,8 @@ def repeat_interleave(
     at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
     shape = tuple(x.spec.shape)
     if isinstance(repeats, int):
+        if repeats < 0:
+            raise ShapeError(f"repeat_interleave(): repeats cannot be negative, got {repeats}")
         expanded = broadcast_to(unsqueeze(x, at + 1), (*shape[: at + 1], repeats, *shape[at + 1 :]))
         return reshape(row_major_copy(expanded), (*shape[:at], shape[at] * repeats, *shape[at + 1 :]))
     return _repeat_each(x, repeats, at, output_size)
@@ -282,7 +284,9 @@ def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -
         raise ShapeError(f"{op}(): {times.spec.numel} repeats for dim {at} of shape {tuple(x.spec.shape)}")
     ends = broadcast_to(times, (x.spec.shape[at],)).cumsum(0)
     if output_size is None:
-        output_size = int(ends[-1].item()) if ends.spec.numel else 0
+        output_size, least = stack([ends[-1], times.amin().to(int64)]).tolist() if ends.spec.numel else (0, 0)
+        if least < 0:
+            raise ShapeError(f"{op}(): repeats cannot be negative, the smallest is {least}")
     return index_select(x, at, searchsorted(ends, arange(output_size, device=x.device), right=True))
 
 
