@@ -45,6 +45,10 @@ def test_powers(exponent):
     np.testing.assert_allclose(norch.pow(A, exponent).numpy(), NA**exponent, 1e-12)
 
 
+def test_the_zeroth_power_is_one_of_anything():
+    np.testing.assert_array_equal((norch.tensor([complex(np.inf, np.nan), 0j]) ** 0).numpy(), [1, 1])
+
+
 def test_powers_of_other_bases():
     np.testing.assert_allclose((2**A).numpy(), 2**NA, 1e-12)
     np.testing.assert_allclose((A**B).numpy(), NA**NB, 1e-11)
@@ -69,6 +73,9 @@ def test_comparisons():
         assert getattr(odd, name)().tolist() == [bool(v) for v in found], name
     assert A.any()
     assert not norch.zeros(2, dtype=norch.cfloat).any()
+    missing = norch.tensor([complex(np.nan, 0)])
+    assert norch.isclose(missing, norch.tensor([np.nan]).double(), equal_nan=True).item()
+    assert not norch.isclose(missing, missing).item()
     assert {A: 1}[A] == 1  # hashed by identity, as tensors are
 
 
@@ -96,6 +103,11 @@ def test_products():
         (norch.linalg.solve(A, B[0]), np.linalg.solve(NA, NB[0])), (norch.linalg.solve(A, X), np.linalg.solve(NA, NX)),
     ):  # fmt: skip
         np.testing.assert_allclose(found.numpy(), expected, 1e-10)
+
+
+def test_a_wrong_equation_is_told_as_it_was_given():
+    with pytest.raises(norch.ShapeError, match="'i,ij->j': term 'ij' does not fit"):
+        norch.einsum("i,ij->j", A[0], B[0])
 
 
 def test_elements():

@@ -122,6 +122,23 @@ def test_lists_and_dicts():
     assert not nn.Parameter(norch.ones(2, dtype=norch.cfloat), requires_grad=False).requires_grad
 
 
+def test_initialisation():
+    """As PyTorch's: of a normal complex number each part has half of the variance."""
+    norch.manual_seed(1)
+    weight = nn.Parameter(norch.empty(200, 300, dtype=norch.cfloat))
+    for fill, std in (
+        (lambda w: nn.init.normal_(w, std=3.0), 3.0),
+        (nn.init.xavier_normal_, (2 / 500) ** 0.5),
+        (lambda w: nn.init.kaiming_normal_(w, nonlinearity="linear"), (1 / 300) ** 0.5),
+    ):
+        assert fill(weight) is weight
+        assert weight.real.var().item() == pytest.approx(std**2 / 2, rel=0.02)
+        assert weight.imag.var().item() == pytest.approx(std**2 / 2, rel=0.02)
+    assert (nn.init.ones_(weight) == 1).all()
+    assert not nn.init.zeros_(weight).any()
+    assert weight.requires_grad
+
+
 def test_what_is_no_parameter_is_refused(layer):
     with pytest.raises(norch.DTypeError, match="nn.Parameter or None"):
         layer.register_parameter("other", norch.ones(2, dtype=norch.cfloat))

@@ -246,9 +246,7 @@ _OPERATORS = {
 }  # fmt: skip
 _CALLED = {f"__{operator}__": name for operator, name in _OPERATORS.items()}
 _CALLED |= {f"__i{operator}__": f"{name}_" for operator, name in _OPERATORS.items() if operator != "matmul"}
-_CALLED |= {
-    f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge", "radd", "rmul", "rand", "ror", "rxor")
-}
+_CALLED |= {f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge")}
 _CALLED |= {
     "__radd__": "add",
     "__rmul__": "mul",

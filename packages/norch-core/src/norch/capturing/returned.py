@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copyreg import _slotnames  # type: ignore[attr-defined]
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 from weakref import ref
@@ -197,7 +196,8 @@ def _comes_apart(thing: Any) -> bool:
             getattr(kind, name, None) is getattr(object, name, None)
             for name in ("__new__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__del__")
         )
-        found = plain and bool(kind.__flags__ & _OF_PYTHON) and kind.__dictoffset__ != 0 and not _slotnames(kind)
+        found = plain and bool(kind.__flags__ & _OF_PYTHON) and kind.__dictoffset__ != 0
+        found = found and not any(vars(c).get("__slots__") for c in kind.__mro__)
         found = found and kind.__weakrefoffset__ != 0
         if len(_apart) < _MOST_KINDS:
             _apart[kind] = found

@@ -45,7 +45,7 @@ def _pow(input: Any, exponent: Any) -> ComplexPair:
         if exponent < 0:
             return 1 / _pow(input, -exponent)  # type: ignore[no-any-return]
         if exponent == 0:
-            return ComplexPair(input.pair * 0) + 1  # type: ignore[no-any-return]
+            return _like("ones_like", input)  # type: ignore[no-any-return]
         half = input if exponent < 2 else _pow(input, exponent // 2)
         square = half if exponent < 2 else half * half
         return square * input if exponent > 1 and exponent % 2 else square
@@ -106,7 +106,8 @@ def _ne(input: Any, other: Any) -> Tensor:
 
 def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     near = (input - other).abs() <= atol + rtol * ops.abs(other)
-    return near | _eq(input, other) | (_isnan(input) & _isnan(other) if equal_nan else near)  # type: ignore[no-any-return]
+    near = near | _eq(input, other)
+    return near | (ops.isnan(input) & ops.isnan(other)) if equal_nan else near
 
 
 def _equal(input: Any, other: Any) -> bool:
@@ -184,7 +185,10 @@ def _einsum(equation: str, *operands: Any) -> ComplexPair:
     for i, part in zip(which, parts, strict=True):
         names[i] += part
     tensors = [z.pair if isinstance(z, ComplexPair) else z for z in given]
-    found = ops.einsum(f"{','.join(names)}->{output}{''.join(parts)}", *tensors)
+    try:
+        found = ops.einsum(f"{','.join(names)}->{output}{''.join(parts)}", *tensors)
+    except ShapeError:  # of which the equation that was given says more
+        return _multilinear("einsum", given, partial(ops.einsum, equation))
     if len(which) == 1:
         return ComplexPair(found)
     return joined(found[..., 0, 0] - found[..., 1, 1], found[..., 0, 1] + found[..., 1, 0])
@@ -249,16 +253,10 @@ def _like(name: str, *args: Any, **kwargs: Any) -> Any:
     return import_module("norch.compat.complex_creation").like(name, *args, **kwargs)
 
 
-def _normal_(z: ComplexPair, mean: Any = 0.0, std: float = 1.0) -> ComplexPair:
+def _normal_(z: ComplexPair, mean: Any = 0.0, std: float = 1.0, *, generator: Any = None) -> ComplexPair:
     """Draws whose distance from `mean` has the standard deviation `std`: half of its square is each part's."""
-    z.pair.normal_(0.0, std * 0.5**0.5)
+    z.pair.normal_(0.0, std * 0.5**0.5, generator=generator)
     return z if mean == 0 else z.add_(mean)
-
-
-def _type(z: ComplexPair, dtype: Any = None) -> Any:
-    if dtype is None:
-        raise ShapeError(f"type(): a ComplexPair has a dtype, {z.dtype}, and no name of a class")
-    return z.to(dtype)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -276,7 +274,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _norm,
     "vdot": _vdot, "einsum": _einsum, "inv": _inv, "inverse": _inv, "solve": _solve,
     "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
-    "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_, "type": _type,
+    "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_,
+    "type": lambda z, dtype=None: repr(z.dtype) if dtype is None else z.to(dtype),
     "float": lambda z: z.real.float(), "double": lambda z: z.real.double(),
     "cfloat": lambda z: z.to(complex64), "cdouble": lambda z: z.to(complex128),
     "expand_as": lambda z, other: z.expand(other.shape), "view_as": lambda z, other: z.reshape(other.shape),

@@ -71,6 +71,8 @@ class ComplexPair:
     ndim = property(lambda self: self.pair.ndim - 1, doc="How many dims there are, without that of the parts.")
     device = property(lambda self: self.pair.device, doc="Where the parts are.")
     dtype = property(lambda self: _DTYPES[self.pair.dtype], doc="complex64 of float32 parts.")
+    is_meta = property(lambda self: self.pair.is_meta, doc="Whether it is on the device 'meta', without values.")
+    is_cuda = property(lambda self: self.pair.is_cuda, doc="Whether the parts are on a CUDA device.")
     requires_grad = property(lambda self: self.pair.requires_grad, doc="Whether the graph records what it is in.")
     is_leaf = property(lambda self: self.pair.is_leaf, doc="Whether it is no result of an op that is recorded.")
     grad_fn = property(lambda self: self.pair.grad_fn, doc="The op that it is a result of, if that is recorded.")

@@ -26,6 +26,7 @@ MAX_DEPTH = 100
 
 _SEQUENCES: dict[str, type] = {kind.__name__: kind for kind in (tuple, set, frozenset, Size)}
 _MAPPINGS: dict[str, type] = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
+_PAIRS = f"{__name__.partition('.')[0]}.compat.complex_numbers"
 _DTYPES = {dtype.name: dtype for dtype in ALL}
 
 
@@ -71,7 +72,7 @@ class Encoder:
         return self._leaf(value, kind)
 
     def _leaf(self, value: Any, kind: type) -> Any:
-        if kind.__name__ == "ComplexPair" and isinstance(value.pair, Tensor):
+        if f"{kind.__module__}.{kind.__name__}" == f"{_PAIRS}.ComplexPair":
             return {"$pair": self._number(value.pair, self.tensors)}
         if kind is complex:
             return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
@@ -190,8 +191,7 @@ class Decoder:
                 raise ValueError(f"there is no number {value!r:.40} among its {len(found)}")
             return found[value]
         if tag == "$pair":
-            parts = self._tagged("$tensor", value, depth)
-            return import_module(f"{__name__.partition('.')[0]}.compat.complex_numbers").view_as_complex(parts)
+            return as_pair(self._tagged("$tensor", value, depth))
         name = tag[1:]
         if name in _MAPPINGS:
             pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]
@@ -232,6 +232,11 @@ def _scalar(name: str, value: Any) -> Any:
     if name == "device":
         return device_named(text)
     raise ValueError(f"this norch knows nothing of the kind {name!r:.40}; a newer one may")
+
+
+def as_pair(parts: Any) -> Any:
+    """The ComplexPair of (..., 2) parts. Raises ShapeError and DTypeError as `view_as_complex`."""
+    return import_module(_PAIRS).view_as_complex(parts)
 
 
 def device_named(text: Any) -> Device:

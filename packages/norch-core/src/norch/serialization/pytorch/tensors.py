@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ...tensor import Tensor
 from ...tensor_base import make_tensor
 from ..files import memory
 from ..header import MAX_DIMS
-from ..tree import device_named
+from ..tree import as_pair, device_named
 
 if TYPE_CHECKING:
     from ...spec import Shape
@@ -62,16 +61,11 @@ def device_at(location: str) -> Device:
     return CPU if location == "cpu" else device_named(location if ":" in location else f"{location}:0")
 
 
-def as_pairs(parts: Tensor) -> Any:
-    """The ComplexPair of (..., 2) parts."""
-    return import_module(f"{__name__.partition('.')[0]}.compat.complex_numbers").ComplexPair(parts)
-
-
 def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, dtype: Any = None) -> Any:
     """A tensor on a storage, on one of pairs a pair. ValueError for what does not lie within it."""
     if not isinstance(storage, Tensor) and hasattr(storage, "pair") and type(offset) is int and dtype is None:
         shape, strides = (*_sizes(size), 2), (*(2 * n for n in _sizes(stride)), 1)
-        return as_pairs(rebuild(storage.pair.view(-1), 2 * offset, shape, strides, requires_grad))
+        return as_pair(rebuild(storage.pair.view(-1), 2 * offset, shape, strides, requires_grad))
     if not isinstance(storage, Tensor) or storage.spec.ndim != 1 or not storage.spec.is_contiguous:
         raise ValueError("a tensor has no storage")
     spec = storage.spec
