@@ -22,7 +22,8 @@ from ..ops.shape.views import RESHAPE, permute
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .indexing import IndexPlan, are_places, as_one, basic_view, simple_view
-from .inplace import assign, check_writable, copy_as, fill_as
+from .inplace import copy_as, fill_as
+from .rebasing import assign, check_writable
 from .transfer import cast
 
 if TYPE_CHECKING:

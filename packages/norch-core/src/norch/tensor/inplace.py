@@ -1,8 +1,4 @@
-"""In-place ops: the functional op, its result written into the tensor's memory, and the graph told of it.
-
-A view's memory is its base's, so the base gets a new node as well: "the old base, with the new values in the part that
-the view shows". Other views of that base then get new nodes when they are next used (`graph.resolve`).
-"""
+"""In-place ops: the functional op, its result written into the tensor's memory, and the graph told of it."""
 
 from __future__ import annotations
 
@@ -12,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd import graph
 from ..autograd.graph import (
-    UNTRACKED,
-    Leaf,
-    Node,
     is_recording,
     mark_modified,
-    move_retained,
     new_node,
     next_sequence_number,
     resolve,
-    view_node,
 )
 from ..dispatch.arguments import describe
 from ..dispatch.call import as_operand, call_in_place
@@ -29,22 +20,22 @@ from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
 from ..dispatch.traced import Traced
-from ..dtype import FLOATING, bool_, can_cast, float64, int64
-from ..errors import AutogradError, DTypeError, ShapeError
+from ..dtype import FLOATING, float64
+from ..errors import DTypeError
 from ..observing import IN_PLACE, observable
 from ..ops.copying import write
-from ..ops.creation import FILL, arange, empty_spec, fill_spec
-from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub, where
+from ..ops.creation import FILL
+from ..ops.elementwise.arithmetic import AXPY, add, maximum, minimum, scaled, sub
 from ..ops.elementwise.composites import CLAMP, clamp
 from ..ops.elementwise.weighted import ADDCDIV, ADDCMUL, LERP
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
-from ..ops.indexing import expand_index, gather, infer_scattered, scatter_into
+from ..ops.indexing import expand_index, infer_scattered, scatter_into
 from ..ops.registry import method
-from ..ops.shape.strided import as_strided_view
 from ..ops.shape.views import alias, expand
-from ..spec import Shape, Spec, span, wrap_dim
-from ..tensor_base import TensorBase, make_tensor
+from ..spec import Spec, wrap_dim
+from ..tensor_base import TensorBase
+from .rebasing import assign, check_result, check_writable, once, overlapping, rebase
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -73,7 +64,7 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
             if value is NotImplemented and title.startswith("__"):
                 return value  # type: ignore[no-any-return]
             raise DTypeError(f"{title}(): operands must be tensors, numbers or arrays, got {describe(args[0])}")
-        _check_result(title, self, value)
+        check_result(title, self, value)
         return assign(self, value, title)
 
     call: Any = general
@@ -234,140 +225,6 @@ def _saves_input(op: Op | None) -> bool:
     return op is None or op.rules is None or any(0 in rule.saved_inputs for rule in op.rules if rule is not None)
 
 
-def overlapping(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors may share memory without being the same view of it."""
-    if a.buffer is not b.buffer or (a.spec is b.spec and a.offset == b.offset):
-        return False
-    (first, last), (start, end) = [
-        (x.offset * size, (x.offset + span(x.spec.shape, x.spec.strides)) * size)
-        for x, size in ((a, a.spec.dtype.itemsize), (b, b.spec.dtype.itemsize))
-    ]
-    return first < end and start < last
-
-
-def _once(tensor: Tensor) -> Tensor:
-    """The tensor's memory with expanded dims as of size 1, so that no element is there twice."""
-    spec = tensor.spec
-    if not spec.overlaps:
-        return tensor
-    shape = tuple([1 if n > 1 and not s else n for n, s in zip(spec.shape, spec.strides, strict=True)])
-    return _part(tensor, shape, spec.strides, 0)
-
-
-def check_writable(tensor: Tensor, op: str, values: bool = True, alike: bool = False) -> bool:
-    """Raises where `tensor`, or its shape alone, may not be changed in place. Whether the graph has to learn of it.
-
-    alike: every element gets the same value, so that those of an expanded dim may share memory.
-    """
-    root = tensor if tensor.base is None else tensor.base
-    if root.node is None and (tensor.node is None or tensor.node is UNTRACKED) and not tensor.spec.overlaps:
-        return False
-    if values and tensor.spec.overlaps and not (alike and not _once(tensor).spec.overlaps):
-        raise ShapeError(
-            f"{op}(): elements of this tensor (shape {tuple(tensor.spec.shape)}, strides {tensor.spec.strides}) share "
-            "memory, as after expand(); clone() it first"
-        )
-    if is_recording() and tensor.node is not None:
-        node = resolve(tensor)
-        if type(node) is Leaf:
-            raise AutogradError(
-                f"{op}(): a leaf that requires grad cannot be changed in place; use no_grad() or detach()"
-            )
-    base = tensor.base
-    if base is not None and is_recording() and base.node is not None:
-        if type(base.node) is Leaf:
-            raise AutogradError(f"{op}(): this is a view of a leaf that requires grad; use no_grad() or detach()")
-        if tensor.node is None:
-            raise AutogradError(
-                f"{op}(): this view was made under no_grad(), so that its base could not learn of the change; make the "
-                "view, or the change, in the other mode"
-            )
-    return is_recording()
-
-
-def _check_result(op: str, tensor: Tensor, value: Tensor) -> None:
-    if value.spec.shape != tensor.spec.shape:
-        raise ShapeError(
-            f"{op}(): the result has shape {tuple(value.spec.shape)}, the tensor {tuple(tensor.spec.shape)}, which an "
-            "in-place op cannot change"
-        )
-    if not can_cast(value.spec.dtype, tensor.spec.dtype):
-        raise DTypeError(f"{op}(): the result is {value.spec.dtype}, which a tensor of {tensor.spec.dtype} cannot hold")
-
-
-def assign(tensor: Tensor, value: Tensor, op: str) -> Tensor:
-    """Writes `value`, of the tensor's shape, into its memory; the graph then takes the tensor for `value`."""
-    if value.spec.dtype is not tensor.spec.dtype:
-        value = value.to(tensor.spec.dtype)
-    if value.spec.device is not tensor.spec.device:
-        value = value.to(tensor.spec.device)
-    if overlapping(tensor, value):
-        value = value.clone()
-    if value.buffer is not tensor.buffer or value.offset != tensor.offset or value.spec is not tensor.spec:
-        write(tensor, value)
-    mark_modified(tensor, op)
-    if is_recording():
-        rebase(tensor, resolve(value))
-    return tensor
-
-
-def rebase(tensor: Tensor, node: Node | None) -> None:
-    """Makes `node` how `tensor` came to be, after its memory was given the values that `node` stands for."""
-    base = tensor.base
-    if base is None and (node is not None or tensor.node is None):
-        if node is not None:
-            move_retained(tensor.node, node)
-        tensor.node = node
-        return
-    root = tensor if base is None else base
-    old = resolve(root)
-    if old is None and node is None:
-        return
-    form = (tuple(tensor.spec.shape), tensor.spec.strides)
-    written = _write_view.plans[root.spec, tensor.spec, *form]
-    root.node = written_node = new_node(written, (old, node), (None, None, *form, tensor.offset - root.offset))
-    move_retained(old, written_node)
-    if base is not None:
-        shown = view_node(root, tensor, written_node)
-        move_retained(tensor.node, shown)
-        tensor.node = shown
-
-
-def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
-    """What the base held before counts only where the view does not show it."""
-    hidden = fill_spec(base_spec.like(base_spec.shape, base_spec.strides, bool_), False)
-    shown = _once(_part(hidden, shape, strides, shift))
-    FILL.into(shown, shown.spec, True)
-    out: Tensor = where(hidden, 0.0, g)
-    return out
-
-
-def _view_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
-    """The part of the base's gradient that the view shows, whatever the gradient's own layout."""
-    if g.spec.strides == base_spec.strides:
-        return as_strided_view(g, shape, strides, shift)
-    order = empty_spec(base_spec.like(base_spec.shape, base_spec.strides, int64))
-    write(order, arange(base_spec.numel, device=base_spec.device).reshape(base_spec.shape))
-    places = _part(order, shape, strides, shift)
-    return gather(g.reshape(-1), 0, places.reshape(-1)).reshape(shape)
-
-
-def _part(tensor: Tensor, shape: Shape, strides: Shape, shift: int) -> Tensor:
-    return make_tensor(tensor.spec.like(shape, strides), tensor.buffer, tensor.offset + shift)
-
-
-_write_view = Op(
-    "write_view",
-    ("base", "value", "shape", "strides", "shift"),
-    2,
-    lambda base, value, shape, strides, shift: (base, 0),
-    (_base_gradient, _view_gradient),
-    kind="view",
-    place=4,
-)
-"""A base after a view of it, of this shape and these strides, was given other values."""
-
-
 _clamp_general = inplace(clamp)
 _raise_to = call_path(op_of(maximum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, bound, None))
 _lower_to = call_path(op_of(minimum), method="clamp_", otherwise=lambda x, bound: _clamp_general(x, None, bound))
@@ -414,7 +271,7 @@ def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
         value = as_operand(value)
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
-    target = _once(self) if self.spec.overlaps else self
+    target = once(self) if self.spec.overlaps else self
     _fill_into(target, target.spec, value)
     mark_modified(self, op)
     if tracked:

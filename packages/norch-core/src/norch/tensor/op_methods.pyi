@@ -29,6 +29,7 @@ import norch.ops.shape.edges as shape_edges
 import norch.ops.shape.joining as shape_joining
 import norch.ops.shape.strided as shape_strided
 import norch.ops.shape.views as shape_views
+import norch.tensor.assignment as tensor_assignment
 import norch.tensor.elements as tensor_elements
 import norch.tensor.indexing as tensor_indexing
 import norch.tensor.inplace as tensor_inplace
@@ -69,7 +70,7 @@ class OpMethods:
     __rmatmul__ = matrix_matmul._rmatmul; __rmod__ = reflected; __rmul__ = elementwise_arithmetic.mul;
     __ror__ = elementwise_arithmetic.bitwise_or; __rpow__ = reflected; __rrshift__ = reflected;
     __rshift__ = elementwise_arithmetic.bitwise_right_shift; __rsub__ = reflected; __rtruediv__ = reflected;
-    __rxor__ = elementwise_arithmetic.bitwise_xor; __setitem__ = tensor_indexing.__setitem__;
+    __rxor__ = elementwise_arithmetic.bitwise_xor; __setitem__ = tensor_assignment.__setitem__;
     __sub__ = elementwise_arithmetic._sub; __truediv__ = elementwise_arithmetic._div;
     __xor__ = elementwise_arithmetic.bitwise_xor; abs = elementwise_arithmetic.abs; abs_ = in_place;
     absolute = elementwise_arithmetic.abs; absolute_ = in_place; acos = elementwise_arithmetic.acos; acos_ = in_place;
@@ -138,8 +139,8 @@ class OpMethods:
     hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot; hypot_ = in_place; i0 = tensor_special.i0;
     igamma = tensor_special.igamma; igammac = tensor_special.igammac; index_add = ops_indexing.index_add;
     index_add_ = in_place; index_copy = ops_indexing.index_copy; index_copy_ = in_place;
-    index_fill = ops_indexing.index_fill; index_fill_ = in_place; index_put = tensor_indexing.index_put;
-    index_put_ = tensor_indexing.index_put_; index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place;
+    index_fill = ops_indexing.index_fill; index_fill_ = in_place; index_put = tensor_assignment.index_put;
+    index_put_ = tensor_assignment.index_put_; index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place;
     index_select = ops_indexing.index_select; inner = matrix_products.inner; int = tensor_transfer.int_; inverse = late;
     is_pinned = tensor_memory.is_pinned; isclose = elementwise_composites.isclose;
     isfinite = elementwise_composites.isfinite; isinf = elementwise_composites.isinf;

@@ -20,7 +20,8 @@ from ..ops.registry import FUNCTIONS
 from ..overriding import ENTRIES, Overridden, recover
 from ..spec import Spec
 from ..tensor_base import TensorBase
-from .inplace import check_writable, copy_as, overlapping
+from .inplace import copy_as
+from .rebasing import check_writable, overlapping
 
 
 def write_out(function: Callable[..., Any], name: str, out: Any, args: Any, kwargs: dict[str, Any]) -> Any:

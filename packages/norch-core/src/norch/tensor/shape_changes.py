@@ -10,7 +10,8 @@ from ..errors import ShapeError
 from ..ops.registry import method
 from ..ops.shape import views as movement
 from ..ops.shape.strided import as_strided_view
-from .inplace import check_writable, fill_
+from .inplace import fill_
+from .rebasing import check_writable
 
 if TYPE_CHECKING:
     from . import Tensor
