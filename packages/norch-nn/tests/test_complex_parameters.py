@@ -54,6 +54,7 @@ def test_a_fourier_layer(layer):
     assert layer.weight.dtype == norch.complex128
     assert [(name, tuple(p.shape)) for name, p in layer.named_parameters()] == [("weight", (3, 3, 4, 2))]
     assert isinstance(next(layer.parameters()), nn.Parameter)
+    assert nn.Sequential(layer).get_parameter("0.weight").is_complex()
 
 
 def test_it_learns_as_its_parts_do(layer):
