@@ -261,3 +261,14 @@ def test_calls_with_objects_values_and_keywords(device):
             other = Scale(i)
         assert step(x, other, True).tolist() == [other.by + 1] * 3
     assert step.report().replayed > 110, str(step.report())
+
+
+def test_lists_that_grow_leave_nothing_behind(device):
+    """Each length is a signature of its own, of a family of its own."""
+    step = norch.capture(lambda given: norch.stack(given).sum(0))
+    given = []
+    for _ in range(150):
+        given.append(norch.ones(2, device=device))
+        assert step(given).tolist() == [len(given)] * 2
+    assert len(step.families) <= 64
+    assert len(step.entries) <= 40

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 MAX_PROGRAMS = 8
 MAX_SIGNATURES = 32
 """Signatures without a program that are remembered."""
+MAX_FAMILIES = 64
+"""Families of signatures that are remembered, as there may be one for each length of a list."""
 MAX_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
 MAX_CHANGES = 16
@@ -78,6 +80,8 @@ class Programs:
         entry = self.entries.get(key)
         if entry is None:
             family = self.families.setdefault(family_of(leaves, structure), Family())
+            while len(self.families) > MAX_FAMILIES:
+                del self.families[next(iter(self.families))]
             entry = self.entries[key] = Entry(key, described(leaves, by_value), family, leaves)
             entry.traces = not by_value and any(type(x) is float and isfinite(x) for x in leaves)
             for old in [old for old, other in self.entries.items() if other.known.gone and other is not entry]:
