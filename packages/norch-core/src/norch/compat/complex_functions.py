@@ -105,7 +105,7 @@ def _ne(input: Any, other: Any) -> Tensor:
 
 
 def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    near = (input - other).abs() <= atol + rtol * ops.abs(other)
+    near: Tensor = (input - other).abs() <= atol + rtol * ops.abs(other)
     near = near | _eq(input, other)
     return near | (ops.isnan(input) & ops.isnan(other)) if equal_nan else near
 
