@@ -302,11 +302,11 @@ def test_einsum_multiplies_operands_of_the_same_dims_first(equation):
     terms = equation.split("->")[0].split(",")
     arrays = [rng.standard_normal([sizes[c] for c in term.replace("...", "ab")]) for term in terms]
     found = norch.einsum(equation, *[norch.tensor(a) for a in arrays])
-    np.testing.assert_allclose(found.numpy(), np.einsum(equation, *arrays), atol=1e-12)
+    np.testing.assert_allclose(found.cpu().numpy(), np.einsum(equation, *arrays), atol=1e-12)
 
 
 def test_einsum_broadcasts_what_has_the_same_labels_and_other_sizes():
     a, b = np.random.default_rng(0).standard_normal((2, 3, 4))
     x, y = norch.tensor(a), norch.tensor(b)
     found = norch.einsum("ij,ij,ij->ij", x, y[:1], y[:, :1])
-    np.testing.assert_allclose(found.numpy(), a * b[:1] * b[:, :1], atol=1e-12)
+    np.testing.assert_allclose(found.cpu().numpy(), a * b[:1] * b[:, :1], atol=1e-12)

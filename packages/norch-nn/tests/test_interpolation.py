@@ -119,7 +119,11 @@ def test_interpolate_with_antialias_beside_pytorch():
     x = rand(2, 3, 17, 23).astype(np.float32)
     for mode in ("bilinear", "bicubic", "lanczos"):
         for how in ({"size": (40, 6)}, {"scale_factor": 0.7}, {"scale_factor": 1.05}, {"scale_factor": (0.3, 2.2)}):
-            expected = torch.nn.functional.interpolate(torch.from_numpy(x), **how, mode=mode, antialias=True)
+            try:
+                expected = torch.nn.functional.interpolate(torch.from_numpy(x), **how, mode=mode, antialias=True)
+            except ValueError:  # an older PyTorch has no "lanczos"
+                assert mode == "lanczos"
+                continue
             found = F.interpolate(norch.tensor(x), **how, mode=mode, antialias=True)
             np.testing.assert_allclose(array(found), expected.numpy(), rtol=1e-5, atol=1e-5)
 

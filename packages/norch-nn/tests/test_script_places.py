@@ -155,8 +155,9 @@ def test_packed_sequences_say_whether_they_are_pinned() -> None:
 
 def test_torchvisions_paths_are_ours() -> None:
     code = """
-from norch.compat.standin import install
-install()
+from norch.compat import standin
+standin.PathFinder = type("NoTorchvision", (), {"find_spec": staticmethod(lambda name: None)})
+standin.install()
 import torch, torchvision
 import torch.backends.cudnn as cudnn
 import torch.nn.utils.parametrize as parametrize
