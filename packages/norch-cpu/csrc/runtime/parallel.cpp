@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -21,8 +21,11 @@
 namespace norch {
 namespace {
 
-// About 30 us: the next op of a model usually comes sooner, and a sleeping thread takes several us to wake.
-constexpr int SPINS = 1000;
+// A worker looks out for the next job for so long before it sleeps: the next op of a model usually comes sooner. To wake
+// one takes 10 us of the caller, on a virtual machine with a core of its own too, and it comes 30 to 90 us later.
+constexpr auto SPIN = std::chrono::microseconds(200);
+constexpr double WAKE_NS = 50000;  // less work than this, of all that found one asleep, wakes nobody
+constexpr int PAUSES = 256;        // from one look at the clock to the next
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -44,13 +47,13 @@ constexpr int MAX_SHARES = 32;
 struct Job {
     void (*body)(const void*, int64_t);
     const void* context;
-    int shares;
+    int threads, shares;
     std::atomic<bool> failed{false};
     std::exception_ptr error;
     Share share[MAX_SHARES];
 
     Job(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads)
-        : body(body), context(context), shares(std::min(threads, MAX_SHARES)) {
+        : body(body), context(context), threads(threads), shares(std::min(threads, MAX_SHARES)) {
         for (int k = 0; k < shares; ++k) {
             share[k].next.store(count * k / shares, std::memory_order_relaxed);
             share[k].end = count * (k + 1) / shares;
@@ -74,27 +77,25 @@ struct Job {
     }
 };
 
-/// Threads that wait for a job. A worker that wakes too late finds no job and nobody waits for it: a caller waits only
-/// for workers that have begun.
+/// Threads that wait for a job, handed over without a lock. A worker that comes too late finds no job and nobody waits for
+/// it: a caller waits only for workers that have begun. Either the worker, which says that it is active before it looks
+/// for the job, finds none, or the caller, which takes the job away before it looks for active workers, finds this one:
+/// both by the one order that all have of these operations.
 class Pool {
 public:
-    void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads) {
+    void run(int64_t count, void (*body)(const void*, int64_t), const void* context, int threads, double ns) {
         Job job(count, body, context, threads);
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            start_workers(threads - 1);
-            wanted_ = threads - 1;
-            job_ = &job;
-            generation_.fetch_add(1, std::memory_order_release);
-            if (sleeping_) wake_.notify_all();
+        start_workers(threads - 1);
+        job_.store(&job);
+        generation_.fetch_add(1);
+        if (sleeping_.load() != 0 && (unattended_ns_ += ns) >= WAKE_NS) {
+            unattended_ns_ = 0;
+            generation_.notify_all();
         }
         job.work(0);
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            job_ = nullptr;
-        }
-        for (int i = 0; active_.load(std::memory_order_acquire) != 0; ++i) {
-            if (i < SPINS)
+        job_.store(nullptr);
+        for (int i = 0; active_.load() != 0; ++i) {
+            if (i < PAUSES * 4)
                 pause();
             else
                 std::this_thread::yield();
@@ -116,33 +117,36 @@ private:
     }
 
     void serve(int index) {
-        uint64_t seen = 0;
-        for (;;) {
-            for (int i = 0; i < SPINS && generation_.load(std::memory_order_acquire) == seen; ++i) pause();
-            Job* job;
-            {
-                std::unique_lock<std::mutex> lock(mutex_);
-                if (generation_.load(std::memory_order_relaxed) == seen) {
-                    ++sleeping_;
-                    wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
-                    --sleeping_;
-                }
-                seen = generation_.load(std::memory_order_relaxed);
-                job = job_;
-                if (!job || index >= wanted_) continue;
-                active_.fetch_add(1, std::memory_order_relaxed);
-            }
-            job->work(index + 1);
-            active_.fetch_sub(1, std::memory_order_release);
+        for (int seen = 0;;) {
+            wait(seen);
+            seen = generation_.load();
+            active_.fetch_add(1);
+            Job* job = job_.load();
+            if (job && index + 1 < job->threads) job->work(index + 1);
+            active_.fetch_sub(1);
         }
     }
 
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::atomic<uint64_t> generation_{0};
-    std::atomic<int> active_{0};
-    int started_ = 0, wanted_ = 0, sleeping_ = 0;
-    Job* job_ = nullptr;
+    void wait(int seen) {
+        const auto until = std::chrono::steady_clock::now() + SPIN;
+        do {
+            for (int i = 0; i < PAUSES; ++i) {
+                if (generation_.load(std::memory_order_acquire) != seen) return;
+                pause();
+            }
+            std::this_thread::yield();  // to another process, if there is one that waits for this core
+        } while (std::chrono::steady_clock::now() < until);
+        sleeping_.fetch_add(1);
+        generation_.wait(seen);
+        sleeping_.fetch_sub(1);
+    }
+
+    alignas(64) std::atomic<int> generation_{0};
+    alignas(64) std::atomic<int> active_{0};
+    std::atomic<int> sleeping_{0};
+    std::atomic<Job*> job_{nullptr};
+    int started_ = 0;
+    double unattended_ns_ = 0;
 };
 
 std::atomic<int> thread_count{1};
@@ -176,7 +180,7 @@ void set_num_threads(int count) {
     thread_count.store(count);
 }
 
-void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void* context) {
+void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void* context, double ns) {
     int threads = int(std::min<int64_t>(num_threads(), count));
     if (threads > 1) {
         Pool& workers = the_pool();
@@ -185,7 +189,7 @@ void run_parallel(int64_t count, void (*body)(const void*, int64_t), const void*
                 std::atomic_flag& busy;
                 ~Free() { busy.clear(std::memory_order_release); }
             } free{workers.busy};
-            workers.run(count, body, context, threads);
+            workers.run(count, body, context, threads, ns);
             return;
         }
     }
@@ -216,7 +220,7 @@ void run_ranges(int64_t n, double ns_per_item, int64_t align, void (*body)(const
             const auto& r = *static_cast<const Ranges*>(given);
             r.body(r.context, i * r.size, std::min(r.n, (i + 1) * r.size));
         },
-        &ranges);
+        &ranges, total);
 }
 
 }  // namespace norch

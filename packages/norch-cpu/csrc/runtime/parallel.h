@@ -12,8 +12,9 @@ int num_threads();
 void set_num_threads(int count);
 
 /// Calls body(context, i) for each i in [0, count), on any thread and in any order; returns when all are done. The
-/// first exception is thrown again here.
-void run_parallel(int64_t count, void (*body)(const void* context, int64_t i), const void* context);
+/// first exception is thrown again here. `ns` is about what all of it costs one core: threads that sleep are not woken for
+/// a little.
+void run_parallel(int64_t count, void (*body)(const void* context, int64_t i), const void* context, double ns = 1e9);
 
 /// Work below this many nanoseconds is not worth a second thread.
 constexpr double PARALLEL_NS = 15000;
