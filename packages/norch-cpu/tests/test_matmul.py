@@ -57,6 +57,14 @@ def assert_product(got, a, b, bound):
     assert np.all(difference <= room), float((difference - room).max())
 
 
+def test_rows_that_lie_whole_pages_apart(threads):
+    a, b = numbers(300, 1024), numbers(1024, 1040)
+    for columns in (1024, 1000):
+        assert_product(
+            tensor(a, "float32")[:, :columns] @ tensor(b, "float32")[:columns], a[:, :columns], b[:columns], 2e-6
+        )
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_sizes_and_layouts(size, threads):
     m, n, k = size

@@ -12,10 +12,11 @@ import norch
 RNG = np.random.default_rng(12)
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # half of the distance from 1 to the next number
 # m, n, k: few rows of each kind, tiles of 16 and 32 and what is left beside them, steps that do not fill a block,
-# several blocks of steps, several pieces.
+# several blocks of steps, several pieces; in the last line, rows of the larger factor that are those of tiles.
 SIZES = [
     (1, 40, 64), (3, 50, 33), (4, 1, 300), (1, 300, 70), (70, 2, 130), (5, 9, 31), (16, 16, 16), (17, 33, 15),
     (33, 47, 65), (64, 64, 64), (9, 200, 96), (300, 17, 40), (40, 300, 1100), (270, 530, 70), (600, 90, 420),
+    (8, 96, 64), (5, 160, 704), (100, 192, 96),
 ]  # fmt: skip
 # How far an element may be from the product, of the sum of its products' magnitudes.
 BOUND = {"highest": 2e-6, "high": 2.0**-15, "medium": 2.0**-7}

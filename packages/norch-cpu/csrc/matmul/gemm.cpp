@@ -70,6 +70,7 @@ struct Product<T>::Call {
     Epilogue<T> epilogue;
     const T* panels = nullptr;  // of b's columns from `panels_left` on, where they are packed for all pieces
     int64_t panels_left = 0;
+    const T* spread = nullptr;  // a's rows again, where those of a itself lie whole pages apart
 };
 
 template <class T>
@@ -92,7 +93,8 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     }
     choose_path();
     cut();
-    if (shares_panels()) note_scratch(k_ * shared_span() * int64_t(sizeof(T)));
+    if (shares_panels())
+        note_scratch((k_ * shared_span() + (spreads_rows() ? m_ * spread_row() : 0)) * int64_t(sizeof(T)));
 }
 
 template <class T>
@@ -176,6 +178,17 @@ bool Product<T>::shares_panels() const {
     return path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack;
 }
 
+/// Rows that lie whole pages apart share one set of the first cache, which has no room for a tile's and a panel's.
+template <class T>
+bool Product<T>::spreads_rows() const {
+    return shares_panels() && a_.column == 1 && a_.row * int64_t(sizeof(T)) % PAGE_BYTES == 0 && n_ >= 512;
+}
+
+template <class T>
+int64_t Product<T>::spread_row() const {
+    return k_ + SIMD_WIDTH<T>;
+}
+
 template <class T>
 int64_t Product<T>::shared_span() const {
     const int64_t pieces_at_once = std::max<int64_t>(1, SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
@@ -188,6 +201,14 @@ void Product<T>::run_shared(Call call) const {
     const int64_t span = shared_span();
     const Scratch<T> panels(k_ * (span / PANEL<T>) * PANEL<T>);
     call.panels = panels.data();
+    std::optional<Scratch<T>> spread;
+    if (spreads_rows()) {
+        spread.emplace(m_ * spread_row());
+        call.spread = spread->data();
+        parallel_for(m_, double(k_) / SIMD_WIDTH<T>, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) std::copy_n(call.a + i * a_.row, k_, spread->data() + i * spread_row());
+        });
+    }
     for (int64_t left = 0; left < n_; left += span) {
         const int64_t right = std::min(n_, left + span), count = (right - left) / PANEL<T>;
         const T* b = call.b + left * b_.column;
@@ -335,6 +356,7 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     for (int64_t first = 0; first < k_; first += block) {
         const int64_t steps = std::min(block, k_ - first);
         Rows rows{call.a + area.top * a_.row + first * a_.column, a_.row, a_.column, false};
+        if (call.spread) rows = {call.spread + area.top * spread_row() + first, spread_row(), 1, false};
         if (packs) {
             pack_tiles(rows.data, a_.column, steps, height, tiles->data());
             rows = {tiles->data(), 1, 0, true};

@@ -57,6 +57,8 @@ private:
     void packed(const Call& call, const Area& area) const;
     int64_t most_steps() const;
     bool shares_panels() const;
+    bool spreads_rows() const;
+    int64_t spread_row() const;
     int64_t shared_span() const;
     void panel_times_rows(const Call& call, const Area& area, const Rows& rows_of_a, int64_t first_step, int64_t steps,
                           int64_t column, int64_t width, const T* panel, const T* unpacked, T* to_pack) const;

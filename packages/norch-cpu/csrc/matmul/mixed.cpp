@@ -19,14 +19,14 @@ namespace {
 constexpr int L = SIMD_WIDTH<float>;
 constexpr int64_t PANEL = TILE_VECTORS * L;    // columns that are widened together
 constexpr int64_t WIDE_STEPS = 256;            // of k: a panel of them stays in the first cache
-constexpr int64_t TILE_STEPS = 512;            // of k: those of 32 lines stay in the first cache
+constexpr int64_t TILE_STEPS = 640;            // of k: those of 32 lines stay in the first cache
 constexpr int64_t LINES = 2 * BLOCK_LINES;     // that are multiplied together in tiles
 constexpr int64_t SHARED_PAIRS = 4 << 20;      // of b's columns that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 256, PIECE_COLUMNS = 256;
 constexpr double LINE_BYTES_PER_NS = 12;       // what one core reads of a matrix that it multiplies by a vector
 
 /// How many rows are multiplied with a matrix as it lies.
-int64_t most_lines(Parts parts) { return has_tiles() && parts != Parts::two ? 4 : 8; }
+int64_t most_lines(Parts parts) { return has_tiles() && parts != Parts::two ? 2 : 8; }
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
@@ -222,16 +222,25 @@ bool MixedProduct<S>::pack_columns(const Call& call, int64_t first, int64_t coun
     return pack_blocks(call.b + first * b_.column, b_.column, b_.row, count, k_, parts_, PairOrder::by_pair, out, line_);
 }
 
+/// Of so few columns that packing would cost more than it saves, where the rows of a are those of tiles.
+template <class S>
+bool MixedProduct<S>::can_take_a_as_it_lies(const Area& area) const {
+    const bool is_kept = std::is_same_v<S, bfloat16> || parts_ == Parts::half;
+    return is_kept && a_.column == 1 && a_.row % 2 == 0 && k_ % BLOCK_STEPS == 0 && area.rows % BLOCK_LINES == 0 &&
+           area.columns <= 4 * LINES;
+}
+
 /// Returns false, and has done nothing, where numbers are too large for it.
 template <class S>
 bool MixedProduct<S>::tiles(const Call& given, const Area& area) const {
     Call call = given;
     const int64_t rows = round_up(area.rows, BLOCK_LINES), columns = round_up(area.columns, BLOCK_LINES);
-    const Scratch<uint32_t> a(call.packed_a ? 0 : rows / BLOCK_LINES * line_);
+    call.takes_a_as_it_lies = !call.packed_a && can_take_a_as_it_lies(area);
+    const Scratch<uint32_t> a(call.packed_a || call.takes_a_as_it_lies ? 0 : rows / BLOCK_LINES * line_);
     const Scratch<uint32_t> b(call.packed_b ? 0 : columns / BLOCK_LINES * line_);
     if (call.packed_a) {
         call.packed_a += area.top / BLOCK_LINES * line_;
-    } else {
+    } else if (!call.takes_a_as_it_lies) {
         call.packed_a = a.data();
         if (!pack_rows(call, area.top, area.rows, a.data())) return false;
     }
@@ -253,6 +262,8 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
     const int64_t down = divide_up(area.rows, LINES), right = divide_up(area.columns, LINES);
     const Scratch<float> sums((rounds > 1 ? down * right : 1) * LINES * LINES);
     [[maybe_unused]] const bool is_plain = c_.column == 1 && !call.epilogue.bias && !call.epilogue.activation;
+    const auto* const lying = reinterpret_cast<const uint32_t*>(call.a + area.top * a_.row);
+    const int64_t pairs = a_.row / 2;  // of a row of it
     const TileRegisters registers;
     for (int64_t first = 0; first < blocks_; first += most) {
         const bool is_last = first + most >= blocks_;
@@ -267,10 +278,14 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
                     in_place = is_plain && height % BLOCK_LINES == 0 && width % BLOCK_LINES == 0;
                     if (in_place) to = call.c + (area.top + i * LINES) * c_.row + area.left + j * LINES, row = c_.row;
                 }
-                multiply_blocks({call.packed_a + 2 * i * line_ + first * step, call.packed_b + 2 * j * line_ + first * step, line_,
-                                 line_, std::min(most, blocks_ - first), parts_, height > BLOCK_LINES ? 2 : 1,
-                                 width > BLOCK_LINES ? 2 : 1},
-                                first > 0, to, row);
+                TileFactors factors{call.packed_a + 2 * i * line_ + first * step, call.packed_b + 2 * j * line_ + first * step,
+                                    line_, line_, std::min(most, blocks_ - first), parts_, height > BLOCK_LINES ? 2 : 1,
+                                    width > BLOCK_LINES ? 2 : 1};
+                if (call.takes_a_as_it_lies) {
+                    factors.a = lying + i * LINES * pairs + first * BLOCK_STEPS / 2;
+                    factors.a_line = BLOCK_LINES * pairs, factors.a_row = pairs;
+                }
+                multiply_blocks(factors, first > 0, to, row);
                 if (is_last && !in_place) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);
             }
         }

@@ -41,6 +41,7 @@ private:
         Epilogue<float> epilogue;
         const uint32_t *packed_a = nullptr, *packed_b = nullptr;  // else each area packs what it needs
         int64_t packed_left = 0;                                  // the first column of packed_b
+        bool takes_a_as_it_lies = false;
     };
 
     void choose_path();
@@ -55,6 +56,7 @@ private:
     bool pack_rows(const Call& call, int64_t first, int64_t count, uint32_t* out) const;
     bool pack_columns(const Call& call, int64_t first, int64_t count, uint32_t* out) const;
     bool tiles(const Call& call, const Area& area) const;
+    bool can_take_a_as_it_lies(const Area& area) const;
     void multiply(const Call& call, const Area& area) const;
     void widened(const Call& call, const Area& area) const;
     void finish(const Call& call, const Area& area, float* sums, int64_t row) const;

@@ -205,9 +205,9 @@ void multiply_all() {
 }
 
 template <int ROWS>
-void load_a(const uint32_t* a, int64_t line) {
-    _tile_stream_loadd(4, a, 64);
-    if constexpr (ROWS == 2) _tile_stream_loadd(5, a + line, 64);
+void load_a(const uint32_t* a, int64_t line, int64_t row_bytes) {
+    _tile_stream_loadd(4, a, row_bytes);
+    if constexpr (ROWS == 2) _tile_stream_loadd(5, a + line, row_bytes);
 }
 
 template <int COLUMNS>
@@ -234,13 +234,17 @@ void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
         _tile_zero(3);
     }
     const uint32_t *a = f.a, *b = f.b;
-    for (int64_t p = 0; p < f.steps; ++p, a += STEP, b += STEP) {
+    const bool lies = f.a_row != 0;
+    const int64_t a_step = lies ? BLOCK_STEPS / 2 : STEP, a_bytes = lies ? f.a_row * 4 : 64;
+    for (int64_t p = 0; p < f.steps; ++p, a += a_step, b += STEP) {
         load_b<COLUMNS>(b, f.b_line);
         if constexpr (TWO) {
-            load_a<ROWS>(a + BLOCK, f.a_line);
+            load_a<ROWS>(a + BLOCK, f.a_line, a_bytes);
             multiply_all<PARTS, ROWS, COLUMNS>();
         }
-        load_a<ROWS>(a, f.a_line);
+        if (lies)  // the rows that come after these: no processor foresees so many streams
+            for (int64_t i = ROWS * BLOCK_LINES; i < 2 * ROWS * BLOCK_LINES; ++i) __builtin_prefetch(a + i * f.a_row, 0, 2);
+        load_a<ROWS>(a, f.a_line, a_bytes);
         multiply_all<PARTS, ROWS, COLUMNS>();
         if constexpr (TWO) {
             load_b<COLUMNS>(b + BLOCK, f.b_line);

@@ -49,6 +49,7 @@ struct TileFactors {
     int64_t steps;  // blocks of 32
     Parts parts;
     int row_blocks, column_blocks;
+    int64_t a_row = 0;  // pairs from a row to the next, where a is not packed but lies as a matrix
 };
 /// sums[i][j] (+)= the product; its rows are `row` apart.
 void multiply_blocks(const TileFactors& factors, bool add, float* sums, int64_t row);
