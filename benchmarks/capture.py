@@ -21,6 +21,7 @@ from typing import Any
 
 from cpu import surroundings
 from cpu_models import MODELS
+from cpu_rows import set_precision
 
 
 def arguments() -> argparse.Namespace:
@@ -57,6 +58,7 @@ def measure(row: Any, options: argparse.Namespace, norch: Any, torch: Any) -> di
     """Microseconds a step by kind, and of the first captured calls beyond eager ones."""
     from timing import count_for, interleaved
 
+    set_precision(*row.precision)
     twins = [row.prepare() for _ in range(2)]
     eager, captured = twins[0]["norch"], norch.capture(twins[1]["norch"])
     expected = [eager().item() for _ in range(8)]
