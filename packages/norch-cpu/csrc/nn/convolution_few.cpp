@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t MAX_WINDOWS = 12, LEAST_DEPTH = 128;
 constexpr int64_t LARGE_CHANNELS = 256, LARGE_WEIGHT = 1 << 18;  // whose packing costs more than im2col
 constexpr int64_t CHANNELS_AT_ONCE = 64;
+constexpr int64_t TOO_NARROW = 16, MOST_JOINED = 4096, LEAST_JOINED = 4096;  // pixels of an image, of all; weights
 
 /// im2col's matrix: what the windows of all images see, a row each, (channels, taps), as a weight lies.
 class Columns {
@@ -159,18 +160,23 @@ KernelPtr conv2d_of_few_windows(const Request& r) {
         const bool is_large = weight.shape[0] >= LARGE_CHANNELS && weight.numel() >= LARGE_WEIGHT;
         most = !is_large ? (is_dense ? 0 : 32) : (of_input && is_dense) || has_one_tap ? 128 : 256;
     }
+    // Images of a few pixels each are too narrow for products of one image at a time.
+    const bool joins_images = has_one_tap && !of_weight && windows > 1 && windows < TOO_NARROW && result.shape[0] > 1 &&
+                              weight.numel() >= LEAST_JOINED;
+    if (joins_images) most = MOST_JOINED;
+    const bool is_deep = joins_images || weight.numel() >= LEAST_DEPTH * weight.shape[0];
     const bool fits = weight.is_contiguous() && result.shape[1] && r.attrs.integer("groups") == 1 && rows && rows <= most &&
-                      weight.numel() >= LEAST_DEPTH * weight.shape[0] && (of_weight || r.operands[0].is_contiguous());
+                      is_deep && (of_weight || r.operands[0].is_contiguous());
     if (!fits || (r.operands.size() == 4 && !r.operands[3].is_contiguous())) return nullptr;
     // With one tap products of the images as they lie do it, but for the weight's gradient of several.
-    if (has_one_tap && (of_input || is_forward == (image.shape[0] > 1))) return nullptr;
+    if (has_one_tap && !joins_images && (of_input || is_forward == (image.shape[0] > 1))) return nullptr;
     const auto &pads = r.attrs.integers("pads"), &dilation = r.attrs.integers("dilation");
     const WindowGrid grid(result.shape[2], result.shape[3], stride[0], stride[1],
                           taps_of(weight.shape[2], weight.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
     const Columns columns(image, grid);
     const auto make = [&]<class T>(T) {
-        if (is_forward) return forward<T>(r, columns);
         note_scratch(int64_t(sizeof(T)) * (columns.size() + rows * result.shape[1]));
+        if (is_forward) return forward<T>(r, columns);
         return of_input ? input_grad<T>(r, columns) : weight_grad<T>(r, columns);
     };
     if (weight.dtype == DType::f32) return make(float());
