@@ -159,6 +159,7 @@ private:
                           out + tile.y * target_.row + tile.x + first, target_.channel);
                 return;
             }
+            if (target_.channel != 1) return put_planes(sums, block, tile, first, count, out);
         }
         for (int64_t w = 0; w < count; ++w) {
             const int64_t y = tile.y + (first + w) / tile.columns, x = tile.x + (first + w) % tile.columns;
@@ -169,6 +170,26 @@ private:
                 for (int64_t c = 0; c < block.channels; ++c) to[c] = store<S>(from[c]);
             } else {
                 for (int64_t c = 0; c < block.channels; ++c) to[c * target_.channel] = store<S>(from[c]);
+            }
+        }
+    }
+
+    /// The same where a plane's places are apart: plane by plane, some at a time.
+    void put_planes(const T* sums, const Block& block, const Tile& tile, int64_t first, int64_t count, T* out) const {
+        constexpr int64_t PLANES = SIMD_WIDTH<T>;
+        alignas(64) T turned[PLANES * AT_ONCE];
+        for (int64_t begin = 0; begin < block.channels; begin += PLANES) {
+            const int64_t planes = std::min(PLANES, block.channels - begin);
+            matmul::transpose(sums + begin, block.width<T>(), count, planes, turned, count);
+            for (int64_t c = 0; c < planes; ++c) {
+                const T* from = turned + c * count;
+                T* to = out + (begin + c) * target_.channel;
+                for (int64_t w = first, here; w < first + count; w += here, from += here) {
+                    const int64_t y = w / tile.columns, x = w % tile.columns;
+                    here = std::min(tile.columns - x, first + count - w);
+                    T* line = to + (tile.y + y) * target_.row + (tile.x + x) * target_.column;
+                    for (int64_t i = 0; i < here; ++i) line[i * target_.column] = from[i];
+                }
             }
         }
     }
