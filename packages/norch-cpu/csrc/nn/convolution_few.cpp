@@ -160,6 +160,7 @@ KernelPtr conv2d_of_few_windows(const Request& r) {
         const bool is_large = weight.shape[0] >= LARGE_CHANNELS && weight.numel() >= LARGE_WEIGHT;
         most = !is_large ? (is_dense ? 0 : 32) : (of_input && is_dense) || has_one_tap ? 128 : 256;
     }
+    if (of_input && windows == 1) most = 128;  // as where a generator begins
     // Images of a few pixels each are too narrow for products of one image at a time.
     const bool joins_images = has_one_tap && !of_weight && windows > 1 && windows < TOO_NARROW && result.shape[0] > 1 &&
                               weight.numel() >= LEAST_JOINED;
