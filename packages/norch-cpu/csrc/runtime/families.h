@@ -25,6 +25,8 @@ void add_indexing(Registry&);  // gather, scatter, scatter_add
 void add_embedding(Registry&);
 void add_flip(Registry&);
 void add_padding(Registry&);  // pad_edges and its gradient
+void add_searching(Registry&);  // searchsorted
+void add_selection(Registry&);  // kthvalue, medians, mode
 void add_sorting(Registry&);
 }
 namespace matmul {

@@ -385,18 +385,13 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
     Raises ShapeError for no elements of an integer dtype, IndexError for none along `dim`.
     """
-    from .sorting import in_order, take_rank
+    from .selection import selected
 
     if dim is None:
         if not input.spec.numel:
             return mean_of_none("median", input)
         return _median(input)
-    at, values, indices = in_order(input, dim, "median")
-    size, found = values.spec.shape[at], values.detach()
-    last = found.narrow(at, size - 1, 1)
-    # NaN comes last; where there is one, the first of them is the median.
-    rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
-    return take_rank(values, indices, at, rank, keepdim, input)
+    return selected(input, dim, "median", keepdim, "median")
 
 
 def mean_of_none(op: str, input: Tensor) -> Tensor:

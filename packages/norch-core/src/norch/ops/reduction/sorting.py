@@ -15,7 +15,7 @@ from ..families import accepts_axis, composite, primitive
 from ..indexing import gather, index_select, nonzero, scatter
 from ..registry import public
 from ..shape.joining import cat
-from ..shape.views import movedim, narrow, reshape, squeeze
+from ..shape.views import movedim, narrow, reshape
 from .reductions import ValuesIndices
 from .scan import cumsum
 
@@ -28,12 +28,13 @@ def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
     return Inferred((x.like(), x.like(dtype=int64)), (x,), {"dim": at, "descending": descending})
 
 
-def _sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
+def sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
+    """The gradient where elements came from whose indices along `dim` are the second result, `y1`."""
     # `g` holds a gradient for each result; the indices have none.
     return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y1, g[0])
 
 
-_SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
+_SORT = primitive("sort", "x dim descending", 1, _infer_sort, (sort_vjp,))
 
 
 @public()
@@ -56,24 +57,6 @@ def lines(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor]:
     if not x.spec.shape[at]:
         raise IndexError(f"{op}(): no elements along dim {dim} of shape {tuple(input.spec.shape)}")
     return at, x
-
-
-def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
-    """The dim, and values and indices in order along it. As `lines`."""
-    at, x = lines(input, dim, op)
-    return at, *sort(x, at)
-
-
-def take_rank(values: Tensor, indices: Tensor, at: int, rank: Tensor, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The elements of `rank` among those that `in_order` gave for `input`."""
-    return keep_dim(gather(values, at, rank), gather(indices, at, rank), at, keepdim, input)
-
-
-def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The result of a reduction of `input` whose dim has size 1: with it if `keepdim`, else without."""
-    if keepdim and input.spec.ndim:
-        return ValuesIndices(values, indices)
-    return ValuesIndices(squeeze(values, at), squeeze(indices, at))
 
 
 @public()
@@ -101,7 +84,7 @@ def _infer_topk(input: Spec, k: int, dim: int, largest: bool) -> tuple[Spec, Spe
     return out, out.like(dtype=int64)
 
 
-@composite(_infer_topk, {"input": lambda g, y1, input_spec, dim: _sort_vjp(g, y1, input_spec, dim)}, name="topk")
+@composite(_infer_topk, {"input": lambda g, y1, input_spec, dim: sort_vjp(g, y1, input_spec, dim)}, name="topk")
 def _topk(input: Tensor, k: int, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
     values, indices = sort(input, dim, largest)
     return narrow(values, dim, 0, k), narrow(indices, dim, 0, k)
@@ -250,22 +233,27 @@ def searchsorted(
         if shape[:-1] != tuple(sequence.spec.shape[:-1]):
             raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
         queries = values
+    return reshape(_search(sequence.detach(), queries.detach(), bool(right)), shape)
+
+
+@composite(lambda sequence, values, right: values.like(tuple(values.shape), dtype=int64), name="searchsorted")
+def _search(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
     size = sequence.spec.shape[-1]
-    place = queries.new_full(tuple(queries.spec.shape), -1, dtype=int64)  # of the last element that goes before
+    place = values.new_full(tuple(values.spec.shape), -1, dtype=int64)  # of the last element that goes before
     if size == 0:
-        return reshape(place + 1, shape)
+        return place + 1
     # No comparison holds for NaN values: they go behind everything, or before their equals.
-    has_nan = queries.spec.dtype.is_floating_point
-    missing: Any = queries != queries if has_nan else None
+    has_nan = values.spec.dtype.is_floating_point
+    missing: Any = values != values if has_nan else None
     least: Any = where(missing, math.inf, math.nan) if has_nan and not right else None
     for bit in reversed(range(size.bit_length())):
         further = place + (1 << bit)
         at = gather(sequence, -1, further.clamp(max=size - 1))
-        is_before = at <= queries if right else at < queries
+        is_before = at <= values if right else at < values
         if has_nan:
             is_before = is_before | (missing if right else at <= least)
         place = where(is_before, further, place)
-    return reshape((place + 1).clamp(max=size), shape)
+    return (place + 1).clamp(max=size)
 
 
 @public(method=False)
