@@ -94,6 +94,7 @@ struct Line {
     const char* x;
     int64_t values_stride, indices_stride, x_stride, n;  // strides in bytes
     int64_t kept;                                        // how many are written: n, or k
+    bool has_values = true;                              // whether values are written, not only indices
 
     template <class T>
     T at(int64_t i) const {

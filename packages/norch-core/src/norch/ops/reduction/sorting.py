@@ -63,7 +63,14 @@ def lines(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor]:
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
-    return sort(input.detach(), dim, descending)[1]
+    if not input.spec.ndim:
+        return sort(input.detach(), dim)[1]
+    return _argsort(input.detach(), wrap_dim(dim, input.spec.ndim, "argsort"), bool(descending))
+
+
+@composite(lambda input, dim, descending: input.like(dtype=int64), name="argsort")
+def _argsort(input: Tensor, dim: int, descending: bool) -> Tensor:
+    return sort(input, dim, descending)[1]
 
 
 @public()
