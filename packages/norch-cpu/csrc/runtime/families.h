@@ -17,6 +17,7 @@ void add_fused_rows(Registry&);
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 }
 namespace reduction {
+void add_products(Registry&);  // gradients of prod and cumprod
 void add_reductions(Registry&);
 void add_scans(Registry&);  // cumsum, cumprod, cummax, cummin
 }
