@@ -235,12 +235,13 @@ def searchsorted(
     if not sequence.spec.ndim:
         raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")
     if sequence.spec.ndim == 1:
-        queries = reshape(values, -1)
+        queries = values if len(shape) == 1 else reshape(values, -1)
     else:
         if shape[:-1] != tuple(sequence.spec.shape[:-1]):
             raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
         queries = values
-    return reshape(_search(sequence.detach(), queries.detach(), bool(right)), shape)
+    found = _search(sequence.detach(), queries.detach(), bool(right))
+    return found if queries is values else reshape(found, shape)
 
 
 @composite(lambda sequence, values, right: values.like(tuple(values.shape), dtype=int64), name="searchsorted")
