@@ -58,6 +58,22 @@ def test_normalisation_about_a_large_mean(shape):
             np.testing.assert_allclose(got, want, 0, 5e-6 * np.abs(want).max(), err_msg=name)
 
 
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (0.75, 0.22531205501217810473),
+        (0.25, 0.81341984759761854169),
+        (2.0**-26, 4.0041318851144752947),
+        (2.0**-34, 4.6303256750299635238),
+        (2.0**-40, 5.0512540852493899671),
+        (2.0**-53, 5.8635847487551679272),
+    ],
+)
+def test_erfinv_of_float64_up_to_1(left: float, expected: float) -> None:
+    found = norch.tensor([1 - left, left - 1], dtype=norch.float64).erfinv().numpy()
+    np.testing.assert_allclose(found, [expected, -expected], 2e-15)
+
+
 # --- Functions at infinities, NaN, zeros and the largest numbers ------------------------------------------------------
 
 # A function, the values of x, and the results: the limits, as PyTorch 2.13 has them.

@@ -216,6 +216,22 @@ def test_data_that_make_no_tensor() -> None:
     for data in ([1, [2]], [[1, 2], 3], [[1], [2, 3]], [np.zeros(2), np.zeros(3)]):
         with pytest.raises(ShapeError, match="ragged"):
             norch.tensor(data)
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ShapeError, match="64 levels"):
+        norch.tensor(endless)
+
+
+def test_nested_lists_of_one_type() -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((3, 4), (2, 1, 3), (2, 0), (0, 2), (1, 1, 1, 1)):
+        for array in (rng.integers(-9, 9, shape), rng.normal(size=shape)):
+            for dtype in (None, norch.float32, norch.float64, norch.int64, norch.int8):
+                made, expected = norch.tensor(array.tolist(), dtype=dtype), norch.tensor(array, dtype=dtype)
+                assert made.shape == (shape if 0 not in shape else np.array(array.tolist()).shape)
+                np.testing.assert_array_equal(made.numpy(), expected.to(made.dtype).numpy().reshape(tuple(made.shape)))
+    assert norch.tensor([[1, 2], [3, 4]]).dtype is norch.int64
+    assert norch.tensor([[1.0], [3.0]]).dtype is norch.float32
 
 
 @pytest.mark.parametrize("create", [norch.empty, norch.zeros, norch.ones, lambda *a, **k: norch.full(a, 1.0, **k)])

@@ -163,17 +163,17 @@ def test_every_function_is_in_norch():
 
 NOT_DIFFERENTIABLE = frozenset(
     "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift any all "
-    "argmax argmin arange random fill scatter scatter_add max_pool2d_indices".split()
+    "argmax argmin argsort arange random fill scatter scatter_add searchsorted max_pool2d_indices".split()
 )
 
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "atan2_grad batch_norm_grad batch_norm_relu batch_norm_relu_grad clipped_difference_grad cross_entropy_grad "
-    "cross_entropy_rows_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
+    "cross_entropy_rows_grad cumprod_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
     "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad "
     "hardswish_grad hardtanh_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad "
     "log_softmax_grad mish_grad "
-    "mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad recurrence_grad relu_grad residual_norm "
+    "mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad prod_of_others recurrence_grad relu_grad residual_norm "
     "residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad scaled_dot_product_attention_sums_grad "
     "sigmoid_grad silu_grad softmax_grad softplus_grad tanh_grad threshold_grad".split()
 )

@@ -310,3 +310,15 @@ def test_erfinv():
     ends = norch.erfinv(norch.tensor([-1.0, 1.0, 1.5, -2.0, math.inf, math.nan, -0.0, 0.0])).numpy()
     np.testing.assert_array_equal(ends, np.array([-np.inf, np.inf, *[np.nan] * 4, -0.0, 0.0], np.float32))
     np.testing.assert_array_equal(np.signbit(ends[6:]), [True, False])
+
+
+def test_erfinv_of_float64_is_the_formula():
+    from norch.ops.families import by_name
+
+    tail = 1 - 10.0 ** -np.linspace(0.1, 15.95, 3001)
+    x = norch.from_numpy(
+        np.concatenate([np.linspace(-1.5, 1.5, 6001), tail, 10.0 ** -np.linspace(1, 308, 500), [-0.0]])
+    )
+    got, expected = norch.erfinv(x).numpy(), by_name()["erfinv"].decompose(x).numpy()
+    np.testing.assert_allclose(got, expected, 1e-15)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))

@@ -423,3 +423,25 @@ def test_strided_outputs_of_argmax_and_cumsum(dim):
     flat = kernel_call("cumsum", (array, norch.float32, (3, 30), 340), [x], {"dim": dim})
     where = np.ndarray(array.shape, np.int64, np.arange(340), 0, (24, 240))
     assert np.array_equal(flat[where], array.cumsum(dim))
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32, norch.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (7,), (3, 50), (2, 3, 20)])
+def test_gradients_of_products_are_those_of_the_formula(shape, dtype):
+    from norch.ops.families import by_name
+
+    rng = np.random.default_rng(len(shape))
+    values = rng.uniform(0.5, 1.5, shape) * rng.choice([-1, 1, 0], shape, p=[0.5, 0.45, 0.05])
+    x = norch.tensor(values).to(dtype)
+    g = norch.tensor(rng.normal(size=shape)).to(dtype)
+    near = dict(rtol={2: 3e-3, 4: 3e-6, 8: 1e-12}[dtype.itemsize], atol={2: 1e-3, 4: 1e-6, 8: 1e-13}[dtype.itemsize])
+
+    for given in (g, g[..., :1].expand(shape)):
+        expected = by_name()["cumprod_grad"].decompose(given, x, x.ndim - 1).double().numpy()
+        found = by_name()["cumprod_grad"].call(given, x, x.ndim - 1)
+        np.testing.assert_allclose(found.double().numpy(), expected, **near)
+        if x.ndim == 2:
+            found = by_name()["cumprod_grad"].call(given.t(), x.t(), 0).t()
+            np.testing.assert_allclose(found.double().numpy(), expected, **near)
+    expected = by_name()["prod_of_others"].decompose(x).double().numpy()
+    np.testing.assert_allclose(by_name()["prod_of_others"].call(x).double().numpy(), expected, **near)

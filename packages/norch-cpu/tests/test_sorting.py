@@ -142,3 +142,22 @@ def test_numbers_of_64_bits_that_differ_in_one_half(runs, descending):
             found, indices = x.sort(1, descending=descending)
             assert np.array_equal(indices.numpy(), expected)
             assert np.array_equal(found.numpy(), np.take_along_axis(values, expected, 1), equal_nan=values is floats)
+
+
+@pytest.mark.parametrize("bits", [20, 24, 31, 40, 62, 64])
+@pytest.mark.parametrize("n", [1999, 5000, 140000])
+def test_integers_that_are_spread_evenly(n, bits):
+    rng = np.random.default_rng(n + bits)
+    numbers = rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), n, np.int64)
+    numbers[rng.integers(0, n, n // 3)] = numbers[rng.integers(0, n, n // 3)]  # equals
+    numbers[: n // 100] = numbers[0] + rng.integers(0, 3, n // 100)  # and many that are close
+    for array in (numbers, numbers.astype(np.int32)):
+        x = norch.tensor(array)
+        for descending in (False, True):
+            order = (
+                n - 1 - np.argsort(array[::-1], kind="stable")[::-1] if descending else np.argsort(array, kind="stable")
+            )
+            values, indices = x.sort(descending=descending)
+            np.testing.assert_array_equal(indices.numpy(), order)
+            np.testing.assert_array_equal(values.numpy(), array[order])
+            np.testing.assert_array_equal(x.argsort(descending=descending).numpy(), order)

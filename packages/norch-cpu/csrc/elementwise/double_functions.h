@@ -170,23 +170,41 @@ inline double cos(double x) {
     return PiReduction(x, (shifted - round_double) + 0.5).sin(bit_cast<uint64_t>(shifted) + 1);
 }
 
-/// 1 - erf(a) is e^(-a^2) times a polynomial of (a - 3) / (a + 3).
+/// erf(a) / a - 1 of z = a^2 for a < 1.
+inline double erf_centre(double z) {
+    return polynomial(z, 0.12837916709551256, -0.37612638903183543, 0.11283791670945006, -0.02686617064323777,
+                      0.0052239776071164225, -0.0008548325975389692, 0.00012055294904839707, -1.492473690741966e-05,
+                      1.6447424703317362e-06, -1.6208483801871705e-07, 1.3720064546777686e-08, -7.795898827002142e-10);
+}
+
+/// e^(a^2) (1 - erf(a)), from 1 to 6, as a polynomial of (a - 3) / (a + 3).
+inline double erfc_scaled(double a) {
+    return polynomial((a - 3.0) / (a + 3.0), 0.17900115118138996, -0.3262335600430372, 0.2456038017123309,
+                      -0.15011593650077742, 0.07166583719797347, -0.024392499318655416, 0.004269136333148302,
+                      0.0007077464385177353, -0.0005970619586158305, 4.5255298034073955e-05, 6.405673342206844e-05,
+                      -1.2860318447907675e-05, -7.979817704348727e-06, 2.1169509641489688e-06, 1.2598817267482604e-06,
+                      -2.7269500546476834e-07, -2.389387463474792e-07, -2.5925894581233316e-08);
+}
+
 inline double erf(double x) {
     const double a = absolute(x), z = a * a, bounded = a > 6.0 ? 6.0 : a;
-    const double p = polynomial(z, 0.12837916709551256, -0.37612638903183543, 0.11283791670945006, -0.02686617064323777,
-                                0.0052239776071164225, -0.0008548325975389692, 0.00012055294904839707,
-                                -1.492473690741966e-05, 1.6447424703317362e-06, -1.6208483801871705e-07,
-                                1.3720064546777686e-08, -7.795898827002142e-10);
-    const double t = (bounded - 3.0) / (bounded + 3.0);
-    const double g = polynomial(t, 0.17900115118138996, -0.3262335600430372, 0.2456038017123309, -0.15011593650077742,
-                                0.07166583719797347, -0.024392499318655416, 0.004269136333148302, 0.0007077464385177353,
-                                -0.0005970619586158305, 4.5255298034073955e-05, 6.405673342206844e-05,
-                                -1.2860318447907675e-05, -7.979817704348727e-06, 2.1169509641489688e-06,
-                                1.2598817267482604e-06, -2.7269500546476834e-07, -2.389387463474792e-07,
-                                -2.5925894581233316e-08);
+    const double p = erf_centre(z);
     const ExpReduction<1023> e(-bounded * bounded);
-    const double outer = 1.0 - e.power() * power_of_two(e.shifted) * g;
+    const double outer = 1.0 - e.power() * power_of_two(e.shifted) * erfc_scaled(bounded);
     return with_sign(a >= 1.0 ? outer : a + a * p, x);
+}
+
+/// (erf(y) - a) / erf'(y) and the same by what is left to 1, each where it is exact; 0 <= y <= 6.
+inline double erfinv_step(double y, double a) {
+    constexpr double half_root_pi = 0.88622692545275801;
+    const double square = y * y;
+    // With the rounding of the square made good, to which e^(-y^2) owes most of its error.
+    const ExpReduction<1023> e(-square);
+    const double lost = std::fma(y, y, -square);
+    const double density = e.power() * power_of_two(e.shifted) * (1.0 - lost);
+    const double left = density * erfc_scaled(y < 1.0 ? 1.0 : y), off = (1.0 - a) - left;
+    const double near = (y + y * erf_centre(square)) - a;
+    return (y < 1.0 ? near : off) * (half_root_pi / density);
 }
 
 }  // namespace norch::math::wide
@@ -200,6 +218,10 @@ inline double exp_raised(double x) { return 0x1p64 * std::exp(x); }
 inline double sigmoid(double x) {
     const double e = std::exp(-absolute(x));
     return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+inline double erfinv_step(double y, double a) {
+    const double off = y < 1.0 ? std::erf(y) - a : (1.0 - a) - std::erfc(y);
+    return off * std::exp(y * y) * 0.88622692545275801;
 }
 }  // namespace library
 #if defined(__AVX2__)

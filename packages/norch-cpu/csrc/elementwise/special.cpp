@@ -14,6 +14,7 @@ struct Exp2 {
 };
 struct Erfinv {
     static float apply(float x) { return math::erfinv(x); }
+    static double apply(double x) { return math::erfinv(x); }
 };
 struct Hypot {
     static float apply(float a, float b) {
@@ -70,7 +71,7 @@ KernelPtr gamma(const Request& request) {
 
 void add_special(Registry& registry) {
     registry["exp2"] = [](const Request& r) { return floating(r, unary_loop<float, Exp2>, 0.4, unary_loop<double, Exp2>, 6); };
-    registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5); };
+    registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, unary_loop<double, Erfinv>, 12); };
     registry["hypot"] = [](const Request& r) { return floating(r, binary_loop<float, float, Hypot>, 1.2); };
     registry["lgamma"] = gamma<math::gamma::Lgamma>;
     registry["digamma"] = gamma<math::gamma::Digamma>;

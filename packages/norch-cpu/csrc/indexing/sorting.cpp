@@ -1,106 +1,18 @@
-// sort: each row becomes keys, unsigned integers in the wanted order, each with its index; so equal elements keep their
-// order in any algorithm. Short rows are sorted by comparisons, long ones by the keys' digits. topk: of a row's keys only
-// those are looked at that come before the k-th of all so far.
-#include <algorithm>
+// sort: each row becomes keys (order.h), each with its index; so equal elements keep their order in any algorithm. Short
+// rows are sorted by comparisons, long ones by the keys' digits. topk: of a row's keys only those are looked at that come
+// before the k-th of all so far.
 #include <cmath>
-#include <cstring>
 
-#include "common/layout.h"
-#include "runtime/allocator.h"
-#include "runtime/parallel.h"
+#include "indexing/order.h"
 
 namespace norch::indexing {
 namespace {
-
-constexpr int64_t SHORT = 192;  // elements up to which comparisons are faster
-
-template <class T>
-using unsigned_t = std::conditional_t<
-    sizeof(T) == 8, uint64_t,
-    std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
-
-template <class T>
-constexpr bool is_float = std::is_floating_point_v<compute_t<T>>;
-
-/// An unsigned integer that is ordered as the elements are: NaN last, and both zeros the same.
-template <class T>
-inline unsigned_t<T> key_of(T x) {
-    using U = unsigned_t<T>;
-    U bits = bit_cast<U>(x), sign = U(U(1) << (8 * sizeof(T) - 1));
-    if constexpr (is_float<T>) {
-        if (load(x) != load(x)) return U(~U(0));
-        if (load(x) == 0) return sign;
-        return U(bits & sign ? ~bits : bits | sign);
-    } else {
-        return std::is_signed_v<T> ? U(bits ^ sign) : bits;
-    }
-}
-
-/// A key and its index: in one integer where both fit.
-struct Packed {
-    uint64_t bits;
-    Packed() = default;
-    Packed(uint64_t key, uint64_t index) : bits(key << 32 | index) {}
-    uint64_t key() const { return bits >> 32; }
-    int64_t index() const { return int64_t(bits & 0xffffffffu); }
-    bool operator<(Packed other) const { return bits < other.bits; }
-};
-struct Pair {
-    uint64_t first, second;
-    Pair() = default;
-    Pair(uint64_t key, uint64_t index) : first(key), second(index) {}
-    uint64_t key() const { return first; }
-    int64_t index() const { return int64_t(second); }
-    bool operator<(const Pair& other) const {
-        return first != other.first ? first < other.first : second < other.second;
-    }
-};
-
-/// Sorts by one digit of eight bits after the other, the lowest first. Returns where the result is: in a or in b.
-template <int BYTES, class Entry>
-Entry* radix_sort(Entry* a, Entry* b, int64_t n) {
-    Scratch<int64_t> counts(BYTES * 256);
-    std::memset(counts.data(), 0, BYTES * 256 * sizeof(int64_t));
-    for (int64_t i = 0; i < n; ++i)
-        for (int d = 0; d < BYTES; ++d) ++counts[d * 256 + int64_t(a[i].key() >> (8 * d) & 0xff)];
-    for (int d = 0; d < BYTES; ++d) {
-        int64_t* count = counts.data() + d * 256;
-        if (count[a[0].key() >> (8 * d) & 0xff] == n) continue;  // one digit only
-        int64_t start = 0;
-        for (int k = 0; k < 256; ++k) {
-            int64_t size = count[k];
-            count[k] = start;
-            start += size;
-        }
-        for (int64_t i = 0; i < n; ++i) b[count[a[i].key() >> (8 * d) & 0xff]++] = a[i];
-        std::swap(a, b);
-    }
-    return a;
-}
-
-struct Line {
-    char *values, *indices;
-    const char* x;
-    int64_t values_stride, indices_stride, x_stride, n;  // strides in bytes
-    int64_t kept;                                        // how many are written: n, or k
-
-    template <class T>
-    T at(int64_t i) const {
-        return *reinterpret_cast<const T*>(x + i * x_stride);
-    }
-};
-
-/// What a row's keys are exclusive-ored with.
-template <class T>
-unsigned_t<T> flip_of(bool descending) {
-    return descending ? unsigned_t<T>(~unsigned_t<T>(0)) : unsigned_t<T>(0);
-}
 
 template <class T, class Entry>
 void write_line(const Line& line, const Entry* sorted) {
     for (int64_t i = 0; i < line.kept; ++i) {
         const int64_t index = sorted[i].index();
-        *reinterpret_cast<T*>(line.values + i * line.values_stride) = line.at<T>(index);
+        if (line.has_values) *reinterpret_cast<T*>(line.values + i * line.values_stride) = line.at<T>(index);
         *reinterpret_cast<int64_t*>(line.indices + i * line.indices_stride) = index;
     }
 }
@@ -116,27 +28,99 @@ void sort_line(const Line& line, bool descending, Entry* scratch) {
     write_line<T>(line, sorted);
 }
 
-/// Of 64-bit keys the upper halves are sorted first, each in one integer with its index, then every run of equals by the
-/// lower halves. Where all have one half in common, as small integers do, only the other is sorted.
+/// Sorts n entries, whose keys have agreed so far, by `rest` of their indices.
+template <class Rest>
+void sort_run(Packed* run, Packed* other, int64_t n, const Rest& rest) {
+    for (int64_t k = 0; k < n; ++k) run[k] = Packed(rest(run[k].index()), uint64_t(run[k].index()));
+    if (n <= SHORT) std::sort(run, run + n);
+    else if (radix_sort<4>(run, other, n) != run) std::copy(other, other + n, run);
+}
+
+/// Calls body(begin, end) for every run of several entries whose keys have the same bits from `shift` up.
+template <class Body>
+void for_runs(const Packed* sorted, int64_t begin, int64_t n, int shift, const Body& body) {
+    for (int64_t i = begin, end; i < n; i = end) {
+        for (end = i + 1; end < n && sorted[end].key() >> shift == sorted[i].key() >> shift; ++end) {}
+        if (end - i > 1) body(i, end);
+    }
+}
+
+/// What digit of BITS bits a key has from `shift` up.
+template <int BITS>
+inline uint64_t digit(Packed entry, int shift) {
+    return entry.key() >> shift & ((1 << BITS) - 1);
+}
+
+/// Moves entries to where their digit begins; `counts`, how many have each digit, becomes where each ends.
+template <int BITS>
+void move_by_digit(const Packed* from, Packed* to, int64_t n, int shift, uint32_t* counts) {
+    uint32_t start = 0;
+    for (int k = 0; k < 1 << BITS; ++k) {
+        const uint32_t size = counts[k];
+        counts[k] = start;
+        start += size;
+    }
+    for (int64_t i = 0; i < n; ++i) to[counts[digit<BITS>(from[i], shift)]++] = from[i];
+}
+
+constexpr int64_t IN_CACHE = int64_t(1) << 17;  // entries
+
+/// Sorts entries, whose keys have `bits` bits, by the highest 22 or 24 of these, into a or b; gives which, and the number
+/// of bits below. Null where keys are not spread evenly: many would agree in those.
+std::pair<Packed*, int> sort_spread(Packed* a, Packed* b, int64_t n, int bits) {
+    if (bits < 24 || n < 2000) return {nullptr, 0};
+    const auto is_even = [n](const uint32_t* counts, int size) {
+        return *std::max_element(counts, counts + size) <= uint64_t(n / 64 + 64);
+    };
+    if (n <= IN_CACHE) {
+        uint32_t low[2048] = {}, high[2048] = {};
+        for (int64_t i = 0; i < n; ++i) ++low[digit<11>(a[i], bits - 22)], ++high[digit<11>(a[i], bits - 11)];
+        if (!is_even(high, 2048)) return {nullptr, 0};
+        move_by_digit<11>(a, b, n, bits - 22, low);
+        move_by_digit<11>(b, a, n, bits - 11, high);
+        return {a, bits - 22};
+    }
+    uint32_t ends[256] = {};
+    for (int64_t i = 0; i < n; ++i) ++ends[digit<8>(a[i], bits - 8)];
+    if (!is_even(ends, 256)) return {nullptr, 0};
+    // First apart by the highest digit, so that the others' moves stay in the cache.
+    move_by_digit<8>(a, b, n, bits - 8, ends);
+    for (uint32_t k = 0, begin = 0; k < 256; begin = ends[k++]) {
+        const int64_t size = ends[k] - begin;
+        uint32_t low[256] = {}, high[256] = {};
+        for (int64_t i = begin; i < ends[k]; ++i) ++low[digit<8>(b[i], bits - 24)], ++high[digit<8>(b[i], bits - 16)];
+        move_by_digit<8>(b + begin, a + begin, size, bits - 24, low);
+        move_by_digit<8>(a + begin, b + begin, size, bits - 16, high);
+    }
+    return {b, bits - 24};
+}
+
+/// Keys of 32 or 64 bits: of 32 bits from the highest one that differs, each in one integer with its index, as many digits
+/// are sorted as leave few equals; then every run of these by the others, and by the bits below.
 template <class T>
-void sort_halves(const Line& line, bool descending, Packed* scratch) {
+void sort_digits(const Line& line, bool descending, Packed* scratch) {
     const uint64_t flip = flip_of<T>(descending);
-    const auto key = [&](int64_t i) { return uint64_t(key_of(line.at<T>(i)) ^ flip); };
+    const auto key = [&](int64_t i) { return uint64_t(unsigned_t<T>(key_of(line.at<T>(i)) ^ flip)); };
+    const int64_t n = line.n;
+    const uint64_t first = key(0);
     uint64_t differing = 0;
-    for (int64_t i = 1; i < line.n; ++i) differing |= key(i) ^ key(0);
-    const int shift = differing >> 32 ? 32 : 0;
-    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Packed(uint32_t(key(i) >> shift), uint64_t(i));
-    Packed* sorted = radix_sort<4>(scratch, scratch + line.n, line.n);
-    Packed* other = sorted == scratch ? scratch + line.n : scratch;
-    for (int64_t i = 0, end; shift && uint32_t(differing) && i < line.n; i = end) {
-        for (end = i + 1; end < line.n && sorted[end].key() == sorted[i].key(); ++end) {}
-        if (end - i == 1) continue;
-        for (int64_t k = i; k < end; ++k) {
-            const int64_t index = sorted[k].index();
-            sorted[k] = Packed(uint32_t(key(index)), uint64_t(index));
-        }
-        if (end - i <= SHORT) std::sort(sorted + i, sorted + end);
-        else if (radix_sort<4>(sorted + i, other + i, end - i) != sorted + i) std::copy(other + i, other + end, sorted + i);
+    for (int64_t i = 1; i < n; ++i) differing |= key(i) ^ first;
+    const int bits = differing ? 64 - __builtin_clzll(differing) : 0, shift = std::max(bits - 32, 0);
+    const uint32_t mask = uint32_t((uint64_t(1) << std::min(bits, 32)) - 1);
+    const auto window = [&](int64_t i) { return uint32_t(key(i) >> shift) & mask; };
+    const auto below = [&](int64_t i) { return uint32_t(key(i) & ((uint64_t(1) << shift) - 1)); };
+    for (int64_t i = 0; i < n; ++i) scratch[i] = Packed(window(i), uint64_t(i));
+    auto [sorted, left] = sort_spread(scratch, scratch + n, n, std::min(bits, 32));
+    if (!sorted) sorted = radix_sort<4>(scratch, scratch + n, n);
+    Packed* other = sorted == scratch ? scratch + n : scratch;
+    if (left || shift) {
+        for_runs(sorted, 0, n, left, [&, sorted = sorted, left = left](int64_t begin, int64_t end) {
+            if (left) sort_run(sorted + begin, other + begin, end - begin, window);
+            if (!shift) return;
+            for_runs(sorted, begin, end, 0, [&](int64_t from, int64_t to) {
+                sort_run(sorted + from, other + from, to - from, below);
+            });
+        });
     }
     write_line<T>(line, sorted);
 }
@@ -176,22 +160,6 @@ void top_line(const Line& line, bool descending, Entry* found) {
     write_line<T>(line, found);
 }
 
-/// Calls body(line, scratch) for each line, with room for so many entries.
-template <class Entry, class Body>
-void for_lines(const Loops& lines, const Line& strides, double ns, char* const* data, int64_t room, const Body& body) {
-    parallel_for(lines.numel, ns, [&](int64_t begin, int64_t end) {
-        Scratch<Entry> scratch(room);
-        Walker at(lines, lines.ndim(), data, begin);
-        for (int64_t i = begin; i < end; ++i, at.next()) {
-            Line line = strides;
-            line.values = at[0];
-            line.indices = at[1];
-            line.x = at[2];
-            body(line, scratch.data());
-        }
-    });
-}
-
 template <class T, class Entry>
 KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
     const double n = double(strides.n);
@@ -203,12 +171,12 @@ KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
             });
         });
     }
-    if constexpr (sizeof(T) == 8) {
+    if constexpr (sizeof(T) == 8 || std::is_same_v<T, int32_t>) {
         if (strides.n > SHORT && strides.n <= int64_t(UINT32_MAX)) {
-            const double ns = 16 * n;
+            const double ns = 12 * n;
             return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
                 for_lines<Packed>(lines, strides, ns, data, 2 * strides.n, [=](const Line& line, Packed* scratch) {
-                    sort_halves<T>(line, descending, scratch);
+                    sort_digits<T>(line, descending, scratch);
                 });
             });
         }
@@ -222,9 +190,9 @@ KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
     });
 }
 
-/// `sort`, or `topk`, whose outputs have `k` elements along the dim.
-KernelPtr sorted_lines(const Request& request, bool descending) {
-    std::vector<Operand> operands = request.operands;
+/// `sort`, or `topk`, whose outputs have `k` elements along the dim; without values `argsort`, whose operands are the
+/// indices twice, and the input.
+KernelPtr sorted_lines(const Request& request, std::vector<Operand> operands, bool descending, bool has_values = true) {
     if (operands[0].shape.empty())  // a 0-d operand has dim 0
         for (Operand& operand : operands) operand.shape = operand.strides = {1};
     const int64_t dim = request.attrs.integer("dim");
@@ -233,20 +201,35 @@ KernelPtr sorted_lines(const Request& request, bool descending) {
     Loops lines = collapse(operands, dims_but(operands[0].ndim(), dim));
     auto stride = [&](int i) { return operands[i].strides[size_t(dim)] * size_of(operands[i].dtype); };
     Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[2].shape[size_t(dim)],
-              operands[0].shape[size_t(dim)]};
+              operands[0].shape[size_t(dim)], has_values};
     if (line.kept == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit(operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+    return visit(operands[2].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (sizeof(T) < 8)
             if (line.n <= int64_t(UINT32_MAX)) return make_sort<T, Packed>(lines, line, descending);
         return make_sort<T, Pair>(lines, line, descending);
     });
 }
 
+KernelPtr argsort(const Request& request) {
+    const std::vector<Operand> operands = {request.operands[0], request.operands[0], request.operands[1]};
+    KernelPtr inner = sorted_lines(request, operands, request.attrs.flag("descending"), false);
+    const double work = inner->work;
+    return make_kernel(work, [kernel = std::shared_ptr<Kernel>(std::move(inner))](char* const* data, const Scalar* scalars) {
+        char* const places[] = {data[0], data[0], data[1]};
+        kernel->run(places, scalars);
+    });
+}
+
 }  // namespace
 
 void add_sorting(Registry& registry) {
-    registry["sort"] = [](const Request& request) { return sorted_lines(request, request.attrs.flag("descending")); };
-    registry["topk"] = [](const Request& request) { return sorted_lines(request, request.attrs.flag("largest")); };
+    registry["sort"] = [](const Request& request) {
+        return sorted_lines(request, request.operands, request.attrs.flag("descending"));
+    };
+    registry["topk"] = [](const Request& request) {
+        return sorted_lines(request, request.operands, request.attrs.flag("largest"));
+    };
+    registry["argsort"] = argsort;
 }
 
 }  // namespace norch::indexing

@@ -17,6 +17,7 @@ void add_fused_rows(Registry&);
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 }
 namespace reduction {
+void add_products(Registry&);  // gradients of prod and cumprod
 void add_reductions(Registry&);
 void add_scans(Registry&);  // cumsum, cumprod, cummax, cummin
 }
@@ -25,6 +26,8 @@ void add_indexing(Registry&);  // gather, scatter, scatter_add
 void add_embedding(Registry&);
 void add_flip(Registry&);
 void add_padding(Registry&);  // pad_edges and its gradient
+void add_searching(Registry&);  // searchsorted
+void add_selection(Registry&);  // kthvalue, medians, mode
 void add_sorting(Registry&);
 }
 namespace matmul {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array as packed_array
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,10 +93,21 @@ def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
 _ARRAY_CODES = {"float32": "f", "float64": "d", "int64": "q"}
 """How `array` names a dtype."""
 
+_LIST = {list}
+
 
 def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
-    """A vector of a list of Python numbers of one type, without what `_array_of` asks; None for any other list."""
-    kinds = set(map(type, data))
+    """A tensor of lists of Python numbers of one type, without what `_array_of` asks; None for any other list."""
+    shape, kinds = [len(data)], set(map(type, data))
+    while kinds == _LIST:
+        lengths = set(map(len, data))
+        if len(lengths) != 1:
+            return None
+        if len(shape) == 64:  # as a list does that holds itself
+            raise ShapeError("tensor(): the lists are nested more than 64 levels deep")
+        shape.append(lengths.pop())
+        data = list(chain.from_iterable(data))
+        kinds = set(map(type, data))
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
@@ -110,7 +122,7 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
     except OverflowError:
         return None
     buffer = CPU.backend.from_host(memoryview(values).cast("B"))
-    return None if buffer is None else make_tensor(spec_for((len(data),), chosen, CPU, "tensor"), buffer)
+    return None if buffer is None else make_tensor(spec_for(tuple(shape), chosen, CPU, "tensor"), buffer)
 
 
 def of_new_array(array: np.ndarray[Any, Any], dtype: DType) -> Tensor:

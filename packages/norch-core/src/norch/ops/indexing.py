@@ -18,6 +18,7 @@ from .copying import clone
 from .creation import arange, fill_spec, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .families import composite, primitive
+from .from_data import of_new_array
 from .registry import public
 
 if TYPE_CHECKING:
@@ -380,6 +381,9 @@ _AT_ONCE = 1 << 14
 
 def _nonzero_on_host(mask: Tensor, as_tuple: bool) -> Any:
     found, ndim = np.flatnonzero(mask.numpy()), mask.spec.ndim
+    if ndim == 1:
+        out = of_new_array(found if as_tuple else found[:, None], int64)
+        return (out,) if as_tuple else out
     columns = [mask.new_empty(found.size, dtype=int64) for _ in range(ndim if as_tuple else 0)]
     table = None if as_tuple else mask.new_empty(found.size, ndim, dtype=int64)
     places = list(table.numpy().T) if table is not None else [c.numpy() for c in columns]

@@ -111,6 +111,10 @@ def randn_like(
     return finish(_draw_floating("randn_like", "normal", shape, chosen, place, generator), requires_grad)
 
 
+_FEW = 4096
+"""Integers that `randint` makes without in-place steps, which take longer to call."""
+
+
 @public(method=False)
 def randint(
     low: Any = None,
@@ -137,15 +141,17 @@ def randint(
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
     bits = spec.like(dtype=int64)
-    # In the memory of what is drawn: that of each step is slow to get.
+    # In the memory of what is drawn: that of each step is slow to get, where it is much.
     out: Any
-    if count < 2**31:
+    if count < 2**31 and bits.numel < _FEW:
+        out = draw(bits, "bits", generator) * count >> 32
+    elif count < 2**31:
         out = draw(bits, "bits", generator).mul_(count).bitwise_right_shift_(32)
     else:
         out = draw(bits, "bits64", generator).remainder_(count)
     if first:
         out.add_(first)
-    return finish(out.to(spec.dtype), requires_grad)
+    return finish(out if spec.dtype is int64 else out.to(spec.dtype), requires_grad)
 
 
 @public(method=False)

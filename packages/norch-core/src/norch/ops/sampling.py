@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..dtype import float32, float64, int64
 from ..errors import ShapeError
 from ..spec import Spec, as_int
-from .elementwise.arithmetic import floor, log1p, tan
+from .elementwise.arithmetic import floor, log1p, minimum, tan
 from .families import floating
 from .generator import Generator
 from .random import draw
@@ -16,6 +16,7 @@ from .reduction.reductions import argmax
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
 from .registry import method, public
+from .shape.views import narrow
 from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
@@ -43,22 +44,38 @@ def multinomial(
     if not replacement and count > input.spec.shape[-1]:
         raise ShapeError(f"multinomial(): {count} samples of {input.spec.shape[-1]} without replacement")
     weights = input.detach().double()
-    if input.spec.device.type == "cpu":
-        needed = 1 if replacement else count
-        largest = weights.amax(-1)
-        enough = (largest > 0) if needed == 1 else (weights > 0).sum(-1) >= needed
-        fine = (weights.amin(-1) >= 0).all() & (largest < math.inf).all() & enough.all()
-        if not bool(fine.item()):
-            raise ValueError(
-                f"multinomial(): the weights must be finite, not negative, and at least {needed} of a row positive"
-            )
+    is_on_cpu, last = input.spec.device.type == "cpu", input.spec.shape[-1] - 1
     if replacement:
         edges = cumsum(weights, -1)
-        spec = weights.spec.like((*weights.spec.shape[:-1], count))
-        chosen = draw(spec, "uniform", generator) * edges[..., -1:]
-        return searchsorted(edges, chosen, right=True).clamp(max=input.spec.shape[-1] - 1)
+        sums = narrow(edges, -1, last, 1)
+        if is_on_cpu and not _has_fine_sums(weights, sums):
+            _require_weights(weights, 1)
+        chosen = draw(weights.spec.like((*weights.spec.shape[:-1], count)), "uniform", generator) * sums
+        return minimum(searchsorted(edges, chosen, right=True), last)
+    if is_on_cpu:
+        _require_weights(weights, count)
     keys = weights / _exponential(weights.spec, generator)
     return argmax(keys, -1, True) if count == 1 else topk(keys, count)[1].to(int64)
+
+
+def _has_fine_sums(weights: Tensor, sums: Tensor) -> bool:
+    """Whether by the sums no weight is negative or not finite, and one of each row is positive."""
+    if not weights.spec.numel or not 0 <= weights.amin().item() < math.inf:
+        return False
+    if sums.spec.numel == 1:
+        return 0 < sums.item() < math.inf
+    return sums.amin().item() > 0 and sums.amax().item() < math.inf
+
+
+def _require_weights(weights: Tensor, needed: int) -> None:
+    """Raises ValueError for weights that are negative, not finite, or of which fewer of a row are positive."""
+    largest = weights.amax(-1)
+    enough = (largest > 0) if needed == 1 else (weights > 0).sum(-1) >= needed
+    fine = (weights.amin(-1) >= 0).all() & (largest < math.inf).all() & enough.all()
+    if not bool(fine.item()):
+        raise ValueError(
+            f"multinomial(): the weights must be finite, not negative, and at least {needed} of a row positive"
+        )
 
 
 def _draw_spec(self: Tensor, op: str) -> Spec:

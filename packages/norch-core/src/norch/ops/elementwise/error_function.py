@@ -57,8 +57,8 @@ def erfc(input: Tensor) -> Tensor:
 
 
 # erfinv(x) / x in w - 2.5 for w = -log(1 - x**2) < 5, and in sqrt(w) - 3 above (Giles, "Approximating the erfinv
-# function", 2011), by descending power: Chebyshev's interpolations right to 7e-9 for float32, and for all of float64's
-# range those of Giles, right to 3e-7.
+# function", 2011), by descending power: Chebyshev's interpolations right to 7e-9 for float32, and for float64 those of
+# Giles, right to 2e-7 for w < 16, with another in sqrt(w) - 5 above.
 _ERFINV_FLOAT32 = (
     (
         -8.94141405e-09, 2.32648001e-08, 4.68266973e-07, -3.46309307e-06, -4.97306967e-06, 0.000218345887,
@@ -79,6 +79,9 @@ _ERFINV_FLOAT64 = (
         1.00167406, 2.83297682,
     ),
 )  # fmt: skip
+_ERFINV_FAR = (
+    4.66369701e-06, -2.17170677e-05, 7.62205061e-05, -0.000213917679, -0.000138848524, 1.01030032, 4.84990641
+)  # fmt: skip
 
 
 def _erfinv_rule(g: Tensor, input: Tensor) -> Tensor:
@@ -93,7 +96,10 @@ def _erfinv(input: Tensor) -> Tensor:
     w = -(log1p(-size) + log1p(size))
     root = sqrt(where(w < 5, 5.0, w)) - 3
     centre, tail = _ERFINV_FLOAT64 if x.spec.dtype is float64 else _ERFINV_FLOAT32
-    y = where(w < 5, polynomial(w - 2.5, centre), polynomial(root, tail)) * size
+    outer = polynomial(root, tail)
+    if x.spec.dtype is float64:
+        outer = where(w < 16, outer, polynomial(root - 2, _ERFINV_FAR))
+    y = where(w < 5, polynomial(w - 2.5, centre), outer) * size
     if x.spec.dtype is float64:
         # Two of Newton's steps: on erf for small input, else on erfc, which 1 - x is exact for.
         for _ in range(2):

@@ -80,10 +80,6 @@ def _dims(dim: Any) -> Any:
 
 
 def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Tensor:
-    from ..shape.joining import cat
-    from .scan import cumprod
-
-    # The product of all others, without a division, so that zeros are right: those before times those after.
     dims = wrap_dims(dim, x_spec.ndim, "prod")
     rest = tuple(d for d in range(x_spec.ndim) if d not in dims)
     order = (*rest, *dims)
@@ -91,11 +87,21 @@ def _prod_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool) -> Te
         return x * 0
     # In 16 bits the products of some might overflow where that of all does not.
     rows = upcast(x.permute(order).reshape((*[x_spec.shape[d] for d in rest], -1)))
-    one = rows.new_ones((*rows.shape[:-1], 1))
-    before = cumprod(cat([one, rows[..., :-1]], -1), -1)
-    after = cumprod(cat([one, rows.flip(-1)[..., :-1]], -1), -1).flip(-1)
-    others = (before * after).reshape(tuple(x_spec.shape[d] for d in order))
+    others = _prod_of_others(rows).reshape(tuple(x_spec.shape[d] for d in order))
     return (_unsqueezed(g, x_spec, dim, keepdim) * others.permute(inverse_permutation(order))).to(g.dtype)
+
+
+@composite(lambda input: input.like(tuple(input.shape)), name="prod_of_others")
+def _prod_of_others(input: Tensor) -> Tensor:
+    """Along the last dim the product of all others, without a division, so that zeros are right: those before times
+    those after."""
+    from ..shape.joining import cat
+    from .scan import cumprod
+
+    one = input.new_ones((*input.shape[:-1], 1))
+    before = cumprod(cat([one, input[..., :-1]], -1), -1)
+    after = cumprod(cat([one, input.flip(-1)[..., :-1]], -1), -1).flip(-1)
+    return before * after
 
 
 def _reduction(name: str, gives: str, of_none: bool, *vjp: Callable[..., Any]) -> Op:
@@ -385,18 +391,13 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
     Raises ShapeError for no elements of an integer dtype, IndexError for none along `dim`.
     """
-    from .sorting import in_order, take_rank
+    from .selection import selected
 
     if dim is None:
         if not input.spec.numel:
             return mean_of_none("median", input)
         return _median(input)
-    at, values, indices = in_order(input, dim, "median")
-    size, found = values.spec.shape[at], values.detach()
-    last = found.narrow(at, size - 1, 1)
-    # NaN comes last; where there is one, the first of them is the median.
-    rank = where(last != last, size - count_nonzero(found != found, at).unsqueeze(at), (size - 1) // 2)
-    return take_rank(values, indices, at, rank, keepdim, input)
+    return selected(input, dim, "median", keepdim, "median")
 
 
 def mean_of_none(op: str, input: Tensor) -> Tensor:

@@ -64,10 +64,13 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 
 def _cumprod_vjp(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    return _cumprod_grad(g, input, dim) if input.spec.shape[dim] > 1 else g
+
+
+@composite(lambda g, input, dim: g.like(tuple(g.shape)), name="cumprod_grad")
+def _cumprod_grad(g: Tensor, input: Tensor, dim: int) -> Tensor:
     # The products before an element, times g + next * (g of the next + ...). No division, so that zeros are right.
     size = input.spec.shape[dim]
-    if size < 2:
-        return g
     x, later = upcast(input), upcast(g)
     before = cat([ones_like(narrow(x, dim, 0, 1)), cumprod(narrow(x, dim, 0, size - 1), dim)], dim)
     factor, step = narrow(x, dim, 1, size - 1), 1

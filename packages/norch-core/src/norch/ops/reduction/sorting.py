@@ -15,7 +15,7 @@ from ..families import accepts_axis, composite, primitive
 from ..indexing import gather, index_select, nonzero, scatter
 from ..registry import public
 from ..shape.joining import cat
-from ..shape.views import movedim, narrow, reshape, squeeze
+from ..shape.views import movedim, narrow, reshape
 from .reductions import ValuesIndices
 from .scan import cumsum
 
@@ -28,12 +28,13 @@ def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
     return Inferred((x.like(), x.like(dtype=int64)), (x,), {"dim": at, "descending": descending})
 
 
-def _sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
+def sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
+    """The gradient where elements came from whose indices along `dim` are the second result, `y1`."""
     # `g` holds a gradient for each result; the indices have none.
     return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y1, g[0])
 
 
-_SORT = primitive("sort", "x dim descending", 1, _infer_sort, (_sort_vjp,))
+_SORT = primitive("sort", "x dim descending", 1, _infer_sort, (sort_vjp,))
 
 
 @public()
@@ -58,29 +59,18 @@ def lines(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor]:
     return at, x
 
 
-def in_order(input: Tensor, dim: Any, op: str) -> tuple[int, Tensor, Tensor]:
-    """The dim, and values and indices in order along it. As `lines`."""
-    at, x = lines(input, dim, op)
-    return at, *sort(x, at)
-
-
-def take_rank(values: Tensor, indices: Tensor, at: int, rank: Tensor, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The elements of `rank` among those that `in_order` gave for `input`."""
-    return keep_dim(gather(values, at, rank), gather(indices, at, rank), at, keepdim, input)
-
-
-def keep_dim(values: Tensor, indices: Tensor, at: int, keepdim: bool, input: Tensor) -> ValuesIndices:
-    """The result of a reduction of `input` whose dim has size 1: with it if `keepdim`, else without."""
-    if keepdim and input.spec.ndim:
-        return ValuesIndices(values, indices)
-    return ValuesIndices(squeeze(values, at), squeeze(indices, at))
-
-
 @public()
 @accepts_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices (int64) that sort the elements along `dim`. Raises as sort does."""
-    return sort(input.detach(), dim, descending)[1]
+    if not input.spec.ndim:
+        return sort(input.detach(), dim)[1]
+    return _argsort(input.detach(), wrap_dim(dim, input.spec.ndim, "argsort"), bool(descending))
+
+
+@composite(lambda input, dim, descending: input.like(dtype=int64), name="argsort")
+def _argsort(input: Tensor, dim: int, descending: bool) -> Tensor:
+    return sort(input, dim, descending)[1]
 
 
 @public()
@@ -101,7 +91,7 @@ def _infer_topk(input: Spec, k: int, dim: int, largest: bool) -> tuple[Spec, Spe
     return out, out.like(dtype=int64)
 
 
-@composite(_infer_topk, {"input": lambda g, y1, input_spec, dim: _sort_vjp(g, y1, input_spec, dim)}, name="topk")
+@composite(_infer_topk, {"input": lambda g, y1, input_spec, dim: sort_vjp(g, y1, input_spec, dim)}, name="topk")
 def _topk(input: Tensor, k: int, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
     values, indices = sort(input, dim, largest)
     return narrow(values, dim, 0, k), narrow(indices, dim, 0, k)
@@ -245,27 +235,33 @@ def searchsorted(
     if not sequence.spec.ndim:
         raise ShapeError("searchsorted(): the sequence is 0-d; it needs at least 1 dim")
     if sequence.spec.ndim == 1:
-        queries = reshape(values, -1)
+        queries = values if len(shape) == 1 else reshape(values, -1)
     else:
         if shape[:-1] != tuple(sequence.spec.shape[:-1]):
             raise ShapeError(f"searchsorted(): sequence {tuple(sequence.spec.shape)} and values {shape} do not match")
         queries = values
+    found = _search(sequence.detach(), queries.detach(), bool(right))
+    return found if queries is values else reshape(found, shape)
+
+
+@composite(lambda sequence, values, right: values.like(tuple(values.shape), dtype=int64), name="searchsorted")
+def _search(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
     size = sequence.spec.shape[-1]
-    place = queries.new_full(tuple(queries.spec.shape), -1, dtype=int64)  # of the last element that goes before
+    place = values.new_full(tuple(values.spec.shape), -1, dtype=int64)  # of the last element that goes before
     if size == 0:
-        return reshape(place + 1, shape)
+        return place + 1
     # No comparison holds for NaN values: they go behind everything, or before their equals.
-    has_nan = queries.spec.dtype.is_floating_point
-    missing: Any = queries != queries if has_nan else None
+    has_nan = values.spec.dtype.is_floating_point
+    missing: Any = values != values if has_nan else None
     least: Any = where(missing, math.inf, math.nan) if has_nan and not right else None
     for bit in reversed(range(size.bit_length())):
         further = place + (1 << bit)
         at = gather(sequence, -1, further.clamp(max=size - 1))
-        is_before = at <= queries if right else at < queries
+        is_before = at <= values if right else at < values
         if has_nan:
             is_before = is_before | (missing if right else at <= least)
         place = where(is_before, further, place)
-    return reshape((place + 1).clamp(max=size), shape)
+    return (place + 1).clamp(max=size)
 
 
 @public(method=False)

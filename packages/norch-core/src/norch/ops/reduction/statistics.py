@@ -11,7 +11,7 @@ from ...dtype import bool_, float64, int64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..checks import require_integers
-from ..creation import arange, fill_spec
+from ..creation import fill_spec
 from ..elementwise.arithmetic import ceil, floor, sqrt, where
 from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
@@ -20,13 +20,12 @@ from ..families import accepts_axis, composite, floating
 from ..from_data import of_new_array
 from ..indexing import gather, scatter_add
 from ..registry import public
-from ..shape.joining import cat
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, _unbiased_first, amax, amin, argmax, centred, mean, mean_of_none, std, to_equals
+from .reductions import ValuesIndices, _unbiased_first, amax, amin, centred, mean, mean_of_none, std, to_equals
 from .reductions import sum as total
-from .scan import cummax
-from .sorting import in_order, keep_dim, lines, sort, take_rank, topk
+from .selection import select_along, selected
+from .sorting import lines, sort
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -85,9 +84,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         if not input.spec.numel:
             return mean_of_none("nanmedian", input)
         return _nanmedian(input)
-    at, values, indices = in_order(input, dim, "nanmedian")
-    count = total(~isnan(values.detach()), at, True)
-    return take_rank(values, indices, at, ((count - 1).clamp(min=0)) // 2, keepdim, input)
+    return selected(input, dim, "nanmedian", keepdim, "nanmedian")
 
 
 @composite(lambda input: input.like(()), lambda g, input, y: to_equals(g, input, y), name="nanmedian_of_all")
@@ -110,25 +107,14 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     size = x.spec.shape[at]
     if not 1 <= as_int(k, "kthvalue", "k") <= size:
         raise ShapeError(f"kthvalue(): k is {k}, dim {dim} of shape {tuple(input.spec.shape)} has {size} elements")
-    values, indices = topk(x, k, at, False)
-    return keep_dim(narrow(values, at, k - 1, 1), narrow(indices, at, k - 1, 1), at, keepdim, input)
+    return ValuesIndices(*select_along(x, at, "kth", k - 1, keepdim and input.spec.ndim > 0))
 
 
 @public()
 @accepts_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent element along `dim`, the smallest of several, and its last index. Raises as kthvalue does."""
-    at, values, indices = in_order(input, dim, "mode")
-    size = values.spec.shape[at]
-    shape = tuple(values.spec.shape)
-    place = broadcast_to(
-        reshape(arange(size, device=input.device), [-1 if d == at else 1 for d in range(len(shape))]), shape
-    )
-    found = values.detach()
-    starts = narrow(found, at, 1, size - 1) != narrow(found, at, 0, size - 1)
-    first = cat([fill_spec(starts.spec.like((*shape[:at], 1, *shape[at + 1 :])), True), starts], at)
-    run = place - cummax(where(first, place, 0), at)[0]
-    return take_rank(values, indices, at, argmax(run, at, True), keepdim, input)
+    return selected(input, dim, "mode", keepdim, "mode")
 
 
 @public()

@@ -1,0 +1,128 @@
+// Elements as keys, unsigned integers in the wanted order, each with its index: what sorts and selections work on.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/layout.h"
+#include "runtime/allocator.h"
+#include "runtime/parallel.h"
+
+namespace norch::indexing {
+namespace {
+
+constexpr int64_t SHORT = 192;  // elements up to which comparisons are faster
+
+template <class T>
+using unsigned_t = std::conditional_t<
+    sizeof(T) == 8, uint64_t,
+    std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+
+template <class T>
+constexpr bool is_float = std::is_floating_point_v<compute_t<T>>;
+
+/// An unsigned integer that is ordered as the elements are: NaN last, and both zeros the same.
+template <class T>
+inline unsigned_t<T> key_of(T x) {
+    using U = unsigned_t<T>;
+    U bits = bit_cast<U>(x), sign = U(U(1) << (8 * sizeof(T) - 1));
+    if constexpr (is_float<T>) {
+        if (load(x) != load(x)) return U(~U(0));
+        if (load(x) == 0) return sign;
+        return U(bits & sign ? ~bits : bits | sign);
+    } else {
+        return std::is_signed_v<T> ? U(bits ^ sign) : bits;
+    }
+}
+
+/// A key and its index: in one integer where both fit.
+struct Packed {
+    uint64_t bits;
+    Packed() = default;
+    Packed(uint64_t key, uint64_t index) : bits(key << 32 | index) {}
+    uint64_t key() const { return bits >> 32; }
+    int64_t index() const { return int64_t(bits & 0xffffffffu); }
+    bool operator<(Packed other) const { return bits < other.bits; }
+};
+struct Pair {
+    uint64_t first, second;
+    Pair() = default;
+    Pair(uint64_t key, uint64_t index) : first(key), second(index) {}
+    uint64_t key() const { return first; }
+    int64_t index() const { return int64_t(second); }
+    bool operator<(const Pair& other) const {
+        return first != other.first ? first < other.first : second < other.second;
+    }
+};
+
+/// Sorts by one digit of eight bits after the other, the lowest first. Returns where the result is: in a or in b.
+template <int BYTES, class Entry>
+Entry* radix_sort(Entry* a, Entry* b, int64_t n) {
+    Scratch<int64_t> counts(BYTES * 256);
+    std::memset(counts.data(), 0, BYTES * 256 * sizeof(int64_t));
+    for (int64_t i = 0; i < n; ++i)
+        for (int d = 0; d < BYTES; ++d) ++counts[d * 256 + int64_t(a[i].key() >> (8 * d) & 0xff)];
+    for (int d = 0; d < BYTES; ++d) {
+        int64_t* count = counts.data() + d * 256;
+        if (count[a[0].key() >> (8 * d) & 0xff] == n) continue;  // one digit only
+        int64_t start = 0;
+        for (int k = 0; k < 256; ++k) {
+            int64_t size = count[k];
+            count[k] = start;
+            start += size;
+        }
+        for (int64_t i = 0; i < n; ++i) b[count[a[i].key() >> (8 * d) & 0xff]++] = a[i];
+        std::swap(a, b);
+    }
+    return a;
+}
+
+/// The dtypes of most numbers that are looked for; norch's formula serves the others. Calls f as `visit` does, or gives null.
+template <class F>
+KernelPtr visit_frequent(DType dtype, const F& f) {
+    switch (dtype) {
+        case DType::f64: return f(Tag<double>{});
+        case DType::f32: return f(Tag<float>{});
+        case DType::i64: return f(Tag<int64_t>{});
+        case DType::i32: return f(Tag<int32_t>{});
+        default: return nullptr;
+    }
+}
+
+struct Line {
+    char *values, *indices;
+    const char* x;
+    int64_t values_stride, indices_stride, x_stride, n;  // strides in bytes
+    int64_t kept;                                        // how many are written: n, or k
+    bool has_values = true;                              // whether values are written, not only indices
+
+    template <class T>
+    T at(int64_t i) const {
+        return *reinterpret_cast<const T*>(x + i * x_stride);
+    }
+};
+
+/// What a row's keys are exclusive-ored with.
+template <class T>
+unsigned_t<T> flip_of(bool descending) {
+    return descending ? unsigned_t<T>(~unsigned_t<T>(0)) : unsigned_t<T>(0);
+}
+
+/// Calls body(line, scratch) for each line, with room for so many entries.
+template <class Entry, class Body>
+void for_lines(const Loops& lines, const Line& strides, double ns, char* const* data, int64_t room, const Body& body) {
+    parallel_for(lines.numel, ns, [&](int64_t begin, int64_t end) {
+        Scratch<Entry> scratch(room);
+        Walker at(lines, lines.ndim(), data, begin);
+        for (int64_t i = begin; i < end; ++i, at.next()) {
+            Line line = strides;
+            line.values = at[0];
+            line.indices = at[1];
+            line.x = at[2];
+            body(line, scratch.data());
+        }
+    });
+}
+
+}  // namespace
+}  // namespace norch::indexing
