@@ -260,3 +260,21 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert main(["check", str(file)]) == 0
     assert main(["check", str(tmp_path)]) == 2
     assert "broken.py" in capsys.readouterr().err
+
+
+def test_complex_numbers_are_tensors_to_scripts_alone() -> None:
+    code = """
+import copy, pickle
+import norch
+from norch.compat import standin
+pair = norch.complex(norch.ones(2), norch.zeros(2))
+assert not isinstance(pair, norch.Tensor)
+standin.install()
+import torch
+assert isinstance(pair, torch.Tensor) and torch.is_tensor(pair) and not torch._C._is_tracing()
+assert (norch.ones(2) * pair + pair).tolist() == [2, 2]
+assert copy.deepcopy(pair).tolist() == pickle.loads(pickle.dumps(pair)).tolist() == [1, 1]
+standin.uninstall()
+assert not isinstance(pair, norch.Tensor)
+"""
+    assert run(code).stderr == ""

@@ -5,9 +5,10 @@ again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is
 from __future__ import annotations
 
 import builtins
+import sys
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,6 @@ from ..ops import abs as magnitude_of
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 INSTEAD = (
     "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
@@ -56,6 +54,17 @@ class ComplexPair:
         self.pair = pair
 
     # --- What it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def __class__(self) -> type:
+        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are."""
+        posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor
+        if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
+            return Tensor
+        return ComplexPair
+
+    def __reduce__(self) -> Any:
+        return ComplexPair, (self.pair,)
 
     @property
     def real(self) -> Tensor:

@@ -102,6 +102,7 @@ PLACES: dict[str, Place] = {
         names={
             "_are_functorch_transforms_active": lambda: False,
             "_get_tracing_state": lambda: None,
+            "_is_tracing": lambda: False,
             **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
             **dict.fromkeys(("_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu"), lambda value: None),
             "DisableTorchFunctionSubclass": overriding.DisableTorchFunctionSubclass,
