@@ -42,6 +42,7 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_module("norch.backends.nothing")
     assert norch.jit.script(len) is len
+    assert norch.jit.wait(norch.jit.fork(max, [1, 3], default=0)) == 3
 
 
 def test_no_path_hides_a_function() -> None:

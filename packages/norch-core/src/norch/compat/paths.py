@@ -76,6 +76,21 @@ def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
 
+class _Forked:
+    """What `jit.fork` gives: outside of scripts PyTorch too has called the function by then."""
+
+    def __init__(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self._value = func(*args, **kwargs)
+
+    def wait(self) -> Any:
+        return self._value
+
+    value = wait
+
+    def done(self) -> bool:
+        return True
+
+
 _DECORATORS = (
     "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
     "interface"
@@ -83,6 +98,7 @@ _DECORATORS = (
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
+_JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
