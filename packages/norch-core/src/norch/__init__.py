@@ -167,8 +167,11 @@ _LATER = {
         "sparse_coo", "sparse_csr", "strided",
     ),
     "compat.complex_numbers": (
-        "angle", "complex", "conj", "imag", "is_complex", "polar", "real", "view_as_complex", "view_as_real",
+        "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_neg", "polar", "real",
+        "resolve_conj", "resolve_neg", "view_as_complex", "view_as_real",
     ),
+    "compat.differences": ("frobenius_norm", "gradient", "norm_except_dim"),
+    "compat.draws": ("binomial", "poisson"),
     "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",

@@ -444,6 +444,27 @@ def conj(input: Any) -> Any:
     return input.conj() if isinstance(input, ComplexPair) else input
 
 
+def conj_physical(input: Any) -> Any:
+    """The complex conjugates; of a tensor itself."""
+    return conj(input)
+
+
+def resolve_conj(input: Any) -> Any:
+    """`input`, a tensor or a ComplexPair: neither is a conjugate that waits to be computed."""
+    return input
+
+
+resolve_neg = resolve_conj
+
+
+def is_conj(input: Any) -> bool:
+    """False, for whatever `input`: conjugates are computed at once."""
+    return False
+
+
+is_neg = is_conj
+
+
 def angle(input: Any) -> Tensor:
     """The angle in the complex plane: for real numbers 0, or pi where negative."""
     if isinstance(input, ComplexPair):

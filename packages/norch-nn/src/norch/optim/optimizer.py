@@ -143,6 +143,9 @@ class Optimizer(switches.Replayed):
         with norch.enable_grad():
             return closure()
 
+    def _patch_step_function(self) -> None:
+        """What PyTorch's subclasses call that skip `__init__`; hooks are called here without it."""
+
     # --- Hooks ------------------------------------------------------------------------------------------------------
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
