@@ -273,9 +273,11 @@ assert not isinstance(pair, norch.Tensor)
 standin.install()
 import torch
 assert isinstance(pair, torch.Tensor) and torch.is_tensor(pair) and not torch._C._is_tracing()
+assert str(type(torch.ones(1))) == "<class 'torch.Tensor'>"
+assert pickle.loads(pickle.dumps(torch.ones(2))).tolist() == [1, 1]
 assert (norch.ones(2) * pair + pair).tolist() == [2, 2]
 assert copy.deepcopy(pair).tolist() == pickle.loads(pickle.dumps(pair)).tolist() == [1, 1]
 standin.uninstall()
-assert not isinstance(pair, norch.Tensor)
+assert not isinstance(pair, norch.Tensor) and norch.Tensor.__module__.startswith("norch")
 """
     assert run(code).stderr == ""

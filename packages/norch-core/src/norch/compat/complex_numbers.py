@@ -28,6 +28,7 @@ from ..ops import abs as magnitude_of
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
+from ..tensor.indexing import unlisted
 from .complex_views import VIEWS, view_of
 
 INSTEAD = (
@@ -391,6 +392,7 @@ def joined(re: Tensor, im: Tensor) -> ComplexPair:
 
 def _index(index: Any) -> Any:
     """An index of the numbers as one of the pairs."""
+    index = unlisted(index) if isinstance(index, list) else index
     given = index if isinstance(index, tuple) else (index,)
     return (*given, slice(None)) if any(i is Ellipsis for i in given) else given
 
