@@ -72,6 +72,8 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("CPUOffloadPolicy", "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()")
     ],
     "distributed.rpc": [("init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")],
+    "distributed.tensor.experimental": [("implicit_replication local_map", "norch.distributed's tensors are whole")],
+    "distributed._tensor.experimental": [("implicit_replication local_map", "norch.distributed's tensors are whole")],
     "distributed.tensor": [
         (
             "DTensor distribute_module distribute_tensor",
