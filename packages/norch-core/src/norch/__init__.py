@@ -170,6 +170,7 @@ _LATER = {
         "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_neg", "polar", "real",
         "resolve_conj", "resolve_neg", "view_as_complex", "view_as_real",
     ),
+    "compat.csr_indices": ("_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo"),
     "compat.differences": ("frobenius_norm", "gradient", "norm_except_dim"),
     "compat.draws": ("binomial", "poisson"),
     "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),

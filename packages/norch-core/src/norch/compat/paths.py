@@ -136,6 +136,7 @@ PLACES: dict[str, Place] = {
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
+    "_jit_internal": Place(names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
@@ -146,6 +147,7 @@ PLACES: dict[str, Place] = {
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
+    "distributed.autograd": Place(names={"is_available": lambda: False}),
     "distributed.rpc": Place(names={"is_available": lambda: False}),
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
@@ -168,6 +170,7 @@ PLACES: dict[str, Place] = {
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
+    "multiprocessing.spawn": Place(("distributed.spawning",)),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
@@ -186,7 +189,10 @@ PLACES: dict[str, Place] = {
     "utils._foreach_utils": Place(("compat.flattening",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
-    "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators")),
+    "utils.data.dataloader": Place(
+        ("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators"),
+        {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
+    ),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
