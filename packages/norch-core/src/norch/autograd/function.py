@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AutogradError
 from ..observing import FUNCTION, NODE, observable
 from ..source_lines import Line, table
-from ..tensor_base import TensorBase
+from ..tensor_base import TensorBase, make_tensor
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
 from .graph import Leaf, Node, Output, change, gone, init_node, is_recording, resolve, set_recording
@@ -33,6 +33,12 @@ def _pairs(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([type(v) if not isinstance(v, TensorBase) and _tensor(v) is not None else None for v in values])
 
 
+def _joined(tensor: Any, node: FunctionNode, position: int) -> Any:
+    """The same values as that result of the function."""
+    place = node if len(node.specs) == 1 else Output(node, position)
+    return make_tensor(tensor.spec, tensor.buffer, tensor.offset, place, None, type(tensor))
+
+
 class FunctionContext:
     """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as attributes.
 
@@ -44,6 +50,8 @@ class FunctionContext:
     def __init__(self) -> None:
         self._saved: tuple[Any, ...] = ()
         self._pairs: tuple[Any, ...] = ()
+        self._results: dict[int, int] = {}
+        self._running: FunctionNode | None = None
         self._saved_at = 0
         self._name = "Function"
         self._not_differentiable: tuple[Any, ...] = ()
@@ -75,7 +83,13 @@ class FunctionContext:
         return self._given(self._saved)
 
     def _given(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What was kept as `forward` gave it: complex numbers by their parts."""
+        """What was kept as `forward` gave it: complex numbers by their parts, and results in the graph while
+        `backward` runs, so that what it computes with them can be differentiated."""
+        node = self._running
+        if self._results and node is not None:
+            saved = tuple(
+                [t if (at := self._results.get(i)) is None else _joined(t, node, at) for i, t in enumerate(saved)]
+            )
         return tuple([k(v) if k else v for k, v in zip(self._pairs, saved, strict=True)]) if any(self._pairs) else saved
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
@@ -128,7 +142,11 @@ class FunctionNode(Node):
             ]
         del grad
         grads = [k(g) if k and g is not None else g for k, g in zip(self.complex_results, grads, strict=True)]
-        found = self.function.backward(self.context, *grads)
+        self.context._running = self
+        try:
+            found = self.function.backward(self.context, *grads)
+        finally:
+            self.context._running = None
         found = found if isinstance(found, tuple) else (found,)
         if len(found) < len(self.edges) or any(f is not None for f in found[len(self.edges) :]):
             raise AutogradError(
@@ -239,7 +257,8 @@ class Function:
             value.base = None
             value.node = node if len(tensors) == 1 else Output(node, position)
         # A saved result would hold the node that holds it; without its graph it does not.
-        own = {id(r) for r in tensors} - inputs
+        own = {id(r): i for i, r in enumerate(tensors) if id(r) not in inputs and r.node is not None}
+        context._results = {i: own[id(t)] for i, t in enumerate(context._saved) if id(t) in own}
         context._saved = pack_all(tuple(t.detach() if id(t) in own else t for t in context._saved))
         context._saved_at = node.sequence_number
 
