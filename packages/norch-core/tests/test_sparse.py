@@ -340,3 +340,8 @@ def test_pointers_of_rows_and_back():
         [0, 0, 2, 4],
     ]
     assert norch._convert_indices_from_coo_to_csr(rows[:0], 2).tolist() == [0, 0, 0]
+
+
+def test_the_product_of_a_sparse_and_a_dense_matrix_by_its_old_name():
+    dense = norch.arange(6.0).reshape(3, 2)
+    assert norch.dsmm(norch.eye(3).to_sparse(), dense).tolist() == dense.tolist()

@@ -198,7 +198,7 @@ _LATER = {
     ),
     "memory.fitting": ("fits",),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
-    "sparse": ("smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
+    "sparse": ("dsmm=mm", "smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
