@@ -371,3 +371,10 @@ def test_names_that_libraries_import_and_seldom_call() -> None:
     assert _collate_fn_t is not None
     assert is_lazy(nn.LazyLinear(2).weight)
     assert not is_lazy(nn.Linear(2, 2).weight)
+
+
+def test_the_parts_of_a_module_are_gone_through_backwards() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    assert [name for name, _ in reversed(model._modules.items())] == list(reversed(model._modules)) == ["1", "0"]
+    assert next(reversed(model._modules.values())) is model[1]
+    assert not norch.backends.opt_einsum.is_available()

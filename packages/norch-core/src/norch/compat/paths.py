@@ -141,6 +141,7 @@ PLACES: dict[str, Place] = {
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
+    "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",)),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
     "_dynamo.utils": Place(names={"is_compile_supported": lambda device_type: False}),
