@@ -178,7 +178,6 @@ PLACES: dict[str, Place] = {
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
-    "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "overrides": Place(("compat.overrides",)),
     "optim.adamw": Place(("optim",)),
