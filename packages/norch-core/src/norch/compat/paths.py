@@ -144,7 +144,9 @@ PLACES: dict[str, Place] = {
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",)),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
-    "_dynamo.utils": Place(names={"is_compile_supported": lambda device_type: False}),
+    "_dynamo.utils": Place(
+        names={"is_compile_supported": lambda device_type: False, "disable_cache_limit": nullcontext}
+    ),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
