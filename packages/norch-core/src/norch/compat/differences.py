@@ -61,7 +61,7 @@ def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tenso
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norms, of order `pow`, over all dims but one, which stays with the others of size 1; over all where -1."""
+    """The norms of `v`, of order `pow`, over all dims but `dim`, which stay with size 1; over all where it is -1."""
     if dim == -1:
         return v.norm(pow)  # type: ignore[no-any-return]
     others = [d for d in range(v.ndim) if d != dim % v.ndim]

@@ -63,11 +63,9 @@ class Properties:
         """`norch.angle` of this tensor: 0, or pi where it is negative."""
         return import_module("norch").angle(self)  # type: ignore[no-any-return]
 
-    def stft(
-        self: Any, n_fft: int, hop_length: Any = None, win_length: Any = None, window: Any = None, **more: Any
-    ) -> Any:
-        """`norch.stft` of this tensor, with its arguments. Raises as that does."""
-        return import_module("norch").stft(self, n_fft, hop_length, win_length, window, **more)
+    def stft(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """`norch.stft` of this tensor: the arguments are those behind its first. Raises as that does."""
+        return import_module("norch").stft(self, *args, **kwargs)
 
     def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """The tensor itself, in `dtype` if given: it is dense. masked_grad: changes nothing."""
