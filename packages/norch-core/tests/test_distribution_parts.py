@@ -399,3 +399,12 @@ def test_a_transform_sets_its_domain_when_it_is_made():
     assert scaled.inv(scaled(norch.tensor(2.0))).item() == 2
     assert scaled.inv.domain is D.constraints.real
     assert D.Transform().bijective is False
+
+
+def test_the_dirichlet_of_a_beta_sets_its_concentrations():
+    beta = norch.distributions.Beta(norch.tensor([1.0, 2.0]), norch.tensor([3.0, 4.0]))
+    assert beta._dirichlet.concentration.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    beta._dirichlet.concentration = norch.tensor([[5.0, 6.0], [7.0, 8.0]])
+    assert beta.concentration1.tolist() == [5.0, 7.0]
+    assert beta.concentration0.tolist() == [6.0, 8.0]
+    assert beta._dirichlet.mean[0, 0].item() == beta.mean[0].item()

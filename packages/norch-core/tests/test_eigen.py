@@ -96,3 +96,15 @@ def test_what_has_no_answer():
     jordan = norch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=norch.float64, requires_grad=True)
     values, _ = norch.linalg.eig(jordan)
     assert values.real.tolist() == [1, 1]
+
+
+def test_some_eigenvalues_of_a_pair_of_matrices():
+    square = norch.randn(5, 5, dtype=norch.float64)
+    A, B = square + square.mT, square @ square.mT + norch.eye(5, dtype=norch.float64)
+    values, vectors = norch.lobpcg(A, 2)
+    assert norch.allclose(values, norch.linalg.eigvalsh(A).flip(-1)[:2])
+    assert norch.allclose(A @ vectors, vectors * values)
+    values, vectors = norch.lobpcg(A, B=B, X=norch.ones(5, 3), largest=False)
+    assert vectors.shape == (5, 3)
+    assert values.tolist() == sorted(values.tolist())
+    assert norch.allclose(A @ vectors, B @ vectors * values)

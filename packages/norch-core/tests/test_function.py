@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -276,3 +277,41 @@ def test_once_differentiable() -> None:
     assert first.item() == 84
     with pytest.raises(AutogradError, match="differentiate twice a function that was marked with @once_differentiable"):
         first.backward()
+
+
+class _TwoResults(norch.autograd.Function):
+    """exp(x) and exp(2 x), their derivatives by the results."""
+
+    contexts = []
+
+    @staticmethod
+    def forward(ctx, x):
+        _TwoResults.contexts[:] = [ctx]
+        first, second = x.exp(), (2 * x).exp()
+        ctx.save_for_backward(first, second)
+        return first, second
+
+    @staticmethod
+    def backward(ctx, of_first, of_second):
+        first, second = ctx.saved_tensors
+        assert first.requires_grad
+        assert not first.is_leaf
+        return of_first * first + 2 * of_second * second
+
+
+def test_a_result_that_is_saved_can_be_differentiated_by():
+    x = norch.tensor([0.1, 0.5], dtype=norch.float64, requires_grad=True)
+    assert gradgradcheck(lambda x: sum(_TwoResults.apply(x)), (x,))
+    first, second = _TwoResults.apply(x)
+    (grad,) = norch.autograd.grad((first + second).sum(), x, create_graph=True)
+    (curvature,) = norch.autograd.grad(grad.sum(), x)
+    expected = x.exp() + 4 * (2 * x).exp()
+    assert norch.allclose(curvature, expected)
+
+
+def test_a_saved_result_does_not_keep_the_graph():
+    x = norch.ones(2, requires_grad=True)
+    results = _TwoResults.apply(x)
+    context = weakref.ref(_TwoResults.contexts.pop())
+    del results
+    assert context() is None

@@ -413,3 +413,38 @@ def test_a_mark_does_not_cut_the_graph() -> None:
     graph.increment_version(y)
     (y.sum() + view.sum()).backward()
     assert x.grad.tolist() == [4, 2]
+
+
+def test_a_hook_on_several_gradients():
+    from norch.autograd.graph import register_multi_grad_hook
+
+    a, b, c = (norch.tensor([1.0], requires_grad=True) for _ in range(3))
+    seen, first = [], []
+    with register_multi_grad_hook((a, b, c), lambda grads: seen.append([g and g.item() for g in grads])):
+        handle = register_multi_grad_hook([a, b], lambda grad: first.append(grad.item()), mode="any")
+        (2 * a + 3 * b + 4 * c).sum().backward()
+        (a * b).sum().backward()
+    assert seen == [[2.0, 3.0, 4.0], [1.0, 1.0, None]]
+    assert len(first) == 2
+    handle.remove()
+    (a * b).sum().backward()
+    assert (len(seen), len(first)) == (2, 2)
+    with pytest.raises(ValueError, match="mode"):
+        register_multi_grad_hook((a,), print, mode="some")
+    with pytest.raises(norch.AutogradError, match="require grad"):
+        register_multi_grad_hook((norch.ones(1),), print)
+
+
+def test_a_hook_on_several_gradients_after_a_pass_that_raised():
+    from norch.autograd.graph import register_multi_grad_hook
+
+    a, b = (norch.tensor([1.0], requires_grad=True) for _ in range(2))
+    seen = []
+    register_multi_grad_hook((a, b), seen.append)
+    broken = b * 2
+    handle = broken.register_hook(lambda grad: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        (a * 2 + broken).sum().backward()
+    handle.remove()
+    (a * 3 + b).sum().backward()
+    assert [[g.item() for g in grads] for grads in seen] == [[3.0, 1.0]]

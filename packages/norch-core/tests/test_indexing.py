@@ -191,8 +191,18 @@ def test_indices_of_every_type() -> None:
     assert x[None, ..., None].shape == (1, 3, 4, 1)
     assert x[()].shape == (3, 4)
     assert x[norch.tensor(2), norch.tensor(1)].item() == 9
-    assert x[[[0, 1], [2, 0]]].shape == (2, 2, 4)
     assert x[norch.empty(0, dtype=norch.int64)].shape == (0, 4)
+
+
+def test_a_list_of_more_than_numbers_is_taken_for_a_tuple() -> None:
+    x = norch.arange(12).reshape(3, 4)
+    assert x[[[0, 1], [2, 0]]].tolist() == x[[0, 1], [2, 0]].tolist() == [2, 4]
+    assert x[[norch.tensor([0, 1]), 2]].tolist() == [2, 6]
+    assert x[[slice(1), None, ...]].shape == (1, 1, 4)
+    assert x[[[[0, 1], [2, 0]]]].shape == (2, 2, 4)
+    assert x[[[0]] * 40].shape == (40, 1, 4)
+    x[[[0, 1], [2, 0]]] = norch.tensor([-1, -2])
+    assert [x[0, 2].item(), x[1, 0].item(), x.sum().item()] == [-1, -2, 57]
 
 
 def test_int_beside_arrays_is_taken_first() -> None:

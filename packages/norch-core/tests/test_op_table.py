@@ -81,6 +81,7 @@ METHODS_WITHOUT_RECORD = frozenset(
     float_power_
     det logdet slogdet inverse pinverse cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp qr svd
     triangular_solve new_empty_strided new get_device is_nonzero is_same_size is_set_to is_conj
+    conj angle stft is_neg
     is_shared is_coalesced squeeze_ unsqueeze_ transpose_ t_ resize_ resize_as_ set_ fill_diagonal_ adjoint to_dense
     to_sparse to_sparse_csr sparse_mask
     i0 igamma igammac mvlgamma

@@ -270,3 +270,15 @@ def test_in_place_into_a_plain_tensor():
     target[0] = x[0]
     assert type(target) is Tensor
     assert target.tolist() == [[0.0, 1.0, 2.0, 3.0], *(2 * P[1:]).tolist()]
+
+
+def test_make_subclass_gives_a_leaf_on_the_same_memory():
+    class Labelled(norch.Tensor):
+        pass
+
+    data = norch.ones(2, requires_grad=True) * 2
+    made = norch.Tensor._make_subclass(Labelled, data, True)
+    assert type(made) is Labelled
+    assert made.is_leaf
+    assert made.requires_grad
+    assert made.data_ptr() == data.data_ptr()

@@ -326,3 +326,22 @@ def test_printed_as_pytorch_prints_it():
         "tensor(indices=tensor([], size=(2, 0)),\n       values=tensor([], size=(0,)),\n"
         "       size=(2, 3), nnz=0, layout=norch.sparse_coo)"
     )
+
+
+def test_pointers_of_rows_and_back():
+    rows = norch.tensor([0, 0, 2, 4])
+    crow = norch._convert_indices_from_coo_to_csr(rows, 5)
+    assert (crow.tolist(), crow.dtype) == ([0, 2, 2, 3, 3, 4], norch.int64)
+    assert norch._convert_indices_from_coo_to_csr(rows, 5, out_int32=True).dtype is norch.int32
+    columns = norch.tensor([1, 3, 0, 2])
+    assert norch._convert_indices_from_csr_to_coo(crow, columns).tolist() == [[0, 0, 2, 4], [1, 3, 0, 2]]
+    assert norch._convert_indices_from_csr_to_coo(crow, columns, transpose=True).tolist() == [
+        [1, 3, 0, 2],
+        [0, 0, 2, 4],
+    ]
+    assert norch._convert_indices_from_coo_to_csr(rows[:0], 2).tolist() == [0, 0, 0]
+
+
+def test_the_product_of_a_sparse_and_a_dense_matrix_by_its_old_name():
+    dense = norch.arange(6.0).reshape(3, 2)
+    assert norch.dsmm(norch.eye(3).to_sparse(), dense).tolist() == dense.tolist()

@@ -42,6 +42,7 @@ def test_paths_are_imported_and_reached_by_attributes() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_module("norch.backends.nothing")
     assert norch.jit.script(len) is len
+    assert norch.jit.wait(norch.jit.fork(max, [1, 3], default=0)) == 3
 
 
 def test_no_path_hides_a_function() -> None:
@@ -260,3 +261,23 @@ def test_check_names_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert main(["check", str(file)]) == 0
     assert main(["check", str(tmp_path)]) == 2
     assert "broken.py" in capsys.readouterr().err
+
+
+def test_complex_numbers_are_tensors_to_scripts_alone() -> None:
+    code = """
+import copy, pickle
+import norch
+from norch.compat import standin
+pair = norch.complex(norch.ones(2), norch.zeros(2))
+assert not isinstance(pair, norch.Tensor)
+standin.install()
+import torch
+assert isinstance(pair, torch.Tensor) and torch.is_tensor(pair) and not torch._C._is_tracing()
+assert str(type(torch.ones(1))) == "<class 'torch.Tensor'>"
+assert pickle.loads(pickle.dumps(torch.ones(2))).tolist() == [1, 1]
+assert (norch.ones(2) * pair + pair).tolist() == [2, 2]
+assert copy.deepcopy(pair).tolist() == pickle.loads(pickle.dumps(pair)).tolist() == [1, 1]
+standin.uninstall()
+assert not isinstance(pair, norch.Tensor) and norch.Tensor.__module__.startswith("norch")
+"""
+    assert run(code).stderr == ""

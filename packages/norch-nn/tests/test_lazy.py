@@ -27,13 +27,17 @@ CASES = [
         lambda nn: nn.BatchNorm3d(4, track_running_stats=False),
         (3, 4, 2, 2, 2),
     ),
-    (lambda nn: nn.LazyInstanceNorm1d(affine=True), lambda nn: nn.InstanceNorm1d(4, affine=True), (3, 4, 5)),
+    (lambda nn: nn.LazyInstanceNorm1d(), lambda nn: nn.InstanceNorm1d(4, 1e-5, 0.1, True, True), (3, 4, 5)),
     (
         lambda nn: nn.LazyInstanceNorm2d(affine=True, track_running_stats=True),
         lambda nn: nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
         (3, 4, 2, 3),
     ),
-    (lambda nn: nn.LazyInstanceNorm3d(affine=True), lambda nn: nn.InstanceNorm3d(4, affine=True), (3, 4, 2, 2, 3)),
+    (
+        lambda nn: nn.LazyInstanceNorm3d(track_running_stats=False),
+        lambda nn: nn.InstanceNorm3d(4, affine=True),
+        (3, 4, 2, 2, 3),
+    ),
 ]
 
 

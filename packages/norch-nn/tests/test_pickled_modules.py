@@ -157,7 +157,9 @@ LOSSES = [name for name in dir(nn) if name.endswith("Loss")]
 @pytest.mark.parametrize("name", [*LOSSES, "LSTM", "GRU", "RNN", "LSTMCell", "MultiheadAttention", "Transformer"])
 def test_other_modules_of_pytorch_have_all_that_ours_have(name):
     torch = pytest.importorskip("torch")
-    args = {"Transformer": (8, 2, 1, 1), "MultiheadAttention": (8, 2)}.get(name, () if name in LOSSES else (3, 4))
+    args = {"Transformer": (8, 2, 1, 1), "MultiheadAttention": (8, 2), "AdaptiveLogSoftmaxWithLoss": (4, 6, [2])}.get(
+        name, () if name in LOSSES else (3, 4)
+    )
     file = io.BytesIO()
     torch.save(getattr(torch.nn, name)(*args), file)
     ours, made = load(file.getvalue()), getattr(nn, name)(*args)

@@ -299,3 +299,82 @@ for check, kind in (torch._check_value, ValueError), (torch._check_tensor_all, R
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (made.stdout, made.stderr) == ("", "")
+
+
+BASES = {
+    "loss._Loss": ["L1Loss", "CrossEntropyLoss", "TripletMarginLoss"],
+    "loss._WeightedLoss": ["NLLLoss", "CrossEntropyLoss", "BCELoss", "MultiMarginLoss", "MultiLabelSoftMarginLoss"],
+    "batchnorm._NormBase": ["BatchNorm2d", "InstanceNorm2d", "LazyBatchNorm1d"],
+    "batchnorm._BatchNorm": ["BatchNorm1d", "SyncBatchNorm", "LazyBatchNorm2d"],
+    "instancenorm._InstanceNorm": ["InstanceNorm1d", "LazyInstanceNorm3d"],
+    "conv._ConvNd": ["Conv1d", "ConvTranspose3d", "LazyConv2d"],
+    "conv._ConvTransposeNd": ["ConvTranspose2d"],
+    "dropout._DropoutNd": ["Dropout", "AlphaDropout"],
+    "pooling._MaxPoolNd": ["MaxPool2d"],
+    "pooling._AvgPoolNd": ["AvgPool1d", "AvgPool3d"],
+    "pooling._AdaptiveAvgPoolNd": ["AdaptiveAvgPool2d"],
+    "pooling._AdaptiveMaxPoolNd": ["AdaptiveMaxPool3d"],
+    "pooling._LPPoolNd": ["LPPool1d"],
+    "padding._ConstantPadNd": ["ConstantPad2d", "ZeroPad1d"],
+    "padding._ReflectionPadNd": ["ReflectionPad3d"],
+    "padding._ReplicationPadNd": ["ReplicationPad1d"],
+}
+
+
+@pytest.mark.parametrize("path", BASES)
+def test_modules_have_the_bases_that_programs_ask_for(path: str) -> None:
+    module, _, name = path.partition(".")
+    base = getattr(import_module(f"norch.nn.modules.{module}"), name)
+    assert [kind for kind in BASES[path] if not issubclass(getattr(nn, kind), base)] == []
+
+
+def test_instance_norms_are_not_over_the_batch() -> None:
+    from norch.nn.modules.batchnorm import _BatchNorm
+
+    assert not issubclass(nn.InstanceNorm2d, _BatchNorm)
+
+
+def test_convolutions_of_ones_own_are_made_as_pytorchs() -> None:
+    from norch.nn.modules.conv import _ConvNd
+
+    class Scaled(_ConvNd):
+        def forward(self, input: norch.Tensor) -> norch.Tensor:
+            return nn.functional.conv2d(input, self.weight * 2, self.bias, self.stride, self.padding)
+
+    layer = Scaled(3, 4, (3, 3), (1, 1), (1, 1), (1, 1), False, (0, 0), 1, True, "zeros")
+    assert layer.weight.shape == (4, 3, 3, 3)
+    assert layer(norch.ones(1, 3, 5, 5)).shape == (1, 4, 5, 5)
+    assert repr(layer).startswith("Scaled(3, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)")
+
+
+def test_the_lists_of_copies_that_transformers_are_made_of() -> None:
+    from norch.nn.modules.transformer import _get_activation_fn, _get_clones
+
+    first, second = _get_clones(nn.Linear(2, 2), 2)
+    assert first is not second
+    assert first.weight.tolist() == second.weight.tolist()
+    assert _get_activation_fn("relu") is nn.functional.relu
+
+
+def test_names_that_libraries_import_and_seldom_call() -> None:
+    from norch._jit_internal import _copy_to_script_wrapper
+    from norch.distributed import rpc
+    from norch.multiprocessing.spawn import ProcessRaisedException
+    from norch.nn.parameter import is_lazy
+    from norch.optim.optimizer import ParamsT
+    from norch.utils.data.dataloader import _collate_fn_t
+
+    assert _copy_to_script_wrapper(len) is len
+    assert not rpc.is_available()
+    assert issubclass(ProcessRaisedException, Exception)
+    assert ParamsT is not None
+    assert _collate_fn_t is not None
+    assert is_lazy(nn.LazyLinear(2).weight)
+    assert not is_lazy(nn.Linear(2, 2).weight)
+
+
+def test_the_parts_of_a_module_are_gone_through_backwards() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    assert [name for name, _ in reversed(model._modules.items())] == list(reversed(model._modules)) == ["1", "0"]
+    assert next(reversed(model._modules.values())) is model[1]
+    assert not norch.backends.opt_einsum.is_available()

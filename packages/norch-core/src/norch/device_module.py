@@ -52,6 +52,11 @@ class DeviceModule:
         """What the backend adds; None where there is nothing."""
         return getattr(registry.find(self.device_type), "module", None) if self.is_available() else None
 
+    @property
+    def _initialized(self) -> bool:
+        """What PyTorch's scripts ask where they would save the state of a GPU's generator."""
+        return self.is_available()
+
     def is_available(self) -> bool:
         """Whether the device type can be used. Never raises."""
         if not self._usable:

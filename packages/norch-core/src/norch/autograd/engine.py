@@ -119,6 +119,11 @@ def queue_callback(callback: Callable[[], Any]) -> None:
     Of passes inside of passes (those of `norch.utils.checkpoint`) it is the end of the outermost. A callback may queue
     more; a pass that raises calls none. Raises AutogradError where this thread runs no backward pass.
     """
+    callbacks_of_pass().append(callback)
+
+
+def callbacks_of_pass() -> list[Callable[[], Any]]:
+    """What is called at the end of the outermost pass that this thread runs. AutogradError where it runs none."""
     frame: FrameType | None = sys._getframe()
     outermost = None
     while frame is not None:  # so that a pass, which a few microseconds may be all of, need not note that it runs
@@ -129,7 +134,8 @@ def queue_callback(callback: Callable[[], Any]) -> None:
         raise AutogradError("queue_callback(): this thread runs no backward pass; call it in a hook")
     if outermost.callbacks is None:
         outermost.callbacks = []
-    outermost.callbacks.append(callback)
+    callbacks: list[Callable[[], Any]] = outermost.callbacks
+    return callbacks
 
 
 def _run(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError
 from ..observing import FUNCTION, NODE, observable
 from ..source_lines import Line, table
-from ..tensor_base import TensorBase
+from ..tensor_base import TensorBase, make_tensor
 from . import graph
 from .accumulate import ALONE, accumulate, unbroadcast
 from .graph import Leaf, Node, Output, change, gone, init_node, is_recording, resolve, set_recording
@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from ..spec import Spec
     from ..tensor import Tensor
     from .passes import BackwardPass
+
+
+def _tensor(value: Any) -> Any:
+    """The tensor that a value is or, of complex numbers, that holds their parts; None of anything else."""
+    if isinstance(value, TensorBase):
+        return value
+    return value.pair if hasattr(type(value), "_norch_function") else None
+
+
+def _pairs(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Of each value the class that makes complex numbers of their parts, None where it is none."""
+    return tuple([type(v) if not isinstance(v, TensorBase) and _tensor(v) is not None else None for v in values])
+
+
+def _joined(tensor: Any, node: FunctionNode, position: int) -> Any:
+    """The same values as that result of the function."""
+    place = node if len(node.specs) == 1 else Output(node, position)
+    return make_tensor(tensor.spec, tensor.buffer, tensor.offset, place, None, type(tensor))
 
 
 class FunctionContext:
@@ -31,6 +49,9 @@ class FunctionContext:
 
     def __init__(self) -> None:
         self._saved: tuple[Any, ...] = ()
+        self._pairs: tuple[Any, ...] = ()
+        self._results: dict[int, int] = {}
+        self._running: FunctionNode | None = None
         self._saved_at = 0
         self._name = "Function"
         self._not_differentiable: tuple[Any, ...] = ()
@@ -42,7 +63,8 @@ class FunctionContext:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs, results or others) until the backward pass, and checks that they have not changed."""
-        self._saved = tensors
+        self._pairs = _pairs(tensors)
+        self._saved = tuple(map(_tensor, tensors)) if any(self._pairs) else tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -50,7 +72,7 @@ class FunctionContext:
         if self._freed:
             raise gone(self._name, (f"saved by {self._name}", self._line), ("freed by", self._freed_by))
         if any(type(value) is Packed for value in self._saved):
-            return tuple([value.unpack() if type(value) is Packed else value for value in self._saved])
+            return self._given(tuple([value.unpack() if type(value) is Packed else value for value in self._saved]))
         for value in self._saved:
             modified = None if value is None else value.buffer.modified
             if modified is not None and modified[0] > self._saved_at:
@@ -58,7 +80,17 @@ class FunctionContext:
                     f"backward(): {self._name} saved a tensor of shape {tuple(value.shape)}, which {modified[1]} has "
                     "changed in place since" + table((f"saved by {self._name}", self._line), change(modified))
                 )
-        return self._saved
+        return self._given(self._saved)
+
+    def _given(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What was kept as `forward` gave it: complex numbers by their parts, and results in the graph while
+        `backward` runs, so that what it computes with them can be differentiated."""
+        node = self._running
+        if self._results and node is not None:
+            saved = tuple(
+                [t if (at := self._results.get(i)) is None else _joined(t, node, at) for i, t in enumerate(saved)]
+            )
+        return tuple([k(v) if k else v for k, v in zip(self._pairs, saved, strict=True)]) if any(self._pairs) else saved
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Says that these results have no gradient."""
@@ -76,12 +108,14 @@ class FunctionContext:
 class FunctionNode(Node):
     """The node of a custom function."""
 
-    __slots__ = ("context", "function", "inputs", "specs")
+    __slots__ = ("complex_inputs", "complex_results", "context", "function", "inputs", "specs")
 
     context: FunctionContext
     function: type[Function]
     inputs: tuple[Spec | None, ...]
     specs: tuple[Spec, ...]
+    complex_inputs: tuple[Any, ...]
+    complex_results: tuple[Any, ...]
 
     def __init__(self, edges: tuple[Node | None, ...]) -> None:
         init_node(self, None, edges)
@@ -107,7 +141,12 @@ class FunctionNode(Node):
                 for g, s in zip(grads, self.specs, strict=True)
             ]
         del grad
-        found = self.function.backward(self.context, *grads)
+        grads = [k(g) if k and g is not None else g for k, g in zip(self.complex_results, grads, strict=True)]
+        self.context._running = self
+        try:
+            found = self.function.backward(self.context, *grads)
+        finally:
+            self.context._running = None
         found = found if isinstance(found, tuple) else (found,)
         if len(found) < len(self.edges) or any(f is not None for f in found[len(self.edges) :]):
             raise AutogradError(
@@ -119,6 +158,8 @@ class FunctionNode(Node):
             value, rest[i] = rest[i], None
             if edge is None or value is None or spec is None:
                 continue
+            if not isinstance(value, TensorBase):
+                value = value.pair if self.complex_inputs[i] else value.real
             if backward.needed is None or edge in backward.needed:
                 if graph.anomaly_check is not None:
                     graph.anomaly_check(self, i, value)
@@ -167,7 +208,7 @@ class Function:
                 return a.apply_function(cls, args)
         context = FunctionContext()
         context._name = cls.__name__
-        edges = tuple(resolve(a) if isinstance(a, TensorBase) else None for a in args)  # type: ignore[arg-type]
+        edges = tuple(None if (t := _tensor(a)) is None else resolve(t) for a in args)
         recording = is_recording() and any(e is not None for e in edges)
         context.needs_input_grad = tuple(e is not None for e in edges)
         before = is_recording()
@@ -191,24 +232,33 @@ class Function:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
         context._line = graph.line_of_change and graph.line_of_change()
-        node.inputs = tuple(a.spec if isinstance(a, TensorBase) else None for a in args)
-        tensors = [r for r in results if isinstance(r, TensorBase)]
+        node.complex_inputs = _pairs(args)
+        node.complex_results = tuple(
+            [k for k, r in zip(_pairs(results), results, strict=True) if _tensor(r) is not None]
+        )
+        given = [_tensor(a) for a in args]
+        node.inputs = tuple([None if a is None else a.spec for a in given])
+        tensors = [t for r in results if (t := _tensor(r)) is not None]
         node.specs = tuple(r.spec for r in tensors)
-        dirty = {id(t) for t in context._dirty}
-        inputs = {id(a) for a in args if isinstance(a, TensorBase)}
+        dirty = {id(_tensor(t)) for t in context._dirty}
+        constant = {id(_tensor(t)) for t in context._not_differentiable}
+        inputs = {id(a) for a in given if a is not None}
         place = 0
-        for i, value in enumerate(results):
-            if not isinstance(value, TensorBase):
+        for i, result in enumerate(results):
+            value = _tensor(result)
+            if value is None:
                 continue
             if id(value) in inputs and id(value) not in dirty:
-                value = results[i] = value.detach()  # type: ignore[attr-defined]
+                value = value.detach()
+                results[i] = value if isinstance(result, TensorBase) else type(result)(value)
             position, place = place, place + 1
-            if any(value is t for t in context._not_differentiable) or not value.dtype.is_floating_point:
+            if id(value) in constant or not value.dtype.is_floating_point:
                 continue
             value.base = None
             value.node = node if len(tensors) == 1 else Output(node, position)
         # A saved result would hold the node that holds it; without its graph it does not.
-        own = {id(r) for r in tensors} - inputs
+        own = {id(r): i for i, r in enumerate(tensors) if id(r) not in inputs and r.node is not None}
+        context._results = {i: own[id(t)] for i, t in enumerate(context._saved) if id(t) in own}
         context._saved = pack_all(tuple(t.detach() if id(t) in own else t for t in context._saved))
         context._saved_at = node.sequence_number
 

@@ -419,4 +419,6 @@ _submodule = late_submodules(__name__)
 def __getattr__(name: str) -> Any:
     if name in ("disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"):
         return getattr(import_module("norch.autograd.saving"), name)
+    if name == "register_multi_grad_hook":
+        return import_module("norch.autograd.multi_grad").register_multi_grad_hook
     return _submodule(name)

@@ -157,6 +157,12 @@ class _Absent:
         return False
 
 
+class _OptEinsum(_Absent):
+    """The planner of `einsum`'s order, which norch has of its own: what is set changes nothing."""
+
+    strategy = None
+
+
 class _CPU:
     """What scripts ask about the processor."""
 
@@ -169,6 +175,7 @@ class _CPU:
 
 cudnn, cuda, mps, cpu = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps"), _CPU()
 mkl = mkldnn = openmp = _Absent()
+opt_einsum = _OptEinsum()
 
 
 class _Module(ModuleType):

@@ -17,6 +17,7 @@ from ..dtype import complex64, complex128
 from ..errors import DTypeError, ShapeError
 from ..ops import broadcast_tensors, cat, where
 from ..tensor import Tensor
+from .complex_more import MORE
 from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of, tensors_of
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cfloat": lambda z: z.to(complex64), "cdouble": lambda z: z.to(complex128),
     "expand_as": lambda z, other: z.expand(other.shape), "view_as": lambda z, other: z.reshape(other.shape),
 }  # fmt: skip
+FUNCTIONS |= MORE
 for _name in ("matmul", "mm", "bmm", "mv", "dot", "inner", "outer", "kron", "tensordot"):
     FUNCTIONS[_name] = partial(_product, _name)
 for _name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack"):

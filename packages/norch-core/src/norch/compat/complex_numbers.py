@@ -5,9 +5,10 @@ again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is
 from __future__ import annotations
 
 import builtins
+import sys
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,8 @@ from ..ops import abs as magnitude_of
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
+from ..tensor.indexing import unlisted
+from .complex_views import VIEWS, view_of
 
 INSTEAD = (
     "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
@@ -56,6 +56,17 @@ class ComplexPair:
         self.pair = pair
 
     # --- What it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def __class__(self) -> type:
+        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are."""
+        posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor
+        if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
+            return Tensor
+        return ComplexPair
+
+    def __reduce__(self) -> Any:
+        return ComplexPair, (self.pair,)
 
     @property
     def real(self) -> Tensor:
@@ -292,12 +303,24 @@ class ComplexPair:
     def __getattr__(self, name: str) -> Any:
         if name in _OF_PAIR:
             return lambda *args, **kwargs: ComplexPair(getattr(self.pair, name)(*args, **kwargs))
+        if name in VIEWS:
+            return partial(view_of, name, self)
         if name in _OF_PARTS:
             return partial(_by_parts, name, self)
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _functions():
             return partial(_functions()[name], self)
+        more = import_module("norch.compat.complex_more")
+        if name in more.PARTS_OF_PAIR:
+            return getattr(self.pair, name)
+        stem = name.removesuffix("_")
+        if name in more.PARTS_IN_PLACE:
+            return lambda *args, **kwargs: (_by_parts(name, self, *args, **kwargs), self)[1]
+        if stem in more.OTHER_NAMES:
+            return getattr(self, more.OTHER_NAMES[stem] + name[len(stem) :])
+        if stem != name and (stem in _functions() or stem in ("neg", "exp", "conj_physical")):
+            return lambda *args, **kwargs: self._put(getattr(self, stem)(*args, **kwargs))
         raise AttributeError(f"a ComplexPair has no {name!r}; {INSTEAD}")
 
     @staticmethod
@@ -305,7 +328,8 @@ class ComplexPair:
         """What a function of norch gives that was called with a pair."""
         if name in _functions():
             return _functions()[name](*args, **kwargs)
-        if isinstance(args[0], ComplexPair) and (hasattr(ComplexPair, name) or name in _OF_PAIR | _OF_PARTS):
+        known = hasattr(ComplexPair, name) or name in VIEWS or name in _OF_PAIR | _OF_PARTS
+        if known and isinstance(args[0], ComplexPair):
             return getattr(args[0], name)(*args[1:], **kwargs)
         title = {"div": "truediv"}.get(name, name)
         reflected = getattr(ComplexPair, f"__r{title}__", None) if len(args) == 2 else None
@@ -316,10 +340,11 @@ class ComplexPair:
 
 _OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_", "zero_"})
 _OF_PARTS = frozenset({
-    "chunk", "cumsum", "diag", "diagonal", "diff", "expand", "flatten", "flip", "gather", "index_add", "index_copy",
-    "index_select", "masked_select", "movedim", "narrow", "permute", "repeat", "repeat_interleave", "roll",
-    "scatter_add", "select", "split", "squeeze", "swapaxes", "t", "take_along_dim", "tensor_split", "tile", "trace",
-    "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze",
+    "cumsum", "diag", "diag_embed", "diagflat", "diagonal_scatter", "diff", "dsplit", "flip", "fliplr",
+    "flipud", "gather", "hsplit", "index_add", "index_copy", "index_put", "index_select", "masked_scatter",
+    "masked_select", "nansum", "narrow_copy", "put", "repeat", "repeat_interleave", "roll", "rot90",
+    "scatter", "scatter_add", "select_scatter", "slice_scatter", "sum_to_size", "take", "take_along_dim", "tile",
+    "trace", "tril", "triu", "vsplit",
 })  # fmt: skip
 
 
@@ -367,6 +392,7 @@ def joined(re: Tensor, im: Tensor) -> ComplexPair:
 
 def _index(index: Any) -> Any:
     """An index of the numbers as one of the pairs."""
+    index = unlisted(index) if isinstance(index, list) else index
     given = index if isinstance(index, tuple) else (index,)
     return (*given, slice(None)) if any(i is Ellipsis for i in given) else given
 
@@ -418,6 +444,27 @@ def imag(input: Any) -> Tensor:
 def conj(input: Any) -> Any:
     """The complex conjugates; of a tensor itself."""
     return input.conj() if isinstance(input, ComplexPair) else input
+
+
+def conj_physical(input: Any) -> Any:
+    """The complex conjugates; of a tensor itself."""
+    return conj(input)
+
+
+def resolve_conj(input: Any) -> Any:
+    """`input`, a tensor or a ComplexPair: neither is a conjugate that waits to be computed."""
+    return input
+
+
+resolve_neg = resolve_conj
+
+
+def is_conj(input: Any) -> bool:
+    """False, for whatever `input`: conjugates are computed at once."""
+    return False
+
+
+is_neg = is_conj
 
 
 def angle(input: Any) -> Tensor:

@@ -68,10 +68,20 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.checkpoint.hf_storage": [
         ("HuggingFaceStorageReader HuggingFaceStorageWriter", "norch.load_safetensors reads such files")
     ],
+    "distributed.autograd": [
+        ("DistAutogradContext backward context get_gradients", "norch.distributed.nn.functional has collectives")
+    ],
+    "distributed.checkpoint.default_planner": [
+        ("DefaultLoadPlanner DefaultSavePlanner", "norch.distributed.checkpoint plans by itself")
+    ],
     "distributed.fsdp": [
         ("CPUOffloadPolicy", "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()")
     ],
-    "distributed.rpc": [("init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")],
+    "distributed.rpc": [
+        ("RRef init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")
+    ],
+    "distributed.tensor.experimental": [("implicit_replication local_map", "norch.distributed's tensors are whole")],
+    "distributed._tensor.experimental": [("implicit_replication local_map", "norch.distributed's tensors are whole")],
     "distributed.tensor": [
         (
             "DTensor distribute_module distribute_tensor",
@@ -89,11 +99,13 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),
         ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
     ],
+    "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "nn.parallel.scatter_gather": [
         ("gather scatter scatter_kwargs", "norch does not split batches over devices; each process has its own")
     ],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
     "overrides": [("TorchFunctionMode", "a class of tensors can define __torch_function__")],
+    "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (
             "BuildExtension CUDAExtension CUDA_HOME CppExtension include_paths load load_inline",

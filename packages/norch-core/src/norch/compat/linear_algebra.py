@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import linalg
 from ..dispatch.arguments import check_functions
@@ -37,6 +37,37 @@ def lu_unpack(
     p, lower, upper = unpacked(LU_data, LU_pivots)
     nothing = LU_data.new_empty(0)
     return p if unpack_pivots else nothing, *((lower, upper) if unpack_data else (nothing, nothing))
+
+
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Any = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    **more: Any,
+) -> tuple[Tensor, Tensor]:
+    """(eigenvalues, eigenvectors in columns) of symmetric floating matrices A, or of A x = v B x for positive definite
+    B: the k largest, by default 1 or as many as X has columns, or with largest=False smallest.
+
+    They come from the whole decomposition, by `linalg.eigh`: n, iK, niter, tol and `more`, which govern PyTorch's
+    iteration, change nothing. Raises ShapeError unless the matrices are square, and as `linalg.eigh` and `cholesky` do.
+    """
+    count = k if k is not None else X.shape[-1] if X is not None else 1
+    if B is None:
+        values, vectors = linalg.eigh(A)
+    else:
+        lower = linalg.cholesky(B)
+        inner = linalg.solve_triangular(lower, linalg.solve_triangular(lower, A, upper=False).mT, upper=False)
+        values, vectors = linalg.eigh((inner + inner.mT) / 2)
+        vectors = linalg.solve_triangular(lower.mT, vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values[..., :count], vectors[..., :count]
 
 
 class TriangularSolve(NamedTuple):

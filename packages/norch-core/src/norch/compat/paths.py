@@ -76,6 +76,21 @@ def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
 
+class _Forked:
+    """What `jit.fork` gives: outside of scripts PyTorch too has called the function by then."""
+
+    def __init__(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self._value = func(*args, **kwargs)
+
+    def wait(self) -> Any:
+        return self._value
+
+    value = wait
+
+    def done(self) -> bool:
+        return True
+
+
 _DECORATORS = (
     "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
     "interface"
@@ -83,6 +98,7 @@ _DECORATORS = (
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
+_JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
@@ -102,6 +118,7 @@ PLACES: dict[str, Place] = {
         names={
             "_are_functorch_transforms_active": lambda: False,
             "_get_tracing_state": lambda: None,
+            "_is_tracing": lambda: False,
             **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
             **dict.fromkeys(("_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu"), lambda value: None),
             "DisableTorchFunctionSubclass": overriding.DisableTorchFunctionSubclass,
@@ -119,16 +136,22 @@ PLACES: dict[str, Place] = {
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
+    "_jit_internal": Place(names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
+    "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",)),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
-    "_dynamo.utils": Place(names={"is_compile_supported": lambda device_type: False}),
+    "_dynamo.utils": Place(
+        names={"is_compile_supported": lambda device_type: False, "disable_cache_limit": nullcontext}
+    ),
     "_dynamo._trace_wrapped_higher_order_op": Place(names={"TransformGetItemToIndex": nullcontext}),
     "distributed.distributed_c10d": Place(("distributed", "distributed.world")),
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
+    "distributed.autograd": Place(names={"is_available": lambda: False}),
+    "distributed.rpc": Place(names={"is_available": lambda: False}),
     "distributed.elastic": Place(),
     "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
@@ -150,13 +173,13 @@ PLACES: dict[str, Place] = {
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
+    "multiprocessing.spawn": Place(("distributed.spawning",)),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
-    "nn.utils.parametrizations": Place(("nn.utils",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "overrides": Place(("compat.overrides",)),
     "optim.adamw": Place(("optim",)),
@@ -168,7 +191,10 @@ PLACES: dict[str, Place] = {
     "utils._foreach_utils": Place(("compat.flattening",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
-    "utils.data.dataloader": Place(("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators")),
+    "utils.data.dataloader": Place(
+        ("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators"),
+        {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
+    ),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),

@@ -26,6 +26,7 @@ from warnings import warn
 
 from ..scripts import run_script
 from ..submodules import missing_names
+from ..tensor import Tensor
 from ..version import __version__
 
 MEANS = {"torch": "norch", "torchvision": "norch.vision", "functorch": "norch.func"}
@@ -146,6 +147,7 @@ class _WithoutCompiled(PathFinder):
 
 
 _finder = _Finder()
+_MODULE = Tensor.__module__
 
 
 def install() -> None:
@@ -165,6 +167,7 @@ def install() -> None:
                 "before anything imports it",
                 name=name,
             )
+    Tensor.__module__ = "torch"  # by which packages such as autoray tell whose an array is
     sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
 
@@ -172,6 +175,7 @@ def uninstall() -> None:
     """Undoes `install`: what is imported from now on is PyTorch's own, if there is one."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        Tensor.__module__ = _MODULE
         sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:
         if name in VERSIONS and sys.modules[name] is sys.modules.get(MEANS[name]):

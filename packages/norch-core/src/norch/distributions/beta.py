@@ -17,6 +17,23 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+class _OfBeta(Dirichlet):
+    """The Dirichlet distribution of x and 1 - x: its concentrations are those of the beta distribution, set too."""
+
+    def __init__(self, beta: Beta) -> None:
+        self._beta = beta
+        super().__init__(stack([beta.concentration1, beta.concentration0], -1), validate_args=False)
+
+    @property
+    def concentration(self) -> Tensor:
+        return stack([self._beta.concentration1, self._beta.concentration0], -1)
+
+    @concentration.setter
+    def concentration(self, value: Tensor) -> None:
+        first, second = value.unbind(-1)
+        vars(self._beta).update(concentration1=first, concentration0=second)  # past what subclasses do when one is set
+
+
 class Beta(ExponentialFamily):
     """The beta distribution on [0, 1]: density x**(concentration1 - 1) * (1 - x)**(concentration0 - 1), normalised.
     Draws, of two gamma draws, are differentiable as those are.
@@ -29,6 +46,11 @@ class Beta(ExponentialFamily):
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    @property
+    def _dirichlet(self) -> Dirichlet:
+        """What PyTorch's is made of, for subclasses that set its concentration."""
+        return _OfBeta(self)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape, info = self._extended_shape(sample_shape), finfo(self.concentration1.dtype)

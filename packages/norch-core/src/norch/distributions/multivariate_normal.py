@@ -36,6 +36,9 @@ def lower_of_precision(precision: Tensor) -> Tensor:
     return inverse_of_lower(flip(cholesky(flip(precision, (-2, -1))), (-2, -1)).mT)
 
 
+_precision_to_scale_tril = lower_of_precision  # PyTorch's name
+
+
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors of mean `loc`, in its last dim, by one of `covariance_matrix`,
     `precision_matrix`, its inverse, and `scale_tril`, its lower Cholesky factor. Raises ValueError for none or several,

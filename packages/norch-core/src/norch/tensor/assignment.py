@@ -21,7 +21,7 @@ from ..ops.registry import method
 from ..ops.shape.views import RESHAPE, permute
 from ..spec import Spec
 from ..tensor_base import TensorBase
-from .indexing import IndexPlan, are_places, as_one, basic_view, simple_view
+from .indexing import IndexPlan, are_places, as_one, basic_view, simple_view, unlisted
 from .inplace import copy_as, fill_as
 from .rebasing import assign, check_writable
 from .transfer import cast
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 @method()
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
+    if type(index) is list:
+        index = unlisted(index)
     if type(value) in SCALARS and self.spec.ndim:
         if type(index) is int:
             fill_as("__setitem__", self[index], value)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ALL = slice(None)
 _BOUND = (int, type(None))
 _INTS_AND_SLICES = {int, slice}
+_PARTS = (slice, list, tuple, range, np.ndarray, TensorBase)
 
 
 @method()
@@ -61,6 +62,8 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         chosen = _by_tensor(self, index)  # type: ignore[arg-type]
         if chosen is not None:
             return chosen
+    if type(index) is list:
+        index = unlisted(index)
     parts = index if type(index) is tuple else (index,)
     if isinstance(parts[-1] if parts else None, TensorBase):
         chosen = _by_tensors(self, parts)
@@ -126,6 +129,12 @@ def _where_true(mask: Tensor) -> Tensor:
     memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous and spec.numel else None
     flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
     return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
+
+
+def unlisted(index: list[Any]) -> Any:
+    """A list as the tuple that PyTorch takes it for: a short one that holds more than numbers."""
+    apart = len(index) < 32 and any(p is None or p is Ellipsis or isinstance(p, _PARTS) for p in index)
+    return tuple(index) if apart else index
 
 
 def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:

@@ -52,6 +52,21 @@ class Properties:
         out: Tensor = self
         return out
 
+    def conj(self: Any) -> Tensor:
+        """The tensor itself: norch has no complex dtypes."""
+        out: Tensor = self
+        return out
+
+    conj_physical = resolve_conj = resolve_neg = conj
+
+    def angle(self: Any) -> Tensor:
+        """`norch.angle` of this tensor: 0, or pi where it is negative."""
+        return import_module("norch").angle(self)  # type: ignore[no-any-return]
+
+    def stft(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """`norch.stft` of this tensor: the arguments are those behind its first. Raises as that does."""
+        return import_module("norch").stft(self, *args, **kwargs)
+
     def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """The tensor itself, in `dtype` if given: it is dense. masked_grad: changes nothing."""
         out: Tensor = self if dtype is None else self.to(dtype)
@@ -81,6 +96,10 @@ class Properties:
 
     def is_conj(self) -> bool:
         """False: norch has no complex dtypes."""
+        return False
+
+    def is_neg(self) -> bool:
+        """False: a negative is computed at once."""
         return False
 
     def is_coalesced(self) -> bool:

@@ -29,13 +29,40 @@ def _sizes(value: Any, dims: int, title: str, what: str) -> tuple[int, ...]:
     return values
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What they have in common: parameters, their initialisation and the printed form."""
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
     _function: ClassVar[Callable[..., norch.Tensor]]
     output_padding: Any = 0
+
+    def __init__(
+        self,
+        in_channels: int | None = None,
+        out_channels: Any = None,
+        kernel_size: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        transposed: bool = False,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        """The arguments that subclasses of PyTorch's class of this name give; the layers here set theirs themselves."""
+        super().__init__()
+        if in_channels is None:
+            return
+        self.dims, self.transposed = len(kernel_size), transposed  # type: ignore[misc]
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.padding_mode = padding_mode
+        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.output_padding = output_padding
+        self.__post_init__(bias, device, dtype)
 
     def __post_init__(self, bias: bool, device: Any, dtype: Any) -> None:
         title, dims = type(self).__name__, self.dims
@@ -111,7 +138,7 @@ class _Convolution(Module):
 
 
 @layer()
-class _Conv(_Convolution):
+class _Conv(_ConvNd):
     in_channels: int
     out_channels: int
     kernel_size: Any
@@ -171,7 +198,7 @@ class Conv3d(_Conv):
 
 
 @layer()
-class _Transposed(_Convolution):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
     in_channels: int
     out_channels: int
@@ -219,7 +246,7 @@ class _Transposed(_Convolution):
         )
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
 
     Called with `output_size`, it chooses the output_padding that gives it. padding_mode: "zeros".
@@ -229,7 +256,7 @@ class ConvTranspose1d(_Transposed):
     _function = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """The transpose of Conv2d: (n, in_channels, y, x) -> (n, out_channels, h, w), weight (in, out / groups, i, j).
 
     h is (y - 1) * stride - 2 * padding + dilation * (i - 1) + output_padding + 1. Called with `output_size`, it chooses
@@ -240,7 +267,7 @@ class ConvTranspose2d(_Transposed):
     _function = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of Conv3d: (n, in_channels, z, y, x) -> (n, out_channels, d, h, w). See ConvTranspose2d;
     padding_mode: "zeros".
     """

@@ -10,7 +10,7 @@ from .module import Module
 
 
 @layer()
-class _Dropout(Module):
+class _DropoutNd(Module):
     p: float = 0.5
     inplace: bool = False
     _shown = ("p", "inplace")
@@ -20,7 +20,7 @@ class _Dropout(Module):
             raise ValueError(f"{type(self).__name__}: p must be from 0 to 1, got {self.p}")
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """Each element 0 with probability `p`, the others divided by 1 - p. Shape kept. After Srivastava et al. (2014)."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
@@ -30,12 +30,12 @@ class Dropout(_Dropout):
 
 
 @layer(F.dropout1d)
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """Each channel of (n, c, w) or (c, w) 0 with probability `p`, the others divided by 1 - p."""
 
 
 @layer(F.dropout2d)
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """Each channel of (n, c, h, w) 0 with probability `p`, the others divided by 1 - p.
 
     After Tompson et al. (2015).
@@ -43,17 +43,17 @@ class Dropout2d(_Dropout):
 
 
 @layer(F.dropout3d)
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """As `Dropout2d`: each channel of (n, c, d, h, w) or (c, d, h, w) 0 with probability `p`, the others divided by 1 -
     p.
     """
 
 
 @layer(F.alpha_dropout)
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout that keeps the mean 0 and variance 1 that SELU gives (Klambauer et al., 2017)."""
 
 
 @layer(F.feature_alpha_dropout)
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """AlphaDropout of whole channels of (n, c, ...), each with probability `p` (Klambauer et al., 2017)."""

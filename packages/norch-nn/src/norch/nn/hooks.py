@@ -47,6 +47,8 @@ class Hook:
     function: Callable[..., Any]
     with_kwargs: bool = False
     always_call: bool = False
+    replaces: bool = False
+    """Of a hook of `state_dict`: whether what it returns is taken in the place of the dict."""
 
 
 @dataclass
@@ -161,6 +163,10 @@ class Hookable:
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, {})` once `state_dict` has this module's tensors; it returns None."""
         return RemovableHandle(self._all_hooks().state, Hook(hook))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`register_state_dict_post_hook` of a hook that may return another dict."""
+        return RemovableHandle(self._all_hooks().state, Hook(hook, replaces=True))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, {}, strict, missing_keys, unexpected_keys, error_msgs)` first.

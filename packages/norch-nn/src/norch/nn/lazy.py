@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import norch
 
-from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _Convolution
+from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _ConvNd
 from .linear import Linear
 from .module import Module
 from .normalization import (
@@ -17,8 +17,8 @@ from .normalization import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
-    _BatchNorm,
     _InstanceNorm,
+    _NormBase,
 )
 from .parameter import Parameter, UninitializedParameter
 
@@ -102,7 +102,7 @@ class LazyLinear(_Lazy, Linear):
         self._draw()
 
 
-class _LazyConvolution(_Lazy, _Convolution):
+class _LazyConvolution(_Lazy, _ConvNd):
     def initialize_parameters(self, input: norch.Tensor) -> None:
         """Makes weight and bias for the channels of an input (n, c, ...). Raises ShapeError for another number of dims,
         ValueError where groups do not divide the channels.
@@ -144,7 +144,25 @@ class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
     """A ConvTranspose3d whose in_channels are those of its first input."""
 
 
-class _LazyNorm(_Lazy, _BatchNorm):
+class _LazyNormBase(_Lazy, _NormBase):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names = list(inspect.signature(_LazyNormBase.__init__).parameters.values())
+        cls.__signature__ = inspect.Signature(names[1:])  # type: ignore[attr-defined]
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
     def initialize_parameters(self, input: norch.Tensor) -> None:
         """Makes weight, bias and statistics for the channels of an input (n, c, ...), or without n."""
         self._check_dims(input)
@@ -157,25 +175,25 @@ class _LazyNorm(_Lazy, _BatchNorm):
         self._draw()
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
     """A BatchNorm1d whose num_features are the channels of its first input."""
 
 
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
     """A BatchNorm2d whose num_features are the channels of its first input."""
 
 
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
     """A BatchNorm3d whose num_features are the channels of its first input."""
 
 
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """An InstanceNorm1d whose num_features are the channels of its first input."""
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+    """An InstanceNorm1d whose num_features are the channels of its first input, by default affine, with statistics."""
 
 
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """An InstanceNorm2d whose num_features are the channels of its first input."""
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+    """An InstanceNorm2d whose num_features are the channels of its first input. See LazyInstanceNorm1d."""
 
 
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """An InstanceNorm3d whose num_features are the channels of its first input."""
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+    """An InstanceNorm3d whose num_features are the channels of its first input. See LazyInstanceNorm1d."""

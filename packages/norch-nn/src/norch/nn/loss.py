@@ -17,8 +17,11 @@ from .layer import layer
 from .module import Module
 
 
-class Loss(Module):
-    """Base of the losses: `reduction` is "none", "mean" or "sum". Raises ValueError for another."""
+class _Loss(Module):
+    """The base of losses, for those of one's own too: `reduction` is "none", "mean" (the default) or "sum".
+
+    Raises ValueError for another.
+    """
 
     reduction: str
     _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
@@ -26,10 +29,6 @@ class Loss(Module):
 
     def __post_init__(self) -> None:
         check_reduction(type(self).__name__, self.reduction, self._reductions)
-
-
-class _Loss(Loss):
-    """The base of PyTorch's losses, for losses of one's own: `reduction` is by default "mean"."""
 
     @deprecated_reduction()
     def __init__(self, reduction: str = "mean") -> None:
@@ -46,6 +45,13 @@ class _WeightedLoss(_Loss):
         super().__init__(reduction=reduction)
         self.register_buffer("weight", weight)
         self.weight: norch.Tensor | None
+
+
+class Loss(_Loss):
+    """Base of the losses here, whose options are annotated names."""
+
+    def __init__(self) -> None:
+        Module.__init__(self)
 
 
 @layer()
@@ -93,7 +99,7 @@ class HuberLoss(StrictLoss):
 
 
 @layer(F.nll_loss)
-class NLLLoss(Loss):
+class NLLLoss(Loss, _WeightedLoss):
     """Minus the element of input, logarithms of probabilities (N, C, *), at the class index in target, (N, *).
 
     `weight`: one factor for each class. Targets equal to `ignore_index` do not count.
@@ -109,7 +115,7 @@ class NLLLoss2d(NLLLoss):
 
 
 @layer(F.cross_entropy)
-class CrossEntropyLoss(Loss):
+class CrossEntropyLoss(Loss, _WeightedLoss):
     """How unlikely the target classes are under softmax(input), as -log.
 
     input: scores of shape (C,), (N, C) or (N, C, *). target: class indices of shape (), (N,) or (N, *), or
@@ -144,7 +150,7 @@ class CTCLoss(Loss):
 
 
 @layer(F.binary_cross_entropy)
-class BCELoss(StrictLoss):
+class BCELoss(StrictLoss, _WeightedLoss):
     """Binary cross-entropy of input and target, both probabilities. `weight` broadcasts to them."""
 
     weight: norch.Tensor | None = None

@@ -10,7 +10,7 @@ import norch
 from . import functional as F
 from .distance import PairwiseDistance
 from .layer import layer
-from .loss import Loss, StrictLoss
+from .loss import Loss, StrictLoss, _WeightedLoss
 
 
 @layer(F.hinge_embedding_loss)
@@ -89,7 +89,7 @@ class TripletMarginWithDistanceLoss(_Triplet):
 
 
 @layer(F.multi_margin_loss)
-class MultiMarginLoss(Loss):
+class MultiMarginLoss(Loss, _WeightedLoss):
     """The mean over the classes i of max(0, margin - input[target] + input[i]) ** p, without i = target.
 
     input: (N, C) or (C); target: class indices, (N) or (). `weight`: one factor for each class. Raises ValueError
@@ -115,7 +115,7 @@ class MultiLabelMarginLoss(Loss):
 
 
 @layer(F.multilabel_soft_margin_loss)
-class MultiLabelSoftMarginLoss(StrictLoss):
+class MultiLabelSoftMarginLoss(StrictLoss, _WeightedLoss):
     """The mean over the classes, the last dim, of BCEWithLogitsLoss."""
 
     weight: norch.Tensor | None = None

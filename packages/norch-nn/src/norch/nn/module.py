@@ -17,7 +17,7 @@ from .complex_pairs import mark, tensor_of
 from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
-from .state import LoadResult, load_state, save_state
+from .state import LoadResult, load_state, save_own, save_state
 from .transfer import Movable
 from .traversal import Traversable
 
@@ -238,6 +238,10 @@ class Module(Movable, Traversable, Hookable):
         They are detached unless `keep_vars`.
         """
         return save_state(self, prefix, keep_vars, destination)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """For classes that save more: puts the module's own tensors, not those below it, into `destination`."""
+        save_own(self, destination, prefix, keep_vars)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
         """Copies the values of a `state_dict` (tensors or arrays) into this module, casting to its dtypes.

@@ -36,7 +36,7 @@ class _Affine(Module):
 
 
 @layer()
-class _BatchNorm(_Affine):
+class _NormBase(_Affine):
     dims: ClassVar[tuple[int, ...]]
     """How many dims an input may have."""
 
@@ -119,6 +119,10 @@ class _BatchNorm(_Affine):
         )
 
 
+class _BatchNorm(_NormBase):
+    """The base of those over the batch, which programs ask for with isinstance."""
+
+
 class BatchNorm1d(_BatchNorm):
     """(x - mean) / sqrt(variance + eps) * weight + bias for each channel of (n, c) or (n, c, w) (Ioffe
     and Szegedy, 2015).
@@ -143,7 +147,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 @layer()
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     affine: bool = False
     track_running_stats: bool = False
 

@@ -35,7 +35,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _Constant(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -47,19 +47,19 @@ class _Constant(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_Constant, dims=1):
+class ConstantPad1d(_ConstantPadNd, dims=1):
     """`value` around the last dim."""
 
 
-class ConstantPad2d(_Constant, dims=2):
+class ConstantPad2d(_ConstantPadNd, dims=2):
     """`value` around the last two dims."""
 
 
-class ConstantPad3d(_Constant, dims=3):
+class ConstantPad3d(_ConstantPadNd, dims=3):
     """`value` around the last three dims."""
 
 
-class _Zero(_Constant):
+class _Zero(_ConstantPadNd):
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
@@ -79,27 +79,35 @@ class ZeroPad3d(_Zero, dims=3):
     """Zeros around the last three dims."""
 
 
-class ReflectionPad1d(_Pad, mode="reflect", dims=1):
+class _ReflectionPadNd(_Pad, mode="reflect"):
+    pass
+
+
+class _ReplicationPadNd(_Pad, mode="replicate"):
+    pass
+
+
+class ReflectionPad1d(_ReflectionPadNd, dims=1):
     """The last dim mirrored at its ends, which are not repeated."""
 
 
-class ReflectionPad2d(_Pad, mode="reflect", dims=2):
+class ReflectionPad2d(_ReflectionPadNd, dims=2):
     """The last two dims mirrored at their ends, which are not repeated."""
 
 
-class ReflectionPad3d(_Pad, mode="reflect", dims=3):
+class ReflectionPad3d(_ReflectionPadNd, dims=3):
     """The last three dims mirrored at their ends, which are not repeated."""
 
 
-class ReplicationPad1d(_Pad, mode="replicate", dims=1):
+class ReplicationPad1d(_ReplicationPadNd, dims=1):
     """The ends of the last dim repeated."""
 
 
-class ReplicationPad2d(_Pad, mode="replicate", dims=2):
+class ReplicationPad2d(_ReplicationPadNd, dims=2):
     """The ends of the last two dims repeated."""
 
 
-class ReplicationPad3d(_Pad, mode="replicate", dims=3):
+class ReplicationPad3d(_ReplicationPadNd, dims=3):
     """The ends of the last three dims repeated."""
 
 

@@ -66,6 +66,11 @@ class UninitializedParameter(Parameter):
     __str__ = __repr__
 
 
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is a parameter or buffer without a shape as yet."""
+    return isinstance(param, UninitializedParameter)
+
+
 def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
     if data is None:
         return norch.empty(0)

@@ -14,7 +14,7 @@ from .module import Module
 
 
 @layer()
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -29,12 +29,12 @@ class _MaxPool(Module):
 
 
 @layer(F.max_pool1d)
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest of each window: (n, c, w) or (c, w) -> (n, c, x). See `norch.max_pool2d` for the arguments."""
 
 
 @layer(F.max_pool2d)
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest of each window: (n, c, h, w) or (c, h, w) -> (n, c, y, x). See `norch.max_pool2d` for the arguments.
 
     return_indices: a (values, indices) pair, for MaxUnpool2d.
@@ -42,7 +42,7 @@ class MaxPool2d(_MaxPool):
 
 
 @layer(F.max_pool3d)
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest of each window: (n, c, d, h, w) or (c, d, h, w) -> (n, c, z, y, x). See `norch.max_pool3d`.
 
     return_indices: a (values, indices) pair, for MaxUnpool3d.
@@ -88,8 +88,20 @@ class MaxUnpool3d(_MaxUnpool):
     dims, _function = 3, staticmethod(F.max_unpool3d)
 
 
+class _AvgPoolNd(Module):
+    """The base of PyTorch's, which programs ask for with isinstance, as the two below."""
+
+
+class _AdaptiveAvgPoolNd(Module):
+    pass
+
+
+class _AdaptiveMaxPoolNd(Module):
+    pass
+
+
 @layer(F.avg_pool1d)
-class AvgPool1d(Module):
+class AvgPool1d(_AvgPoolNd):
     """The average of each window: (n, c, w) or (c, w) -> (n, c, x). See `norch.avg_pool2d` for the arguments."""
 
     kernel_size: Any
@@ -106,7 +118,7 @@ class AvgPool1d(Module):
 
 
 @layer(F.avg_pool2d)
-class AvgPool2d(Module):
+class AvgPool2d(_AvgPoolNd):
     """The average of each window: (n, c, h, w) or (c, h, w) -> (n, c, y, x). See `norch.avg_pool2d`."""
 
     kernel_size: Any
@@ -128,7 +140,7 @@ class AvgPool3d(AvgPool2d):
 
 
 @layer()
-class _LPPool(Module):
+class _LPPoolNd(Module):
     _function: ClassVar[Callable[..., norch.Tensor]]
     norm_type: float
     kernel_size: Any
@@ -139,47 +151,47 @@ class _LPPool(Module):
         return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, w) -> (n, c, x)."""
 
     _function = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, h, w) -> (n, c, y, x)."""
 
     _function = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, d, h, w) -> (n, c, z, y, x)."""
 
     _function = staticmethod(F.lp_pool3d)
 
 
 @layer(F.adaptive_avg_pool1d)
-class AdaptiveAvgPool1d(Module):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Averages of `output_size` parts of the last dim: (n, c, w) -> (n, c, x)."""
 
     output_size: Any
 
 
 @layer(F.adaptive_avg_pool2d)
-class AdaptiveAvgPool2d(Module):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Averages of y * x parts: (n, c, h, w) -> (n, c, y, x). output_size: an int or two, of which None keeps a size."""
 
     output_size: Any
 
 
 @layer(F.adaptive_avg_pool3d)
-class AdaptiveAvgPool3d(Module):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Averages of z * y * x parts: (n, c, d, h, w) -> (n, c, z, y, x). output_size: an int or three, None keeps one."""
 
     output_size: Any
 
 
 @layer(F.adaptive_max_pool1d)
-class AdaptiveMaxPool1d(Module):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The largest of `output_size` parts of the last dim: (n, c, w) -> (n, c, x)."""
 
     output_size: Any
@@ -188,7 +200,7 @@ class AdaptiveMaxPool1d(Module):
 
 
 @layer(F.adaptive_max_pool2d)
-class AdaptiveMaxPool2d(Module):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest of y * x parts: (n, c, h, w) -> (n, c, y, x). output_size: an int or two, None keeps a size."""
 
     output_size: Any
@@ -197,7 +209,7 @@ class AdaptiveMaxPool2d(Module):
 
 
 @layer(F.adaptive_max_pool3d)
-class AdaptiveMaxPool3d(Module):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The largest of z * y * x parts: (n, c, d, h, w) -> (n, c, z, y, x). output_size: an int or three."""
 
     output_size: Any

@@ -52,6 +52,15 @@ class Registered(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._own())
 
+    def items(self) -> Any:
+        return dict(self).items()  # which, unlike a Mapping's, can be reversed
+
+    def values(self) -> Any:
+        return dict(self).values()
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self))
+
     def __repr__(self) -> str:
         return repr(dict(self))
 

@@ -60,20 +60,27 @@ def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, An
     if hooks is not None:
         for hook in tuple(hooks.state_pre.values()):
             hook.function(module, prefix, keep_vars)
-    for name in _own(module):
-        value = module.__dict__[name]
-        state[prefix + name] = value if keep_vars else value.detach()
-    if hasattr(module, EXTRA[0]):
-        state[prefix + EXTRA_KEY] = getattr(module, EXTRA[0])()
+    module._save_to_state_dict(state, prefix, keep_vars)
     for name in module._module_names:
         child = module.__dict__[name]
         if child is not None:
             save_state(child, f"{prefix}{name}.", keep_vars, state)
     if hooks is not None:
         for hook in tuple(hooks.state.values()):
-            if hook.function(module, state, prefix, {}) is not None:
+            found = hook.function(module, state, prefix, {})
+            if found is not None and hook.replaces:
+                state = found
+            elif found is not None:
                 raise RuntimeError("a state_dict post-hook must return None; it may change the dict it is given")
     return state
+
+
+def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    for name in _own(module):
+        value = module.__dict__[name]
+        destination[prefix + name] = value if keep_vars else value.detach()
+    if hasattr(module, EXTRA[0]):
+        destination[prefix + EXTRA_KEY] = getattr(module, EXTRA[0])()
 
 
 def _has_extra(module: Module) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import norch
 
 from .module import Module
-from .normalization import _BatchNorm, _InstanceNorm
+from .normalization import _BatchNorm
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -81,7 +81,7 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """`module` with a SyncBatchNorm, of the same tensors, in the place of every BatchNorm in it."""
         made: Module = module
-        if isinstance(module, _BatchNorm) and not isinstance(module, _InstanceNorm):
+        if isinstance(module, _BatchNorm):
             new = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
             new.process_group = process_group
             new.weight, new.bias = module.weight, module.bias

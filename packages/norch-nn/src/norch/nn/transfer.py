@@ -38,6 +38,18 @@ class Movable:
         convert(cast("Module", self), move)
         return self
 
+    def _apply(self, fn: Callable[[norch.Tensor], norch.Tensor], recurse: bool = True) -> Self:
+        """What all of these call, for subclasses that move tensors of their own too, and then what this one does.
+
+        fn: makes of a tensor what it becomes. recurse: of the modules below it too.
+        """
+        once = fn if isinstance(fn, _Once) else _Once(fn)
+        module = cast("Module", self)
+        for child in module.children() if recurse else ():
+            child._apply(once)
+        _convert_own(module, once)
+        return self
+
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Gives parameters and buffers memory on `device`, of any values. Returns the module.
 
@@ -76,24 +88,47 @@ class Movable:
         return self.to(norch.bfloat16)
 
 
+class _Once:
+    """What is made of each tensor, once where modules share it."""
+
+    def __init__(self, function: Callable[[norch.Tensor], norch.Tensor]) -> None:
+        self._function = function
+        self.parameters: dict[int, norch.Tensor] = {}
+        self.buffers: dict[int, tuple[norch.Tensor, norch.Tensor]] = {}
+
+    def __call__(self, tensor: norch.Tensor) -> norch.Tensor:
+        return self._function(tensor)
+
+
 def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], recurse: bool = True) -> None:
-    """Gives each parameter the values, and each buffer the tensor, that `function` makes of it."""
-    for parameter in module.parameters(recurse):
+    """Gives each parameter the values, and each buffer the tensor, that `function` makes of it, by `Module._apply`."""
+    once = _Once(function)
+    if recurse:
+        module._apply(once)
+    else:
+        module._apply(once, recurse=False)
+
+
+def _convert_own(module: Module, once: _Once) -> None:
+    for name in module._parameter_names:
+        parameter = module.__dict__[name]
+        if parameter is None or id(parameter) in once.parameters:
+            continue
+        once.parameters[id(parameter)] = parameter
         grad = parameter.grad
         parameter.grad = None
-        parameter.data = function(parameter.data)
+        parameter.data = once(parameter.data)
         if grad is not None:
-            parameter.grad = function(grad.detach())
-    moved: dict[int, norch.Tensor] = {}
-    for part in module.modules() if recurse else (module,):
-        for name in part._buffer_names:
-            buffer = part.__dict__[name]
-            if buffer is not None:
-                if id(buffer) not in moved:
-                    moved[id(buffer)] = function(buffer)
-                if moved[id(buffer)] is not buffer:
-                    switches.replaced(part, name)
-                part.__dict__[name] = moved[id(buffer)]
+            parameter.grad = once(grad.detach())
+    for name in module._buffer_names:
+        buffer = module.__dict__[name]
+        if buffer is not None:
+            if id(buffer) not in once.buffers:
+                once.buffers[id(buffer)] = (buffer, once(buffer))
+            made = once.buffers[id(buffer)][1]
+            if made is not buffer:
+                switches.replaced(module, name)
+            module.__dict__[name] = made
 
 
 def destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[norch.Device | None, norch.DType | None]:

@@ -23,12 +23,16 @@ Tensor = norch.Tensor
 Activation = str | Callable[[Tensor], Tensor]
 
 
-def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
+def _get_activation_fn(given: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(given, str):
         return given
     if given not in ("relu", "gelu"):
         raise ValueError(f"activation should be relu, gelu or a callable, not {given!r}")
     return F.relu if given == "relu" else F.gelu
+
+
+def _get_clones(module: Module, N: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
 class _Layer(Module):
@@ -63,7 +67,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **factory))
         for i in blocks:
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -157,7 +161,7 @@ class _Stack(Module):
             raise norch.DTypeError(f"{name}: {type(layer).__name__} is not a Module subclass")
         if num_layers > MAX_LAYERS:
             raise ValueError(f"{name}: num_layers must be at most {MAX_LAYERS}, got {num_layers}")
-        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.layers = _get_clones(layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 

@@ -15,7 +15,7 @@ from norch import switches
 from norch.autograd import note_step
 from norch.nn.hooks import Hook, RemovableHandle
 
-Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
+ParamsT = Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
 State = dict[str, Any]
 
 required: Any = type("_Required", (), {"__repr__": lambda self: "<required parameter>"})()
@@ -142,6 +142,9 @@ class Optimizer(switches.Replayed):
             return None
         with norch.enable_grad():
             return closure()
+
+    def _patch_step_function(self) -> None:
+        """What PyTorch's subclasses call that skip `__init__`; hooks are called here without it."""
 
     # --- Hooks ------------------------------------------------------------------------------------------------------
 

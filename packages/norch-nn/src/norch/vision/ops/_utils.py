@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import norch
 from norch import nn
-from norch.nn.normalization import _BatchNorm
+from norch.nn.normalization import _NormBase
 
-_NORMS = (_BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
+_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
 
 
 def _upcast(t: norch.Tensor) -> norch.Tensor:

@@ -1,0 +1,129 @@
+"""More functions of complex numbers by name: inverse functions, sums of products, questions and other names."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .complex_numbers import ComplexPair, joined, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..tensor import Tensor
+
+
+def _plus(z: ComplexPair, number: float) -> ComplexPair:
+    """`z + number` that keeps the sign of an imaginary zero, by which the side of a branch cut is told."""
+    return joined(z.real + number, z.imag)
+
+
+def _turned(z: ComplexPair) -> ComplexPair:
+    """i z, with the signs of zeros."""
+    return joined(-z.imag, z.real)
+
+
+def _turned_back(z: ComplexPair) -> ComplexPair:
+    return joined(z.imag, -z.real)
+
+
+def _asinh(z: ComplexPair) -> ComplexPair:
+    """By the root on its own sign's side, so that nothing cancels."""
+    away = z.real.signbit().to(z.real.dtype) * -2 + 1
+    z = z * away
+    root: ComplexPair = _plus(z * z, 1).sqrt()
+    return (z + root).log() * away  # type: ignore[no-any-return]
+
+
+def _atanh(z: ComplexPair) -> ComplexPair:
+    return (_plus(z, 1).log() - _plus(-z, 1).log()) * 0.5  # type: ignore[no-any-return]
+
+
+def _acos(z: ComplexPair) -> ComplexPair:
+    return math.pi / 2 - _asin(z)  # type: ignore[no-any-return]
+
+
+def _asin(z: ComplexPair) -> ComplexPair:
+    return _turned_back(_asinh(_turned(z)))
+
+
+def _acosh(z: ComplexPair) -> ComplexPair:
+    return (z + _plus(z, 1).sqrt() * _plus(z, -1).sqrt()).log()  # type: ignore[no-any-return]
+
+
+def _expm1(z: ComplexPair) -> ComplexPair:
+    half = (z.imag / 2).sin()
+    re = z.real.expm1() * z.imag.cos() - 2 * half * half
+    return joined(re, z.real.exp() * z.imag.sin())
+
+
+def _fill(z: ComplexPair, by: Callable[[Tensor, Any], Tensor], value: Any) -> ComplexPair:
+    re, im = parts_of(value)
+    return joined(by(z.real, re), by(z.imag, im))
+
+
+def _power(z: ComplexPair, n: int) -> Any:
+    if n < 0:
+        return _power(z.inverse(), -n)
+    if n == 0:
+        unit = z.real * 0
+        unit = unit + unit.new_ones(z.shape[-1]).diag()
+        return joined(unit, unit * 0)
+    half = z if n < 2 else _power(z, n // 2)
+    square = half if n < 2 else half @ half
+    return square @ z if n > 1 and n % 2 else square
+
+
+MORE: dict[str, Callable[..., Any]] = {
+    "asin": _asin, "acos": _acos, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh,
+    "atan": lambda z: _turned_back(_atanh(_turned(z))), "log1p": lambda z: _plus(z, 1).log(), "expm1": _expm1,
+    "exp2": lambda z: (z * math.log(2)).exp(), "matrix_power": _power,
+    "addcmul": lambda z, a, b, *, value=1: z + a * b * value,
+    "addcdiv": lambda z, a, b, *, value=1: z + a / b * value,
+    "lerp": lambda z, end, weight: z + (end - z) * weight,
+    "addmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
+    "baddbmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
+    "addmv": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
+    "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
+    "isreal": lambda z: z.imag == 0, "argwhere": lambda z: (z != 0).argwhere(),
+    "logical_not": lambda z: z == 0, "reshape_as": lambda z, other: z.reshape(other.shape),
+    "ndimension": lambda z: z.ndim, "type_as": lambda z, other: z.to(other.dtype),
+    "stride": lambda z, dim=None: _strides(z) if dim is None else _strides(z)[dim],
+    "storage_offset": lambda z: z.pair.storage_offset() // 2, "data_ptr": lambda z: z.pair.data_ptr(),
+    "get_device": lambda z: z.pair.get_device(), "is_pinned": lambda z: z.pair.is_pinned(),
+    "is_neg": lambda z: False, "is_signed": lambda z: True, "is_inference": lambda z: z.pair.is_inference(),
+    "register_hook": lambda z, hook: z.pair.register_hook(_of_pairs(hook)),
+    "register_post_accumulate_grad_hook":
+        lambda z, hook: z.pair.register_post_accumulate_grad_hook(lambda pair: hook(ComplexPair(pair))),
+}  # fmt: skip
+
+OTHER_NAMES = {
+    "absolute": "abs", "multiply": "mul", "divide": "div", "true_divide": "div", "subtract": "sub", "negative": "neg",
+    "not_equal": "ne", "moveaxis": "movedim", "swapdims": "transpose", "arcsin": "asin", "arccos": "acos",
+    "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "ger": "outer",
+    "split_with_sizes": "split", "unsafe_split": "split", "unsafe_chunk": "chunk",
+}  # fmt: skip
+"""Of methods that PyTorch has under a second name, by it."""
+
+PARTS_OF_PAIR = frozenset({"is_cpu", "is_sparse", "is_quantized", "layout", "output_nr"})
+"""Attributes that are those of the pair."""
+
+PARTS_IN_PLACE = frozenset({
+    "cumsum_", "index_add_", "index_copy_", "index_put_", "masked_scatter_", "put_", "scatter_", "scatter_add_",
+    "tril_", "triu_",
+})  # fmt: skip
+"""Methods that write into each of both parts."""
+
+
+def _strides(z: ComplexPair) -> tuple[int, ...]:
+    """In numbers: of a pair whose parts lie apart, each part's own."""
+    *strides, apart = z.pair.stride()
+    return tuple([stride // 2 for stride in strides] if apart == 1 else strides)
+
+
+def _of_pairs(hook: Callable[[Any], Any]) -> Callable[[Tensor], Any]:
+    def call(pair: Tensor) -> Any:
+        found = hook(ComplexPair(pair))
+        return found.pair if isinstance(found, ComplexPair) else found
+
+    return call
