@@ -57,7 +57,7 @@ class ComplexPair:
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are."""
         posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor

@@ -57,15 +57,15 @@ def gradient(
 
 def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The square root of the sum of squares over the dims, over all of them where `dim` is ()."""
-    return input.norm(dim=None if dim in ((), []) else dim, keepdim=keepdim)  # type: ignore[no-any-return]
+    return input.norm(dim=None if dim in ((), []) else dim, keepdim=keepdim)
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norms of `v`, of order `pow`, over all dims but `dim`, which stay with size 1; over all where it is -1."""
     if dim == -1:
-        return v.norm(pow)  # type: ignore[no-any-return]
+        return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim % v.ndim]
-    return v.norm(pow, dim=others, keepdim=True)  # type: ignore[no-any-return]
+    return v.norm(pow, dim=others, keepdim=True)
 
 
 check_functions(globals())

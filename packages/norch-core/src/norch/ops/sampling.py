@@ -63,8 +63,8 @@ def _has_fine_sums(weights: Tensor, sums: Tensor) -> bool:
     if not weights.spec.numel or not 0 <= weights.amin().item() < math.inf:
         return False
     if sums.spec.numel == 1:
-        return 0 < sums.item() < math.inf
-    return sums.amin().item() > 0 and sums.amax().item() < math.inf
+        return bool(0 < sums.item() < math.inf)
+    return bool(0 < sums.amin().item() and sums.amax().item() < math.inf)
 
 
 def _require_weights(weights: Tensor, needed: int) -> None:
