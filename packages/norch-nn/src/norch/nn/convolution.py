@@ -36,6 +36,7 @@ class _ConvNd(Module):
     transposed: ClassVar[bool] = False
     _function: ClassVar[Callable[..., norch.Tensor]]
     output_padding: Any = 0
+    padding: Any
 
     def __init__(
         self,

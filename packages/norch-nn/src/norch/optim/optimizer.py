@@ -15,7 +15,8 @@ from norch import switches
 from norch.autograd import note_step
 from norch.nn.hooks import Hook, RemovableHandle
 
-ParamsT = Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
+Params = Iterable[norch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, norch.Tensor]]
+ParamsT = Params
 State = dict[str, Any]
 
 required: Any = type("_Required", (), {"__repr__": lambda self: "<required parameter>"})()
