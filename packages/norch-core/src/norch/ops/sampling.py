@@ -64,7 +64,7 @@ def _has_fine_sums(weights: Tensor, sums: Tensor) -> bool:
         return False
     if sums.spec.numel == 1:
         return bool(0 < sums.item() < math.inf)
-    return bool(0 < sums.amin().item() and sums.amax().item() < math.inf)
+    return bool(sums.amin().item() > 0 and sums.amax().item() < math.inf)
 
 
 def _require_weights(weights: Tensor, needed: int) -> None:

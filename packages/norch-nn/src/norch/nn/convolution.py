@@ -78,7 +78,7 @@ class _ConvNd(Module):
             raise ValueError(f"{title}: padding_mode must be one of {', '.join(allowed)}, got {self.padding_mode!r}")
         for name in ("kernel_size", "stride", "dilation", "output_padding"):
             setattr(self, name, _sizes(getattr(self, name), dims, title, name))
-        self.padding: Any = self._checked_padding(self.padding, title)
+        self.padding = self._checked_padding(self.padding, title)
         self._complete()
         channels = (inputs, outputs // groups) if self.transposed else (outputs, inputs // groups)
         self.weight = Parameter(norch.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
