@@ -456,7 +456,9 @@ def resolve_conj(input: Any) -> Any:
     return input
 
 
-resolve_neg = resolve_conj
+def resolve_neg(input: Any) -> Any:
+    """`input`, a tensor or a ComplexPair: neither is a negative that waits to be computed."""
+    return input
 
 
 def is_conj(input: Any) -> bool:
@@ -464,7 +466,9 @@ def is_conj(input: Any) -> bool:
     return False
 
 
-is_neg = is_conj
+def is_neg(input: Any) -> bool:
+    """False, for whatever `input`: negatives are computed at once."""
+    return False
 
 
 def angle(input: Any) -> Tensor:
