@@ -300,9 +300,9 @@ upsample: fx(b,n,H,W) choice(3,5) | mode=choice('nearest','bilinear')
 
 LEFT_OUT = {
     "random numbers": """
-        alpha_dropout bernoulli bernoulli_ cauchy_ dropout dropout1d dropout2d dropout3d exponential_
+        alpha_dropout bernoulli bernoulli_ binomial cauchy_ dropout dropout1d dropout2d dropout3d exponential_
         feature_alpha_dropout geometric_ get_rng_state gumbel_softmax initial_seed log_normal_ manual_seed
-        multinomial normal normal_ rand rand_like randint randint_like randn randn_like random_ randperm seed
+        multinomial normal normal_ poisson rand rand_like randint randint_like randn randn_like random_ randperm seed
         set_rng_state uniform_
     """,
     "settings": """
@@ -320,7 +320,7 @@ LEFT_OUT = {
     """,
     "what is no computation: files, devices, storages, questions": """
         as_subclass compile cpu cuda data_ptr from_dlpack from_numpy frombuffer get_device is_coalesced
-        is_complex is_conj is_inference is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory
+        is_complex is_conj is_inference is_neg is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory
         record_stream save share_memory_ storage storage_offset to_dense typename untyped_storage
     """,
     "made of values or functions of Python": """
@@ -330,13 +330,22 @@ LEFT_OUT = {
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
     """,
     "of several right answers, or with arguments that depend on each other; they have tests of their own": """
-        ctc_loss eigh lstsq lu_solve max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
+        cholesky_ex cholesky_inverse cholesky_solve ctc_loss eigh fractional_max_pool2d
+        fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices frobenius_norm
+        gradient grouped_mm householder_product inv_ex lobpcg lstsq lu_factor_ex lu_solve lu_unpack matrix_exp
+        max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
         adaptive_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
-        multi_head_attention_forward qr svd
+        multi_head_attention_forward norm_except_dim orgqr pca_lowrank qr solve_ex svd svd_lowrank tensorinv tensorsolve
+        triangular_solve upsample_bilinear upsample_nearest
+    """,
+    "functions that are compared with more digits than PyTorch has, in tests of their own": """
+        bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gammainc gammaincc i0 i0e i1 i1e igamma igammac log_ndtr
+        multigammaln zeta
     """,
     "sparse tensors, complex pairs and sampling, which have tests of their own beside PyTorch": """
-        affine_grid angle complex conj grid_sample imag istft polar smm sparse_coo_tensor sparse_csr_tensor sparse_mask
-        spmm stft to_sparse to_sparse_coo to_sparse_csr view_as_complex view_as_real
+        affine_grid angle cdouble cfloat complex conj conj_physical dsmm eig eigvals grid_sample imag istft polar
+        resolve_conj resolve_neg smm sparse_coo_tensor sparse_csr_tensor sparse_mask spmm stft
+        to_sparse to_sparse_coo to_sparse_csr view_as_complex view_as_real
     """,
 }
 """What both libraries have and no line names, by the reason."""

@@ -1,7 +1,6 @@
 // How much memory a kernel takes from the allocator while it runs, which `norch.fits` counts.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace norch {
@@ -11,7 +10,7 @@ inline thread_local int64_t noted_scratch = 0;
 
 /// A factory says how much its kernel takes, in all that it takes at a time, where that may be as much as a tensor.
 inline void note_scratch(int64_t nbytes) { noted_scratch += nbytes; }
-/// The same of what is given back before what has been noted is taken.
-inline void note_scratch_before(int64_t nbytes) { noted_scratch = std::max(noted_scratch, nbytes); }
+/// The same of what nearly always runs in place of what has been noted.
+inline void note_scratch_instead(int64_t nbytes) { noted_scratch = nbytes; }
 
 }  // namespace norch

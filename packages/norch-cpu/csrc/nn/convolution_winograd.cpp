@@ -222,7 +222,7 @@ KernelPtr conv2d_winograd(const Request& r, KernelPtr direct) {
                           of_input ? WeightStrides{of_out, of_in, tap, true} : WeightStrides{of_in, of_out, tap, false});
     const bool has_bias = r.operands.size() == 4;
     const int64_t bias_stride = has_bias ? r.operands[3].strides[0] : 0;
-    note_scratch_before(all.factors_size() * int64_t(sizeof(float)));
+    note_scratch_instead(all.factors_size() * int64_t(sizeof(float)));
     std::shared_ptr<Kernel> exact = std::move(direct);
     return make_kernel(all.work(), [all, exact, has_bias, bias_stride](char* const* data, const Scalar* scalars) {
         const auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };

@@ -199,7 +199,7 @@ KernelPtr conv2d_winograd_weight(const Request& r, KernelPtr direct) {
     const auto& pads = r.attrs.integers("pads");
     if (!has_pixels(grad) || !has_pixels(image) || !is_fit(r, out, grad, image.shape[1], grad.shape[1])) return direct;
     const WeightGradient all(out, grad, image, pads[0], pads[2]);
-    note_scratch_before(all.scratch() * int64_t(sizeof(float)));
+    note_scratch_instead(all.scratch() * int64_t(sizeof(float)));
     std::shared_ptr<Kernel> exact = std::move(direct);
     return make_kernel(all.work(), [all, exact](char* const* data, const Scalar* scalars) {
         const auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
