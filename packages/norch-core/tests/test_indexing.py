@@ -362,3 +362,13 @@ def test_negative_repeats(repeats):
     repeats = repeats if isinstance(repeats, int) else norch.tensor(repeats)
     with pytest.raises(norch.ShapeError, match="negative"):
         norch.repeat_interleave(norch.arange(3), repeats)
+
+
+@pytest.mark.parametrize("index", [0, slice(None), (slice(0, None),), (0, slice(None)), Ellipsis], ids=str)
+def test_a_number_is_not_written_where_elements_share_memory(index):
+    x = norch.zeros(1, 1).expand(1, 2)
+    with pytest.raises(norch.ShapeError):
+        x[index] = 1
+    assert x.tolist() == [[0.0, 0.0]]
+    x.fill_(2)  # as in PyTorch
+    assert x.tolist() == [[2.0, 2.0]]

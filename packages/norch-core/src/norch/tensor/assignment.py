@@ -36,7 +36,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         index = unlisted(index)
     if type(value) in SCALARS and self.spec.ndim:
         if type(index) is int:
-            fill_as("__setitem__", self[index], value)
+            _fill(self[index], value)
             return
         if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
             mask: Any = index
@@ -48,7 +48,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is tuple and not any(type(p) is slice and p.step is not None for p in index):
         found = simple_view(self, index)
         if found is not None and type(value) in SCALARS:
-            fill_as("__setitem__", found, value)
+            _fill(found, value)
             return
         if found is not None and isinstance(value, TensorBase):
             copy_as("__setitem__", found, fitting(value, tuple(found.spec.shape)))  # type: ignore[arg-type]
@@ -69,6 +69,13 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         copy_as("__setitem__", view, fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
+
+
+def _fill(view: Tensor, value: Any) -> None:
+    if view.spec.overlaps:  # fill_ would write, an assignment refuses
+        copy_as("__setitem__", view, FILL.call(spec_for((), view.dtype, view.device, "__setitem__"), value))
+    else:
+        fill_as("__setitem__", view, value)
 
 
 def fitting(value: Tensor, shape: tuple[int, ...]) -> Tensor:
