@@ -173,7 +173,6 @@ PLACES: dict[str, Place] = {
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
-    "multiprocessing.spawn": Place(("distributed.spawning",)),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
