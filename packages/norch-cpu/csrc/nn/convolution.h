@@ -99,7 +99,7 @@ KernelPtr conv2d_planes(const Request& request);  // convolution_planes.cpp
 /// The same with one tap and stride 1, where one matrix product does it.
 KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cpp
 
-/// conv2d of one image with few windows.
+/// conv2d and its gradients where there are few windows, or with one tap few in each image.
 KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
 /// conv2d of 3 x 3 with stride 1, and its gradients, in fewer multiplications where that is worth it; `direct`, which does the

@@ -1,6 +1,6 @@
 // conv2d and its gradients where there are few windows, as in the last layers of a network that is given one image, or a
 // model that listens to a second of sound: products of im2col's matrix with the weights as they lie, where packing them
-// would cost more than the products.
+// would cost more than the products. With one tap also of many images of a few pixels, as one product of all.
 #include "common/scratch.h"
 #include "matmul/gemm.h"
 #include "matmul/transpose.h"
