@@ -22,7 +22,7 @@ FAMILIES = {
     "creation": ("Making tensors", ("ops.creation", "ops.creation_like", "ops.from_data", "tensor.interop",
                                     "compat.legacy", "compat.window_functions")),
     "random": ("Random numbers", ("ops.random", "ops.sampling", "ops.generator")),
-    "elementwise": ("Elementwise ops", ("ops.elementwise", "compat.complex_numbers")),
+    "elementwise": ("Elementwise ops", ("ops.elementwise", "compat.complex_parts")),
     "reductions": ("Reductions, scans, sorting", ("ops.reduction",)),
     "shapes": ("Shapes and views", ("ops.shape", "tensor.shape_changes", "tensor.shape")),
     "indexing": ("Indexing", ("ops.indexing", "ops.scatter_copies", "tensor.indexing", "tensor.assignment")),

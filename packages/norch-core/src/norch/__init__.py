@@ -166,7 +166,7 @@ _LATER = {
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
         "sparse_coo", "sparse_csr", "strided",
     ),
-    "compat.complex_numbers": (
+    "compat.complex_parts": (
         "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_neg", "polar", "real",
         "resolve_conj", "resolve_neg", "view_as_complex", "view_as_real",
     ),

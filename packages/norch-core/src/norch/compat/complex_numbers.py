@@ -4,7 +4,6 @@ again. No tensor has a complex dtype: a `ComplexPair` is no Tensor, though it is
 
 from __future__ import annotations
 
-import builtins
 import sys
 from functools import partial
 from importlib import import_module
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..dispatch.arguments import check_functions, describe
 from ..dtype import (
     ComplexDType,
     bfloat16,
@@ -23,7 +21,7 @@ from ..dtype import (
     float32,
     float64,
 )
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError
 from ..ops import abs as magnitude_of
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
@@ -136,14 +134,12 @@ class ComplexPair:
 
     def tolist(self) -> Any:
         def join(re: Any, im: Any) -> Any:
-            return (
-                [join(a, b) for a, b in zip(re, im, strict=True)] if isinstance(re, list) else builtins.complex(re, im)
-            )
+            return [join(a, b) for a, b in zip(re, im, strict=True)] if isinstance(re, list) else complex(re, im)
 
         return join(self.real.tolist(), self.imag.tolist())
 
     def item(self) -> Any:
-        return builtins.complex(self.real.item(), self.imag.item())
+        return complex(self.real.item(), self.imag.item())
 
     def numpy(self) -> Any:
         return self.real.numpy() + 1j * self.imag.numpy()
@@ -164,7 +160,7 @@ class ComplexPair:
 
     def __mul__(self, other: Any) -> Any:
         other = _of_numpy(other)
-        if not isinstance(other, ComplexPair | builtins.complex):
+        if not isinstance(other, ComplexPair | complex):
             factor = other.unsqueeze(-1) if isinstance(other, Tensor) else other
             return ComplexPair(self.pair * factor)
         pair = other.pair if isinstance(other, ComplexPair) else self.pair.new_tensor([other.real, other.imag])
@@ -172,7 +168,7 @@ class ComplexPair:
 
     def __truediv__(self, other: Any) -> Any:
         other = _of_numpy(other)
-        if not isinstance(other, ComplexPair | builtins.complex):
+        if not isinstance(other, ComplexPair | complex):
             return ComplexPair(self.pair / (other.unsqueeze(-1) if isinstance(other, Tensor) else other))
         c, d = parts_of(other)
         return self * joined(self.real * 0 + c, self.real * 0 - d) / (c * c + d * d)
@@ -244,7 +240,8 @@ class ComplexPair:
         return atan2(self.imag, self.real)
 
     def exp(self) -> ComplexPair:
-        return polar(exp(self.real), self.imag)
+        size = exp(self.real)
+        return joined(size * cos(self.imag), size * sin(self.imag))
 
     def conj(self) -> ComplexPair:
         return joined(self.real, -self.imag)
@@ -373,7 +370,7 @@ def _of_numpy(value: Any) -> Any:
 def parts_of(value: Any) -> tuple[Any, Any]:
     """Real and imaginary parts; (None, None) for what has none."""
     value = _of_numpy(value)
-    if isinstance(value, ComplexPair | builtins.complex):
+    if isinstance(value, ComplexPair | complex):
         return value.real, value.imag
     return (value, 0.0) if isinstance(value, Tensor | int | float) else (None, None)
 
@@ -395,92 +392,3 @@ def _index(index: Any) -> Any:
     index = unlisted(index) if isinstance(index, list) else index
     given = index if isinstance(index, tuple) else (index,)
     return (*given, slice(None)) if any(i is Ellipsis for i in given) else given
-
-
-def view_as_complex(input: Tensor) -> ComplexPair:
-    """The numbers whose parts are the last dim, of size 2: no copy. Raises ShapeError for another size, DTypeError
-    unless floating.
-    """
-    if not input.ndim or input.shape[-1] != 2:
-        raise ShapeError(f"view_as_complex(): expected a last dim of size 2, got shape {tuple(input.shape)}")
-    if not input.is_floating_point():
-        raise DTypeError(f"view_as_complex(): expected a floating dtype, got {input.dtype}")
-    return ComplexPair(input)
-
-
-def view_as_real(input: Any) -> Tensor:
-    """The parts of complex numbers as a last dim of size 2: no copy."""
-    return _pair("view_as_real", input).pair
-
-
-def _pair(op: str, input: Any) -> ComplexPair:
-    if not isinstance(input, ComplexPair):
-        raise DTypeError(f"{op}(): expected a ComplexPair, got {describe(input)}")
-    return input
-
-
-def complex(real: Tensor, imag: Tensor) -> ComplexPair:
-    """real + i imag, elementwise, of tensors of one floating dtype. Raises DTypeError for others."""
-    if real.dtype is not imag.dtype or not real.is_floating_point():
-        raise DTypeError(f"complex(): expected tensors of one floating dtype, got {real.dtype} and {imag.dtype}")
-    return joined(real, imag)
-
-
-def polar(abs: Tensor, angle: Tensor) -> ComplexPair:
-    """abs (cos(angle) + i sin(angle))."""
-    return joined(abs * cos(angle), abs * sin(angle))
-
-
-def real(input: Any) -> Tensor:
-    """The real parts; of a tensor itself."""
-    return input.real if isinstance(input, ComplexPair) else input
-
-
-def imag(input: Any) -> Tensor:
-    """The imaginary parts, elementwise. Raises DTypeError for what has none."""
-    return _pair("imag", input).imag
-
-
-def conj(input: Any) -> Any:
-    """The complex conjugates; of a tensor itself."""
-    return input.conj() if isinstance(input, ComplexPair) else input
-
-
-def conj_physical(input: Any) -> Any:
-    """The complex conjugates; of a tensor itself."""
-    return conj(input)
-
-
-def resolve_conj(input: Any) -> Any:
-    """`input`, a tensor or a ComplexPair: neither is a conjugate that waits to be computed."""
-    return input
-
-
-def resolve_neg(input: Any) -> Any:
-    """`input`, a tensor or a ComplexPair: neither is a negative that waits to be computed."""
-    return input
-
-
-def is_conj(input: Any) -> bool:
-    """False, for whatever `input`: conjugates are computed at once."""
-    return False
-
-
-def is_neg(input: Any) -> bool:
-    """False, for whatever `input`: negatives are computed at once."""
-    return False
-
-
-def angle(input: Any) -> Tensor:
-    """The angle in the complex plane: for real numbers 0, or pi where negative."""
-    if isinstance(input, ComplexPair):
-        return input.angle()
-    return where(input != input, input, where(input < 0, 3.141592653589793, input * 0))
-
-
-def is_complex(input: Any) -> bool:
-    """Whether `input` is a ComplexPair: no tensor is complex."""
-    return isinstance(input, ComplexPair)
-
-
-check_functions(globals())

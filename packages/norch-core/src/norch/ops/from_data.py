@@ -82,7 +82,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
 
 def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
     """A ComplexPair of complex numbers, of real ones, or of another pair."""
-    pairs = import_module("norch.compat.complex_numbers")  # which stands above
+    pairs = import_module("norch.compat.complex_parts")  # which stands above
     if isinstance(data, TensorBase) or pairs.is_complex(data):
         return data.to(device, dtype)
     values = np.asarray(data)
@@ -239,7 +239,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         raise DTypeError(f"from_numpy(): expected a NumPy array, got {type(array).__name__}")
     if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
         parts = np.ascontiguousarray(array).view(array.real.dtype).reshape(*array.shape, 2)
-        pairs = import_module("norch.compat.complex_numbers")
+        pairs = import_module("norch.compat.complex_parts")
         return pairs.view_as_complex(array_to_tensor(parts, None, False))  # type: ignore[no-any-return]
     return array_to_tensor(array, None, False)
 

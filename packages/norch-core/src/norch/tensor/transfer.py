@@ -99,7 +99,7 @@ def _complex(tensor: Tensor, dtype: ComplexDType, args: tuple[Any, ...], kwargs:
         return dtype.parts if value is dtype else value
 
     parts = to(tensor, *map(of_parts, args), **{name: of_parts(value) for name, value in kwargs.items()})
-    pairs = import_module("norch.compat.complex_numbers")  # which stands above
+    pairs = import_module("norch.compat.complex_parts")  # which stands above
     return pairs.complex(parts, parts.new_zeros(parts.shape))
 
 
