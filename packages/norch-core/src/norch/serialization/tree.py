@@ -26,7 +26,7 @@ MAX_DEPTH = 100
 
 _SEQUENCES: dict[str, type] = {kind.__name__: kind for kind in (tuple, set, frozenset, Size)}
 _MAPPINGS: dict[str, type] = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
-_PAIRS = f"{__name__.partition('.')[0]}.compat.complex_numbers"
+_COMPAT = f"{__name__.partition('.')[0]}.compat"
 _DTYPES = {dtype.name: dtype for dtype in ALL}
 
 
@@ -72,7 +72,7 @@ class Encoder:
         return self._leaf(value, kind)
 
     def _leaf(self, value: Any, kind: type) -> Any:
-        if f"{kind.__module__}.{kind.__name__}" == f"{_PAIRS}.ComplexPair":
+        if f"{kind.__module__}.{kind.__name__}" == f"{_COMPAT}.complex_numbers.ComplexPair":
             return {"$pair": self._number(value.pair, self.tensors)}
         if kind is complex:
             return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
@@ -236,7 +236,7 @@ def _scalar(name: str, value: Any) -> Any:
 
 def as_pair(parts: Any) -> Any:
     """The ComplexPair of (..., 2) parts. Raises ShapeError and DTypeError as `view_as_complex`."""
-    return import_module(_PAIRS).view_as_complex(parts)
+    return import_module(f"{_COMPAT}.complex_parts").view_as_complex(parts)
 
 
 def device_named(text: Any) -> Device:
