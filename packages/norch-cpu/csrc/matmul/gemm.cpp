@@ -60,6 +60,13 @@ bool look_ahead(TileInput<T>& in, int64_t rows) {
     return true;
 }
 
+/// Sets where the part of the next panel lies that the first tiles of a panel fetch; false for later ones.
+template <class T>
+bool look_at_panel(TileInput<T>& in, const T* next, int64_t tile) {
+    in.ahead = next + tile * in.k * SIMD_WIDTH<T>, in.ahead_step = SIMD_WIDTH<T>;
+    return tile < TILE_VECTORS;
+}
+
 }  // namespace
 
 template <class T>
@@ -394,6 +401,9 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     const int64_t height = area.bottom - area.top;
     std::optional<Scratch<T>> turned;  // the sums of all tiles
     if (turns_output_) turned.emplace(height * padded);
+    // Tiles of an area's first panel fetch rows of a, which then stay in the second cache; later ones the next panel.
+    const bool has_next = call.panels && column > area.left && column + 2 * PANEL<T> <= area.right;
+    const T* const next = has_next ? panel + k_ * PANEL<T> : nullptr;
     TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
@@ -402,7 +412,7 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
             if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
             if (unpacked && i == 0)
                 kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
-            else if (padded == PANEL<T> && look_ahead(in, rows))
+            else if (padded == PANEL<T> && (next ? look_at_panel(in, next, i / rows) : look_ahead(in, rows)))
                 kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
         }
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;

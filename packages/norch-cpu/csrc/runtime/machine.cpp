@@ -14,8 +14,8 @@ namespace norch {
 namespace {
 
 constexpr int LANES = VECTOR_BYTES / int(sizeof(float));
-constexpr int CHAINS = 12;  // enough to cover the latency of a multiply-add, few enough for the registers
-constexpr int ROUNDS = 20000;
+constexpr int CHAINS = VECTOR_BYTES == 64 ? 24 : 12;  // enough for the latency of a multiply-add, few enough for the registers
+constexpr int ROUNDS = 100000;
 constexpr int TRIES = 15;
 
 typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
@@ -23,10 +23,14 @@ typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
 float multiply_add(float seed) {
     Lanes sums[CHAINS];
     Lanes factor = Lanes{} + (0.5f + seed), term = Lanes{} + seed;
+    NORCH_UNROLL
     for (int c = 0; c < CHAINS; ++c) sums[c] = Lanes{} + float(c);
-    for (int r = 0; r < ROUNDS; ++r)
+    for (int r = 0; r < ROUNDS; ++r) {
+        NORCH_UNROLL  // else they are kept in memory
         for (int c = 0; c < CHAINS; ++c) sums[c] = sums[c] * factor + term;
+    }
     float total = 0;
+    NORCH_UNROLL
     for (int c = 0; c < CHAINS; ++c) total += sums[c][c % LANES];
     return total;
 }

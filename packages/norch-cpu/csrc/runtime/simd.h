@@ -16,7 +16,7 @@
 // No iteration of the loop depends on another: its output is either an input or apart from it.
 #define NORCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define NORCH_UNROLL _Pragma("GCC unroll 16")
+#define NORCH_UNROLL _Pragma("GCC unroll 24")
 #define NORCH_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 // What a loop calls must be in it: else it does not vectorise.
