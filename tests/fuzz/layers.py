@@ -119,6 +119,7 @@ GaussianNLLLoss | full=bool reduction=reduction ; fx(m,n) fx(m,n) variance(m,n)
 BCELoss | reduction=reduction ; probability probability_same
 BCEWithLogitsLoss | reduction=reduction ; fx probability_same
 CrossEntropyLoss | reduction=reduction ignore_index=choice(-100,1) label_smoothing=choice(0.0,0.1) ; fx(m,9) classes(m)
+LinearCrossEntropyLoss h 9 | bias=bool reduction=reduction label_smoothing=choice(0.0,0.1) ; fx(m,h) classes(m)
 NLLLoss | reduction=reduction ignore_index=choice(-100,1) ; fx(m,9) classes(m)
 NLLLoss2d | reduction=reduction ; fx(b,9,m,n) classes(b,m,n)
 MultiMarginLoss | p=choice(1,2) margin=choice(1.0,0.5) reduction=reduction ; fx(h,9) classes(h)

@@ -250,6 +250,7 @@ binary_cross_entropy: probability probability_same | reduction=reduction
 binary_cross_entropy_with_logits: fx probability_same | reduction=reduction
 multilabel_soft_margin_loss: fx(m,n) probability(m,n) | reduction=reduction
 cross_entropy nll_loss: fx(m,9) classes(m) | reduction=reduction weight=fweight(9) ignore_index=choice(-100,1)
+linear_cross_entropy: fx(m,h) fx(9,h) classes(m) | linear_bias=fx(9) reduction=reduction
 cross_entropy: fx(m,9,n) classes(m,n) | reduction=reduction label_smoothing=choice(0.0,0.1)
 cross_entropy: fx(m,h) probability(m,h) | reduction=reduction
 multi_margin_loss: fx(m,9) classes(m) | reduction=reduction p=choice(1,2)

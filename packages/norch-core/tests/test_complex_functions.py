@@ -120,6 +120,7 @@ def test_elements():
         (norch.broadcast_tensors(A[0], X)[0], np.broadcast_to(NA[0], (4, 4))),
         (X[:1].cdouble().expand_as(A), np.broadcast_to(NX[:1], (4, 4))), (A.conj_physical(), NA.conj()),
         (abs(A), np.abs(NA)), (A.cfloat(), NA.astype(np.complex64)), (A.type(norch.cfloat), NA.astype(np.complex64)),
+        (X.cfloat(memory_format=norch.contiguous_format), NX.astype(np.complex64)), (X.clone().conj_physical_(), NX),
         (X.type(norch.cdouble), NX + 0j), (A.new_zeros(2), np.zeros(2)), (A.double(), NA.real),
     ):  # fmt: skip
         np.testing.assert_allclose(found.numpy(), expected, 1e-12)

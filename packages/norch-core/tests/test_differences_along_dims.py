@@ -27,7 +27,7 @@ def test_gradient(spacing, dim, edge_order):
 
 
 def test_gradient_of_integers_and_its_derivative():
-    (found,) = norch.gradient(norch.tensor([1, 4, 9]))
+    (found,) = norch.gradient(norch.tensor([1, 4, 9]), spacing=None, dim=None)
     assert found.tolist() == [3.0, 4.0, 5.0]
     assert gradcheck(lambda x: norch.gradient(x, edge_order=2), (norch.tensor(X, requires_grad=True),))
 
@@ -39,6 +39,8 @@ def test_gradient_refuses():
         norch.gradient(norch.ones(3, 3), spacing=(1.0,))
     with pytest.raises(norch.ShapeError, match="out of range"):
         norch.gradient(norch.ones(3), dim=1)
+    with pytest.raises(norch.ShapeError, match="twice"):
+        norch.gradient(norch.ones(3, 3), dim=(1, -1))
     with pytest.raises(ValueError, match="edge_order"):
         norch.gradient(norch.ones(3), edge_order=3)
 

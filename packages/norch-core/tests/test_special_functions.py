@@ -249,3 +249,16 @@ def test_methods():
         np.testing.assert_array_equal(found.cpu().numpy(), getattr(norch, name)(x, *rest).cpu().numpy())
     np.testing.assert_array_equal(x.polygamma(2).cpu().numpy(), norch.polygamma(2, x).cpu().numpy())
     np.testing.assert_array_equal((x + 1).mvlgamma(2).cpu().numpy(), special.multigammaln(x + 1, 2).cpu().numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("i0", ()), ("igamma", (2.0,)), ("igammac", (2.0,)), ("mvlgamma", (1,)), ("polygamma", (2,))],
+)
+def test_methods_in_place(name, arguments):
+    x = norch.tensor([0.5, 3.0], dtype=norch.float64)
+    expected = getattr(x, name)(*arguments).cpu().numpy()
+    assert getattr(x, f"{name}_")(*arguments) is x
+    np.testing.assert_array_equal(x.cpu().numpy(), expected)
+    with pytest.raises(norch.DTypeError, match="cannot hold"):
+        getattr(norch.tensor([1, 2]), f"{name}_")(*arguments)

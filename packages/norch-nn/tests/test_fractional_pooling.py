@@ -76,6 +76,14 @@ def test_what_is_drawn_ends_at_the_edges():
     assert tuple(values.shape) == (1, 1, 7)
 
 
+def test_one_image_takes_the_samples_of_the_first():
+    x = norch.arange(2.0 * 49).reshape(2, 7, 7).sin()
+    samples = norch.rand(3, 2, 2)
+    found = F.fractional_max_pool2d(x, 2, 3, _random_samples=samples)
+    expected = F.fractional_max_pool2d(x.unsqueeze(0), 2, 3, _random_samples=samples[:1])
+    np.testing.assert_array_equal(found.cpu().numpy(), expected[0].cpu().numpy())
+
+
 def test_wrong_arguments_of_fractional_pooling():
     x = norch.ones(1, 1, 7, 7)
     for arguments in ({}, {"output_size": 2, "output_ratio": 0.5}, {"output_ratio": 1.5}):

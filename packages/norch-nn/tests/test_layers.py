@@ -166,6 +166,31 @@ def test_cross_entropy_takes_pixels_and_probabilities():
     assert criterion(norch.tensor(scores), chances).item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("sizes", [(), (4, 2)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_cross_entropy(sizes, bias):
+    rng = np.random.default_rng(0)
+    x, target = rng.standard_normal((5, 6)), rng.integers(0, 3, (5, *sizes))
+    criterion = nn.LinearCrossEntropyLoss(6, 3, out_features=sizes, bias=bias, ignore_index=1).double()
+    weight = criterion.linear.weight.detach().cpu().numpy()
+    scores = x @ weight.T + (criterion.linear.bias.detach().cpu().numpy() if bias else 0)
+    rows = np.moveaxis(scores.reshape(5, 3, *sizes), 1, -1).reshape(-1, 3)
+    losses, weights = cross_entropy(rows, target.reshape(-1), None, 1, 0.0)
+    found = criterion(norch.tensor(x), norch.tensor(target))
+    assert found.item() == pytest.approx(losses.sum() / weights.sum())
+    found.backward()
+    assert criterion.linear.weight.grad.shape == weight.shape
+
+
+def test_wrong_arguments_of_linear_cross_entropy():
+    with pytest.raises(norch.ShapeError, match="expected"):
+        F.linear_cross_entropy(norch.ones(2, 3, 4), norch.ones(5, 4), norch.zeros(2, 3, dtype=norch.int64))
+    with pytest.raises(norch.ShapeError, match=r"\(3,\)"):
+        nn.LinearCrossEntropyLoss(6, 3, weight=norch.ones(4))
+    with pytest.raises(ValueError, match="label_smoothing"):
+        nn.LinearCrossEntropyLoss(6, 3, label_smoothing=1.5)
+
+
 def test_cross_entropy_weight_moves_with_the_module():
     criterion = nn.CrossEntropyLoss(norch.ones(3))
     assert [n for n, _ in criterion.named_buffers()] == ["weight"]

@@ -36,22 +36,26 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
 
 
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
+    input: Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """The derivative along each of the dims, all without `dim`, by central differences, at the edges one-sided.
 
-    spacing: how far points lie apart, a number or one for each dim, or the places along each dim, 1-D tensors.
+    spacing: how far points lie apart, a number (1 by default) or one for each dim, or the places along each dim, 1-D
+    tensors.
     edge_order: 1, or 2 for parabolas at the edges. Integers give the default dtype. Raises ShapeError for a dim that is
-    too small or out of range, or as many spacings as there are not dims, ValueError for another edge_order.
+    too small, out of range or named twice, or for another number of spacings than of dims, ValueError for another
+    edge_order.
     """
     if edge_order not in (1, 2):
         raise ValueError(f"gradient(): edge_order is 1 or 2, got {edge_order}")
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    spacings = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
+    spacings = list(spacing) if isinstance(spacing, list | tuple) else [1 if spacing is None else spacing] * len(dims)
     if len(spacings) != len(dims):
         raise ShapeError(f"gradient(): {len(spacings)} spacings for {len(dims)} dims")
     if any(not -input.ndim <= d < input.ndim for d in dims):
         raise ShapeError(f"gradient(): a dim of {list(dims)} is out of range for {input.ndim} dims")
+    if len({d % input.ndim for d in dims}) < len(dims):
+        raise ShapeError(f"gradient(): a dim appears twice in {list(dims)}")
     return tuple([_along(input, d, s, edge_order) for d, s in zip(dims, spacings, strict=True)])
 
 

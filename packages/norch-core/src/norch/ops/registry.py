@@ -59,10 +59,10 @@ def public(
     return register
 
 
-def method(*names: str, check: bool = True) -> Callable[[F], F]:
+def method(*names: str, check: bool = True, inplace: bool = False) -> Callable[[F], F]:
     """Makes a function a method of Tensor only, under `names`, or else its own name. Raises ValueError as `public`.
 
-    check: as of `public`; operators such as "__getitem__" check themselves.
+    check: as of `public`; operators such as "__getitem__" check themselves. inplace: as of `public`.
     """
 
     def register(target: F) -> F:
@@ -71,6 +71,8 @@ def method(*names: str, check: bool = True) -> Callable[[F], F]:
         entry = checked(target, titles[0]) if check and not known else target
         for name in titles:
             _add(METHODS, name, entry)
+            if inplace:
+                _add(IN_PLACE, f"{name}_", entry)
         return target
 
     return register

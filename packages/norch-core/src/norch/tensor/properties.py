@@ -59,6 +59,11 @@ class Properties:
 
     conj_physical = resolve_conj = resolve_neg = conj
 
+    def conj_physical_(self: Any) -> Tensor:
+        """The tensor itself: norch has no complex dtypes."""
+        out: Tensor = self
+        return out
+
     def angle(self: Any) -> Tensor:
         """`norch.angle` of this tensor: 0, or pi where it is negative."""
         return import_module("norch").angle(self)  # type: ignore[no-any-return]

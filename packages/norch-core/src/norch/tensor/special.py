@@ -16,31 +16,31 @@ def _of_special(name: str, *args: Any) -> Any:
     return getattr(import_module("norch.special"), name)(*args)
 
 
-@method("i0")
+@method("i0", inplace=True)
 def i0(self: Tensor) -> Tensor:
     """`norch.special.i0` of this tensor."""
     return _of_special("i0", self)  # type: ignore[no-any-return]
 
 
-@method("igamma")
+@method("igamma", inplace=True)
 def igamma(self: Tensor, other: Tensor | float) -> Tensor:
     """`norch.special.gammainc` of this tensor and `other`. Raises as that does."""
     return _of_special("gammainc", self, other)  # type: ignore[no-any-return]
 
 
-@method("igammac")
+@method("igammac", inplace=True)
 def igammac(self: Tensor, other: Tensor | float) -> Tensor:
     """`norch.special.gammaincc` of this tensor and `other`. Raises as that does."""
     return _of_special("gammaincc", self, other)  # type: ignore[no-any-return]
 
 
-@method("mvlgamma")
+@method("mvlgamma", inplace=True)
 def mvlgamma(self: Tensor, p: int) -> Tensor:
     """`norch.special.multigammaln` of this tensor, of dimension p. Raises as that does."""
     return _of_special("multigammaln", self, p)  # type: ignore[no-any-return]
 
 
-@method("polygamma")
+@method("polygamma", inplace=True)
 def polygamma(self: Tensor, n: int) -> Tensor:
     """The n-th derivative of `digamma` at this tensor: `norch.polygamma`. Raises as that does."""
     return gamma.polygamma(n, self)

@@ -200,14 +200,14 @@ def float_(self: Tensor, memory_format: Any = None) -> Tensor:
 
 
 @method(check=False)
-def cfloat(self: Tensor) -> Any:
-    """A `ComplexPair` of this tensor in float32, with zeros for the imaginary parts."""
+def cfloat(self: Tensor, memory_format: Any = None) -> Any:
+    """A `ComplexPair` of this tensor in float32, with zeros for the imaginary parts. memory_format: changes nothing."""
     return to(self, complex64)
 
 
 @method(check=False)
-def cdouble(self: Tensor) -> Any:
-    """A `ComplexPair` of this tensor in float64, with zeros for the imaginary parts."""
+def cdouble(self: Tensor, memory_format: Any = None) -> Any:
+    """A `ComplexPair` of this tensor in float64, with zeros for the imaginary parts. memory_format: changes nothing."""
     return to(self, complex128)
 
 

@@ -7,13 +7,15 @@ PyTorch's deprecated `size_average` and `reduce` are understood with a warning.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import ClassVar
+from math import prod
+from typing import Any, ClassVar
 
 import norch
 
 from . import functional as F
 from .functional.loss_arguments import REDUCTIONS, check_reduction, deprecated_reduction
 from .layer import layer
+from .linear import Linear
 from .module import Module
 
 
@@ -132,6 +134,61 @@ class CrossEntropyLoss(Loss, _WeightedLoss):
         super().__post_init__()
         if not 0 <= self.label_smoothing <= 1:
             raise ValueError(f"CrossEntropyLoss: label_smoothing must be from 0 to 1, got {self.label_smoothing}")
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """A linear layer and the `CrossEntropyLoss` of its scores: the head of a language model with its loss.
+
+    in_features, num_classes: of the layer, whose scores are of shape (N, num_classes, *out_features). ignore_index:
+    None stands for -100. `options` choose in PyTorch how the scores are cut into chunks, and are ignored; the others
+    are those of `Linear` and `CrossEntropyLoss`. Raises ValueError for a label_smoothing outside of [0, 1], ShapeError
+    unless weight has num_classes elements.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: norch.Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        super().__init__(weight, reduction=reduction)
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise norch.ShapeError(f"LinearCrossEntropyLoss: weight {tuple(weight.shape)} must be ({num_classes},)")
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"LinearCrossEntropyLoss: label_smoothing must be from 0 to 1, got {label_smoothing}")
+        self.num_classes, self.out_features = num_classes, tuple(out_features)
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, prod(out_features, start=num_classes), bias, device, dtype)
+
+    def forward(self, input: norch.Tensor, target: norch.Tensor) -> norch.Tensor:
+        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape((*shape, self.linear.in_features)),
+            target,
+            linear_bias=None if bias is None else bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
+            f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )
 
 
 @layer(F.ctc_loss)

@@ -98,6 +98,7 @@ from .interpolation import interpolate as interpolate
 from .interpolation import upsample as upsample
 from .interpolation import upsample_bilinear as upsample_bilinear
 from .interpolation import upsample_nearest as upsample_nearest
+from .linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .loss import cross_entropy as cross_entropy

@@ -15,7 +15,8 @@ def _starts(samples: norch.Tensor, n: int, count: int, kernel: int) -> norch.Ten
     if count == 1:
         return norch.full((*samples.shape, 1), n - kernel, dtype=norch.int64, device=samples.device)
     u = samples.unsqueeze(-1)
-    step = (n - kernel) / (count - 1)
+    # In the samples' dtype too, as in PyTorch.
+    step = norch.tensor((n - kernel) / (count - 1), dtype=samples.dtype, device=samples.device)
     at = norch.arange(count, dtype=samples.dtype, device=samples.device)
     found = ((at + u) * step).long() - (u * step).long()
     return norch.where(at == count - 1, n - kernel, found)
@@ -43,6 +44,8 @@ def _fractional(
     lead = tuple(batch.shape[:2])
     if samples is None:
         samples = norch.rand((*lead, dims), dtype=input.dtype, device=input.device)
+    if input.ndim == dims + 1 and samples.ndim == 3:  # those of the first image, as in PyTorch
+        samples = samples[:1]
     if tuple(samples.shape) != (*lead, dims):
         raise norch.ShapeError(f"{op}(): samples must be of shape {(*lead, dims)}, got {tuple(samples.shape)}")
     order = (1, 0) if dims == 2 else (0, 1, 2)  # as in PyTorch: of a plane the first sample is that of the columns
