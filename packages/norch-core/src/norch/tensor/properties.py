@@ -60,7 +60,7 @@ class Properties:
     conj_physical = resolve_conj = resolve_neg = conj
 
     def conj_physical_(self: Any) -> Tensor:
-        """The tensor itself: norch has no complex dtypes."""
+        """The tensor itself, whose numbers are their own conjugates."""
         out: Tensor = self
         return out
 
