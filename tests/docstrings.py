@@ -32,7 +32,7 @@ NAMESPACES = (
     "norch.backend", "norch.backends", "norch.cpu", "norch.cuda", "norch.distributions",
     "norch.distributions.constraints", "norch.distributions.transforms", "norch.fft", "norch.func", "norch.linalg",
     "norch.memory", "norch.profiler", "norch.profiler.legacy", "norch.profiler.nvtx",
-    "norch.serialization", "norch.sparse", "norch.special", "norch.testing",
+    "norch.serialization", "norch.signal.windows", "norch.sparse", "norch.special", "norch.testing",
     "norch.nn", "norch.nn.attention", "norch.nn.attention.flex_attention", "norch.nn.functional",
     "norch.nn.init", "norch.nn.parallel", "norch.nn.utils",
     "norch.nn.utils.parametrizations", "norch.nn.utils.parametrize", "norch.nn.utils.prune", "norch.nn.utils.rnn",

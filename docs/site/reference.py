@@ -43,7 +43,7 @@ NAMESPACES = {
     "autograd": ("norch.autograd", "norch.autograd.functional", "norch.autograd.graph"),
     "linalg": ("norch.linalg",),
     "fft": ("norch.fft",),
-    "special": ("norch.special",),
+    "special": ("norch.special", "norch.signal.windows"),
     "sparse": ("norch.sparse",),
     "func": ("norch.func",),
     "distributions": ("norch.distributions", "norch.distributions.constraints", "norch.distributions.transforms"),

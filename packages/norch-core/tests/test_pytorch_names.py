@@ -238,16 +238,6 @@ def test_special():
     assert special.xlog1py(norch.tensor([0.0, 1.0]), norch.tensor([-1.0, 0.0])).tolist() == [0, 0]
 
 
-def test_windows():
-    assert norch.allclose(norch.hann_window(4), norch.tensor([0.0, 0.5, 1.0, 0.5]))
-    assert norch.allclose(norch.hamming_window(3, periodic=False), norch.tensor([0.08, 1.0, 0.08]))
-    assert norch.allclose(norch.blackman_window(3, False), norch.tensor([0.0, 1.0, 0.0]), atol=1e-6)
-    assert norch.bartlett_window(4).tolist() == [0, 0.5, 1, 0.5]
-    assert norch.hann_window(1, dtype=norch.float64).tolist() == [1]
-    with pytest.raises(norch.DTypeError, match="hann_window"):
-        norch.hann_window(4, dtype=norch.int64)
-
-
 def test_version():
     assert norch.version.__version__ == norch.__version__
     assert norch.version.cuda is None or norch.cuda.is_available()

@@ -71,11 +71,6 @@ def test_mistakes_are_named(call, words):
         call(norch.tensor(SIGNAL))
 
 
-def test_a_kaiser_window():
-    np.testing.assert_allclose(norch.kaiser_window(9, False, 5.0, dtype=norch.float64).numpy(), np.kaiser(9, 5.0))
-    np.testing.assert_allclose(norch.kaiser_window(8).numpy(), np.kaiser(9, 12.0)[:8], atol=1e-6)
-
-
 def test_beside_pytorch():
     torch = pytest.importorskip("torch")
     choices = itertools.product(

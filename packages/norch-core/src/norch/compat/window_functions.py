@@ -1,42 +1,39 @@
-"""Window functions: weights that fall off towards both ends of a stretch of a signal. All are of shape (length,) and of
-the default dtype unless `dtype` is given; they raise DTypeError for one that is not floating."""
+"""The window functions of `norch.signal.windows` as PyTorch has them at its root: periodic by default.
+
+All are of shape (window_length,) and of the default dtype unless `dtype` is given. `layout` and `pin_memory` are
+ignored. They raise DTypeError for a dtype that is not floating and ValueError for a negative length.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..dispatch.arguments import check_functions
-from ..dtype import as_dtype, get_default_dtype
-from ..errors import DTypeError
-from ..ops import arange, cos, ones
+from ..signal.weights import BLACKMAN, HANN, cosines, of_kaiser, triangle, window
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _window(
-    op: str, length: int, periodic: bool, dtype: Any, device: Any, weight: Callable[[Tensor], Tensor]
+def _window(op: str, length: int, periodic: bool, *rest: Any) -> Tensor:
+    return window(op, length, not periodic, *rest)
+
+
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """`weight` of the angles from 0 to 2 pi over the window, in float64; 1 for a window of at most 1 element."""
-    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
-    if not chosen.is_floating_point:
-        raise DTypeError(f"{op}(): expected a floating dtype, got {chosen}")
-    if length < 2:
-        return ones(length, dtype=chosen, device=device)
-    step = 2 * math.pi / (length if periodic else length - 1)
-    return weight(arange(length, dtype="float64", device=device) * step).to(chosen)
-
-
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """0.5 - 0.5 cos(2 pi n / N), a vector; `periodic` windows leave out their last point, for Fourier transforms.
 
-    window_length: how many numbers, N or, symmetric, N + 1. Raises DTypeError unless the dtype is floating.
+    window_length: how many numbers, N or, symmetric, N + 1. layout: ignored.
     """
-    return _window("hann_window", window_length, periodic, dtype, device, lambda x: 0.5 - 0.5 * cos(x))
+    return _window("hann_window", window_length, periodic, dtype, device, cosines(HANN), requires_grad)
 
 
 def hamming_window(
@@ -46,46 +43,56 @@ def hamming_window(
     beta: float = 0.46,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """alpha - beta cos(2 pi n / N). window_length, periodic: as of `hann_window`, as which it raises."""
-    return _window("hamming_window", window_length, periodic, dtype, device, lambda x: alpha - beta * cos(x))
+    """alpha - beta cos(2 pi n / N). window_length, periodic, layout: as of `hann_window`."""
+    return _window("hamming_window", window_length, periodic, dtype, device, cosines([alpha, beta]), requires_grad)
 
 
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N). window_length, periodic, layout: as of `hann_window`."""
+    return _window("blackman_window", window_length, periodic, dtype, device, cosines(BLACKMAN), requires_grad)
 
-    window_length, periodic: as of `hann_window`, as which it raises.
-    """
 
-    def weight(x: Tensor) -> Tensor:
-        return 0.42 - 0.5 * cos(x) + 0.08 * cos(x * 2)
-
-    return _window("blackman_window", window_length, periodic, dtype, device, weight)
-
-
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A triangle: 1 in the middle, 0 at the ends.
-
-    `window_length` numbers n = 0, 1, ... of a `periodic` window or a symmetric one: a vector. Raises as hann_window
-    does.
-    """
-    return _window("bartlett_window", window_length, periodic, dtype, device, lambda x: 1 - (x / math.pi - 1).abs())
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A triangle: 1 in the middle, 0 at the ends. window_length, periodic, layout: as of `hann_window`."""
+    return _window("bartlett_window", window_length, periodic, dtype, device, triangle, requires_grad)
 
 
 def kaiser_window(
-    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1 (Kaiser and Schafer, 1980).
-
-    window_length, periodic: as of `hann_window`, as which it raises.
-    """
-
-    def weight(x: Tensor) -> Tensor:
-        at = np.sqrt(np.maximum(1 - (x.cpu().numpy() / math.pi - 1) ** 2, 0))
-        return x.new_tensor(np.i0(beta * at) / np.i0(beta))
-
-    return _window("kaiser_window", window_length, periodic, dtype, device, weight)
+    """`signal.windows.kaiser`, I0(beta sqrt(1 - x**2)) / I0(beta). window_length, periodic, layout: as of `hann_window`."""
+    return _window("kaiser_window", window_length, periodic, dtype, device, of_kaiser(beta), requires_grad)
 
 
 check_functions(globals())
