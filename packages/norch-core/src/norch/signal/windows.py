@@ -49,7 +49,10 @@ def general_hamming(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """alpha - (1 - alpha) cos(x), x from 0 to 2 pi: a vector. M, sym, layout: as of `hann`, as which it raises."""
+    """alpha - (1 - alpha) cos(x), x from 0 to 2 pi: a vector.
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
     return window("general_hamming", M, sym, dtype, device, cosines([alpha, 1 - alpha]), requires_grad)
 
 
@@ -67,14 +70,20 @@ def hann(
 def hamming(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """0.54 - 0.46 cos(x), x from 0 to 2 pi: a vector. M, sym, layout: as of `hann`, as which it raises."""
+    """0.54 - 0.46 cos(x), x from 0 to 2 pi: a vector.
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
     return window("hamming", M, sym, dtype, device, cosines([0.54, 0.46]), requires_grad)
 
 
 def blackman(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """0.42 - 0.5 cos(x) + 0.08 cos(2 x), x from 0 to 2 pi: a vector. M, sym, layout: as of `hann`, as which it raises."""
+    """0.42 - 0.5 cos(x) + 0.08 cos(2 x), x from 0 to 2 pi: a vector.
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
     return window("blackman", M, sym, dtype, device, cosines(BLACKMAN), requires_grad)
 
 
@@ -82,21 +91,30 @@ def nuttall(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A sum of four cosines with small side lobes, a vector: "Some windows with very good sidelobe behavior" (Nuttall,
-    1981). M, sym, layout: as of `hann`, as which it raises."""
+    1981).
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
     return window("nuttall", M, sym, dtype, device, cosines(NUTTALL), requires_grad)
 
 
 def bartlett(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A triangle, a vector: 1 in the middle, 0 at the ends. M, sym, layout: as of `hann`, as which it raises."""
+    """A triangle, a vector: 1 in the middle, 0 at the ends.
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
     return window("bartlett", M, sym, dtype, device, triangle, requires_grad)
 
 
 def cosine(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """sin(x), x in the middles of equal parts of 0 to pi: a vector. M, sym, layout: as of `hann`, as which it raises."""
+    """sin(x), x in the middles of equal parts of 0 to pi: a vector.
+
+    M, sym, layout: as of `hann`, as which it raises.
+    """
 
     def weight(n: Tensor, last: int) -> Tensor:
         return sin((n + 0.5) * (math.pi / (last + 1)))
@@ -117,8 +135,8 @@ def exponential(
 ) -> Tensor:
     """exp(-|n - center| / tau) at the points n: a vector. center: the middle by default.
 
-    M, sym, layout: as of `hann`, as which it raises; ValueError too for a center of symmetric windows, and unless tau is
-    positive.
+    M, sym, layout: as of `hann`, as which it raises; ValueError too for a center of symmetric windows, and unless tau
+    is positive.
     """
     if tau <= 0:
         raise ValueError(f"exponential(): tau must be positive, got {tau}")
