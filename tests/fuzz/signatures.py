@@ -70,6 +70,8 @@ cumprod logcumsumexp: fx dim
 cummax cummin: x dim
 trace: x(m,n)
 histc: fx(1-2) | bins=int(1,6) min=choice(-1,0) max=choice(1,2)
+histogram: fx(m,n) int(1,5) | density=bool
+histogramdd: fx(m,h) int(1,4) | density=bool
 bincount: nonnegative | minlength=int(0,6)
 unique: x | return_inverse=bool return_counts=bool dim=dim
 unique_consecutive: x | return_inverse=bool return_counts=bool dim=dim

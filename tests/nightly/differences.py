@@ -170,7 +170,7 @@ LACKING = {
         special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
     """,
     "others": """
-        cauchy chalf exponential frexp geometric histogram histogramdd log_normal uniform
+        cauchy chalf exponential frexp geometric log_normal uniform
     """,
 }
 """The ops of PyTorch's samples that norch does not have, by what they are for. In place `exponential_` is there."""

@@ -91,7 +91,10 @@ def kaiser_window(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`signal.windows.kaiser`, I0(beta sqrt(1 - x**2)) / I0(beta). window_length, periodic, layout: as of `hann_window`."""
+    """`signal.windows.kaiser`, I0(beta sqrt(1 - x**2)) / I0(beta).
+
+    window_length, periodic, layout: as of `hann_window`.
+    """
     return _window("kaiser_window", window_length, periodic, dtype, device, of_kaiser(beta), requires_grad)
 
 

@@ -62,7 +62,8 @@ def hann(
     """0.5 - 0.5 cos(x), x from 0 to 2 pi: a vector.
 
     M: how many weights. sym: whether they are symmetric; else they are those of M + 1 points without the last, for
-    Fourier transforms. Raises DTypeError for a dtype that is not floating, ValueError for a negative M. layout: ignored.
+    Fourier transforms. layout: ignored. Raises DTypeError for a dtype that is not floating, ValueError for a negative
+    M.
     """
     return window("hann", M, sym, dtype, device, cosines(HANN), requires_grad)
 

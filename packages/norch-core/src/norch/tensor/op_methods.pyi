@@ -136,9 +136,9 @@ class OpMethods:
     greater_equal = elementwise_arithmetic.ge; greater_equal_ = in_place; gt = elementwise_arithmetic.gt;
     gt_ = in_place; half = tensor_transfer.half; hardshrink = nn_activation.hardshrink;
     heaviside = elementwise_special.heaviside; heaviside_ = in_place; histc = reduction_statistics.histc;
-    hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot; hypot_ = in_place; i0 = tensor_special.i0;
-    i0_ = in_place; igamma = tensor_special.igamma; igamma_ = in_place; igammac = tensor_special.igammac;
-    igammac_ = in_place; index_add = ops_indexing.index_add; index_add_ = in_place;
+    histogram = tensor_special.histogram; hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot;
+    hypot_ = in_place; i0 = tensor_special.i0; i0_ = in_place; igamma = tensor_special.igamma; igamma_ = in_place;
+    igammac = tensor_special.igammac; igammac_ = in_place; index_add = ops_indexing.index_add; index_add_ = in_place;
     index_copy = ops_indexing.index_copy; index_copy_ = in_place; index_fill = ops_indexing.index_fill;
     index_fill_ = in_place; index_put = tensor_assignment.index_put; index_put_ = tensor_assignment.index_put_;
     index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place; index_select = ops_indexing.index_select;

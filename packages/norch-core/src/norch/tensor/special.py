@@ -1,4 +1,4 @@
-"""Methods that are functions of `norch.special`, which is loaded when they are first used."""
+"""Methods that are functions of `norch.special` and `norch.compat`, which are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -44,3 +44,9 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
 def polygamma(self: Tensor, n: int) -> Tensor:
     """The n-th derivative of `digamma` at this tensor: `norch.polygamma`. Raises as that does."""
     return gamma.polygamma(n, self)
+
+
+@method("histogram")
+def histogram(self: Tensor, bins: Any, **options: Any) -> Any:
+    """`norch.histogram` of this tensor in `bins`, with its options. Raises as that does."""
+    return import_module("norch.compat.histograms").histogram(self, bins, **options)
