@@ -19,7 +19,7 @@ RECORD = ROOT / "benchmarks" / "results" / "nightly.json"
 NEEDS_GPU = re.compile(r"GPU|CUDA|cuda")
 
 # Other environments have no PyTorch.
-collect_ignore = [] if find_spec("torch") else ["test_module_db.py", "test_op_db.py"]
+collect_ignore = [] if find_spec("torch") else ["test_module_db.py", "test_op_db.py", "test_optim_db.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
