@@ -29,7 +29,8 @@ def _edges(op: str, x: Tensor, bins: Any, low: float | None, high: float | None)
     if hasattr(bins, "spec"):
         if bins.ndim != 1 or bins.dtype is not x.dtype:
             raise ShapeError(f"{op}(): bins must be 1-D and {x.dtype}, got {bins.dtype} of shape {tuple(bins.shape)}")
-        return bins.detach()
+        edges: Tensor = bins.detach()
+        return edges
     if bins < 1:
         raise ValueError(f"{op}(): needs at least 1 bin, got {bins}")
     if low is None or high is None:

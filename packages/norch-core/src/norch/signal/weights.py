@@ -63,6 +63,7 @@ def of_kaiser(beta: float) -> Weight:
     """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1."""
 
     def weight(n: Tensor, last: int) -> Tensor:
-        return i0(sqrt((1 - square(n * (2 / last) - 1)).clamp(min=0)) * beta) / i0(n.new_tensor(beta))
+        found: Tensor = i0(sqrt((1 - square(n * (2 / last) - 1)).clamp(min=0)) * beta) / i0(n.new_tensor(beta))
+        return found
 
     return weight
