@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.dispatch.plan import BoundKernel
+from norch.dispatch.kernels import BoundKernel
 from norch.ops.families import by_name
 
 DTYPES = [norch.float32, norch.float64, norch.float16, norch.bfloat16]

@@ -14,8 +14,9 @@ from ..tensor_base import TakenOver, TensorBase, make_tensor
 from .arguments import describe, foreign, is_plain, plain
 from .codegen import general_paths
 from .failure import allocate_for, raise_failure
+from .kernels import compile_copy
 from .op import Op
-from .plan import SCALARS, Plan, compile_copy
+from .plan import SCALARS, Plan
 from .traced import Traced
 
 if TYPE_CHECKING:
