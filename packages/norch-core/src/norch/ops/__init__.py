@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .from_data import *
     from .generator import *
     from .indexing import *
+    from .masks import *
     from .matrix.distances import *
     from .matrix.einsum import *
     from .matrix.matmul import *
@@ -69,6 +70,7 @@ else:
         creation_like,
         from_data,
         indexing,
+        masks,
         optimizer,
         promotion,
         random,

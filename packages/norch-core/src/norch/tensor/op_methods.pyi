@@ -12,6 +12,7 @@ import norch.ops.elementwise.gamma as elementwise_gamma
 import norch.ops.elementwise.special as elementwise_special
 import norch.ops.elementwise.weighted as elementwise_weighted
 import norch.ops.indexing as ops_indexing
+import norch.ops.masks as ops_masks
 import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
 import norch.ops.nn.activation as nn_activation
@@ -86,7 +87,7 @@ class OpMethods:
     arctan = elementwise_arithmetic.atan; arctan2 = elementwise_arithmetic.atan2; arctan2_ = in_place;
     arctan_ = in_place; arctanh = elementwise_arithmetic.atanh; arctanh_ = in_place;
     argmax = reduction_reductions.argmax; argmin = reduction_reductions.argmin; argsort = reduction_sorting.argsort;
-    argwhere = ops_indexing.argwhere; as_strided = shape_strided.as_strided; asin = elementwise_arithmetic.asin;
+    argwhere = ops_masks.argwhere; as_strided = shape_strided.as_strided; asin = elementwise_arithmetic.asin;
     asin_ = in_place; asinh = elementwise_arithmetic.asinh; asinh_ = in_place; atan = elementwise_arithmetic.atan;
     atan2 = elementwise_arithmetic.atan2; atan2_ = in_place; atan_ = in_place; atanh = elementwise_arithmetic.atanh;
     atanh_ = in_place; baddbmm = matrix_products.baddbmm; baddbmm_ = in_place; bernoulli = ops_random.bernoulli;
@@ -161,9 +162,9 @@ class OpMethods:
     logical_xor = elementwise_composites.logical_xor; logical_xor_ = in_place; logit = elementwise_special.logit;
     logit_ = in_place; logsumexp = reduction_reductions.logsumexp; long = tensor_transfer.long;
     lt = elementwise_arithmetic.lt; lt_ = in_place; lu_solve = tensor_linear_algebra.lu_solve;
-    map_ = tensor_elements.map_; masked_fill = ops_indexing.masked_fill; masked_fill_ = in_place;
+    map_ = tensor_elements.map_; masked_fill = ops_masks.masked_fill; masked_fill_ = in_place;
     masked_scatter = ops_scatter_copies.masked_scatter; masked_scatter_ = in_place;
-    masked_select = ops_indexing.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
+    masked_select = ops_masks.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
     matrix_power = matrix_products.matrix_power; max = reduction_reductions.max;
     maximum = elementwise_arithmetic.maximum; mean = reduction_reductions.mean; median = reduction_reductions.median;
     min = reduction_reductions.min; minimum = elementwise_arithmetic.minimum; mm = matrix_matmul.mm;
@@ -178,7 +179,7 @@ class OpMethods:
     new_empty = ops_creation_like.new_empty; new_empty_strided = ops_creation_like.new_empty_strided;
     new_full = ops_creation_like.new_full; new_ones = ops_creation_like.new_ones;
     new_tensor = ops_creation_like.new_tensor; new_zeros = ops_creation_like.new_zeros;
-    nextafter = elementwise_bits.nextafter; nextafter_ = in_place; nonzero = ops_indexing.nonzero;
+    nextafter = elementwise_bits.nextafter; nextafter_ = in_place; nonzero = ops_masks.nonzero;
     norm = reduction_norms.norm; normal_ = ops_random.normal_; not_equal = elementwise_arithmetic.ne;
     not_equal_ = in_place; numpy = tensor_interop.numpy; outer = matrix_matmul.outer; permute = shape_views.permute;
     permute_dims = shape_views.permute; pin_memory = tensor_memory.pin_memory; pinverse = late;

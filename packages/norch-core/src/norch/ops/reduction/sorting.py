@@ -12,7 +12,8 @@ from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, composite, primitive
-from ..indexing import gather, index_select, nonzero, scatter
+from ..indexing import gather, index_select, scatter
+from ..masks import nonzero
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import movedim, narrow, reshape

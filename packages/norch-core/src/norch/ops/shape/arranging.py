@@ -14,7 +14,8 @@ from ...spec import as_int, wrap_dim
 from ..checks import require_integers
 from ..creation import DeviceLike, arange
 from ..from_data import as_tensor
-from ..indexing import index_select, unravel
+from ..indexing import index_select
+from ..masks import unravel
 from ..registry import public
 from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
