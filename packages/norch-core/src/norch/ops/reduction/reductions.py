@@ -173,7 +173,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
     Raises DTypeError for integers and bools without a `dtype`, IndexError for a dim out of range.
     """
-    chosen = optional_dtype(dtype, "mean") or input.dtype
+    chosen = input.spec.dtype if dtype is None else as_dtype(dtype, "mean")
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
     half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
@@ -182,8 +182,12 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 def _count(input: Tensor, dim: Any) -> float:
-    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "mean")
-    return float(math.prod(input.spec.shape[d] for d in dims))
+    shape = input.spec.shape
+    if dim is None:
+        return float(math.prod(shape))
+    if type(dim) is int and shape:
+        return float(shape[wrap_dim(dim, len(shape), "mean")])
+    return float(math.prod([shape[d] for d in wrap_dims(_none_if_empty(dim), len(shape), "mean")]))
 
 
 @public()
@@ -294,8 +298,12 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def centred(input: Tensor, dim: Any) -> Tensor:
     """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
     goes as well (its derivative is 0)."""
-    off = input + -mean(input, dim, True)  # of a sum the gradient is passed on as it is
-    return off - mean(off.detach(), dim, True)
+    if input.spec.dtype.itemsize < 4 or not input.spec.dtype.is_floating_point:
+        off = input + -mean(input, dim, True)
+        return off - mean(off.detach(), dim, True)
+    over, count = _none_if_empty(dim), -_count(input, dim)
+    off = input + _SUM.call(input, over, True, None) / count  # of a sum the gradient is passed on as it is
+    return off + _SUM.call(off.detach(), over, True, None) / count
 
 
 def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
