@@ -110,7 +110,7 @@ class OpMethods:
     contiguous = ops_copying.contiguous; copy_ = tensor_inplace.copy_; copysign = elementwise_special.copysign;
     copysign_ = in_place; corrcoef = reduction_statistics.corrcoef; cos = elementwise_arithmetic.cos; cos_ = in_place;
     cosh = elementwise_arithmetic.cosh; cosh_ = in_place; count_nonzero = reduction_reductions.count_nonzero;
-    cov = reduction_statistics.cov; cpu = tensor_transfer.cpu; cross = elementwise_composites.cross;
+    cov = reduction_statistics.cov; cpu = tensor_transfer.cpu; cross = matrix_products.cross;
     cuda = tensor_transfer.cuda; cummax = reduction_scan.cummax; cummin = reduction_scan.cummin;
     cumprod = reduction_scan.cumprod; cumprod_ = in_place; cumsum = reduction_scan.cumsum; cumsum_ = in_place;
     deg2rad = elementwise_composites.deg2rad; deg2rad_ = in_place; det = late; diag = matrix_matmul.diag;

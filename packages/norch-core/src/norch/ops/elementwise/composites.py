@@ -9,7 +9,7 @@ from ...dispatch.arguments import fits, into, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, broadcast_shapes
+from ...spec import Spec
 from ..creation import fill_spec, full
 from ..families import FLOAT, NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
@@ -377,23 +377,6 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
     return where(le(input, other) | isnan(other), input, other)
-
-
-@public()
-def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
-
-    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
-    """
-    from ..shape.joining import stack
-
-    if dim is None:
-        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
-        dim = shape.index(3) - len(shape) if 3 in shape else -1
-    if input.size(dim) != 3 or other.size(dim) != 3:
-        raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
-    a, b = input.unbind(dim), other.unbind(dim)
-    return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
 
 
 @public(inplace=True)
