@@ -220,8 +220,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     if type(min) in _BOUNDS and type(max) in _BOUNDS:
         if min is not None and max is not None:
             return _clamp(input, min, max)
-        if min is not max and hasattr(input, "spec") and input.spec.dtype.is_floating_point:
-            return _one_sided(input, min, max)
+        if min is not max and hasattr(input, "spec"):
+            return (_one_sided if input.spec.dtype.is_floating_point else _between)(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     for name, note, value in (
@@ -236,9 +236,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         return _clamp_between(input, min, max)
     if kinds == {True, False}:
         return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
-    if not input.spec.dtype.is_floating_point:
-        return _between(input, min, max)
-    return _one_sided(input, min, max)
+    return (_one_sided if input.spec.dtype.is_floating_point else _between)(input, min, max)
 
 
 def _one_sided(input: Tensor, min: Any, max: Any) -> Tensor:
