@@ -130,7 +130,7 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
                 src = src.narrow(d, 0, n)
             if d != dim and out.spec.shape[d] != n:
                 out = out.narrow(d, 0, n)
-    (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
+    (_SCATTER_ADD if add else _SCATTER).into(out, index, src if src.node is None else src.detach(), dim)
 
 
 @composite(
