@@ -11,11 +11,12 @@ from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError, MetaError, ShapeError
 from ..spec import Shape, Spec
 from .checks import require_integers
-from .creation import arange, fill_spec, zeros_like
+from .creation import ARANGE, arange, fill_spec, spec_for, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
 from .from_data import of_new_array
 from .indexing import scatter_into
 from .registry import public
+from .shape.views import reshape
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -133,4 +134,5 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = high + 1 if num_classes == -1 else num_classes
     elif num_classes <= 0:
         raise ShapeError(f"one_hot(): input {tuple(input.spec.shape)} has no elements; give num_classes")
-    return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)
+    classes = ARANGE.call(spec_for((num_classes,), int64, input.spec.device, "one_hot"), 0, 1)
+    return (reshape(input, (*input.spec.shape, 1)) == classes).to(int64)

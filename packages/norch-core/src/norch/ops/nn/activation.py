@@ -30,7 +30,7 @@ from ..elementwise.arithmetic import (
 from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
 from ..gradients import elementwise_gradient
 from ..registry import public
-from ..shape.views import narrow
+from ..shape.views import slice_dim
 from ..upcast import upcast
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if not input.spec.ndim or input.spec.shape[at] % 2:
         raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
     half = input.spec.shape[at] // 2
-    first, gate = narrow(input, at, 0, half), narrow(input, at, half, half)
+    first, gate = slice_dim(input, at, 0, half), slice_dim(input, at, half, half)
     if input.requires_grad and is_recording():
         return gated(first, gate)[0]
     return first * sigmoid(gate)
