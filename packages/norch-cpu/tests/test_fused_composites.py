@@ -21,7 +21,6 @@ ARGUMENTS = {
     "addcmul": [*THREE, -0.7],
     "addcdiv": [*THREE, -0.7],
     "logit": ["x", 0.1],
-    "gated": ["x", "y"],
     "l1_loss": ["x", "y", "none"],
     "huber_loss": ["x", "y", "none", 0.3],
     "smooth_l1_loss": ["x", "y", "none", 0.3],
