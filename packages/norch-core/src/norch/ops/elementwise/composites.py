@@ -347,7 +347,7 @@ def _hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
-    return _logaddexp(input, other)
+    return log_of_sum(input, other)
 
 
 @composite(
@@ -359,7 +359,8 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     name="logaddexp",
     elementwise=True,
 )
-def _logaddexp(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+def log_of_sum(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    """`logaddexp` of operands that have been checked."""
     largest = maximum(input, other)  # type: ignore[arg-type]
     difference = where(eq(input, other), 0.0, -absolute(input - other))  # type: ignore[arg-type]
     return largest + difference.exp().log1p()
