@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
-from ...spec import as_int, broadcast_shapes, wrap_dim
+from ...spec import Shape, as_int, broadcast_shapes, wrap_dim
 from ..creation import eye
 from ..elementwise.arithmetic import where
 from ..reduction.norms import norm
@@ -80,8 +81,14 @@ def _next(x: Tensor, dim: int) -> Tensor:
     at = wrap_dim(dim, x.spec.ndim, "cross")
     if x.spec.numel > _FEW:
         return cat([slice_dim(x, at, 1, 2), slice_dim(x, at, 0, 1)], at)
-    one = tuple([int(d == at) for d in range(x.spec.ndim)])
-    return pad_edges(x, tuple([-n for n in one]), one, "circular")
+    return pad_edges(x, *_one_on(x.spec.ndim, at), "circular")
+
+
+@lru_cache(64)
+def _one_on(ndim: int, dim: int) -> tuple[Shape, Shape]:
+    """What goes before each dim and behind it: of one an element comes from the front to the end."""
+    one = tuple([int(d == dim) for d in range(ndim)])
+    return tuple([-n for n in one]), one
 
 
 @public()

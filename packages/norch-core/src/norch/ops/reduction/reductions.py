@@ -330,6 +330,10 @@ def var(
 
     In two passes, in float32 for 16-bit floats. Raises as mean does.
     """
+    return _var(input, dim, unbiased, keepdim, correction)
+
+
+def _var(input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None) -> Tensor:
     if correction is None:
         correction = 1 if unbiased else 0
     off = centred(input, dim)
@@ -348,7 +352,7 @@ def std(
     """The standard deviation over `dim` (None for all): the square root of `var`, `unbiased` as there. Raises as mean
     does.
     """
-    return _root(var(input, dim, unbiased, keepdim, correction=correction))
+    return _root(_var(input, dim, unbiased, keepdim, correction))
 
 
 @public(method=False)
@@ -359,7 +363,7 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """`var` and `mean` together, a tuple; `unbiased`, `correction` as there. Raises as mean does."""
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+    return _var(input, dim, unbiased, keepdim, correction), mean(input, dim, keepdim)
 
 
 def _root(square: Tensor) -> Tensor:
