@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .reduction.scan import *
     from .reduction.sorting import *
     from .reduction.statistics import *
+    from .reduction.variance import *
     from .sampling import *
     from .scatter_copies import *
     from .shape.arranging import *
@@ -92,7 +93,7 @@ else:
         pooling,
         softmax,
     )
-    from .reduction import norms, reductions, scan, sorting, statistics
+    from .reduction import norms, reductions, scan, sorting, statistics, variance
     from .shape import arranging, edges, joining, padding, strided, views
 
     globals().update(FUNCTIONS)

@@ -23,6 +23,7 @@ import norch.ops.reduction.reductions as reduction_reductions
 import norch.ops.reduction.scan as reduction_scan
 import norch.ops.reduction.sorting as reduction_sorting
 import norch.ops.reduction.statistics as reduction_statistics
+import norch.ops.reduction.variance as reduction_variance
 import norch.ops.sampling as ops_sampling
 import norch.ops.scatter_copies as ops_scatter_copies
 import norch.ops.shape.arranging as shape_arranging
@@ -206,7 +207,7 @@ class OpMethods:
     slogdet = late; softmax = nn_softmax.softmax; sort = reduction_sorting.sort; split = shape_joining.split;
     split_with_sizes = shape_joining.split; sqrt = elementwise_arithmetic.sqrt; sqrt_ = in_place;
     square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
-    squeeze_ = tensor_shape_changes.squeeze_; std = reduction_reductions.std; sub = elementwise_arithmetic.sub;
+    squeeze_ = tensor_shape_changes.squeeze_; std = reduction_variance.std; sub = elementwise_arithmetic.sub;
     sub_ = in_place; subtract = elementwise_arithmetic.sub; subtract_ = in_place; sum = reduction_reductions.sum;
     sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.transpose;
     swapaxes_ = tensor_shape_changes.transpose_; swapdims = shape_views.transpose;
@@ -221,7 +222,7 @@ class OpMethods:
     type_as = tensor_transfer.type_as; unbind = shape_joining.unbind; unflatten = shape_views.unflatten;
     unfold = shape_strided.unfold; uniform_ = ops_random.uniform_; unique = reduction_sorting.unique;
     unique_consecutive = reduction_sorting.unique_consecutive; unsqueeze = shape_views.unsqueeze;
-    unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_reductions.var; vdot = matrix_products.vdot;
+    unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_variance.var; vdot = matrix_products.vdot;
     view = shape_views.view_as_shape; view_as = shape_views.view_as; vsplit = shape_arranging.vsplit;
     where = elementwise_arithmetic._where_method; xlogy = elementwise_special.xlogy; xlogy_ = in_place;
     zero_ = tensor_inplace.zero_

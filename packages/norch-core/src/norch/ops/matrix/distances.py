@@ -15,8 +15,8 @@ from ..elementwise.arithmetic import sign, where
 from ..families import composite, floating
 from ..indexing import gather, gather_grad, index_select
 from ..reduction.norms import norm
-from ..reduction.reductions import _root
 from ..reduction.reductions import sum as total
+from ..reduction.variance import _root
 from ..registry import public
 from ..shape.arranging import triu_indices
 from ..shape.joining import cat

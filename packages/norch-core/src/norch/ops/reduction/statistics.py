@@ -22,10 +22,11 @@ from ..indexing import gather, scatter_into
 from ..registry import public
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, _unbiased_first, amax, amin, centred, mean, mean_of_none, std, to_equals
+from .reductions import ValuesIndices, amax, amin, mean, mean_of_none, to_equals
 from .reductions import sum as total
 from .selection import select_along, selected
 from .sorting import lines, sort
+from .variance import _unbiased_first, centred, std
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
