@@ -66,7 +66,7 @@ SAMPLES = {
     "prelu": [draw(3, 4), draw(4)],
     "xlogy": [draw(3, 4), draw(4, low=0.2, high=3)],
     "xlog1py": [draw(3, 4), draw(4, low=-0.8, high=2)],
-    "glu": [draw(3, 4), 1],
+    "gated_halves": [draw(3, 4), 1],
     "pairwise_distances": [draw(4, 3), 2.0],
     "logcumsumexp": [draw(3, 4), 1],
     "clamp_between": [draw(3, 4), draw(4), draw(3, 1)],

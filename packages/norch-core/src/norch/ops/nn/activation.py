@@ -392,7 +392,7 @@ def _of_halves(input: Tensor, dim: int) -> Tensor:
     return first * sigmoid(gate)
 
 
-_glu = composite(_infer_glu, _glu_rule, name="glu")(_of_halves)
+_gated_halves = composite(_infer_glu, _glu_rule, name="gated_halves")(_of_halves)
 
 
 @public(method=False)
@@ -406,4 +406,4 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     at = wrap_dim(dim, input.spec.ndim, "glu")
     if not input.spec.ndim or input.spec.shape[at] % 2:
         raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
-    return (_glu if input.requires_grad and is_recording() else _of_halves)(input, at)
+    return (_gated_halves if input.requires_grad and is_recording() else _of_halves)(input, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
@@ -23,9 +23,6 @@ from ..upcast import in_float32, upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def _reduced_specs(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
