@@ -12,7 +12,8 @@ import textwrap
 import pytest
 from broken_backends import Broken
 from broken_contract import FAULTS, Fuses, Programs, softmax
-from broken_promises import Deferred, Lacks
+from broken_limits import Lacks
+from broken_promises import Deferred
 
 import norch
 from norch.__main__ import main

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from broken_backends import Broken
-from broken_promises import Lacks
+from broken_limits import Lacks
 
 import norch
 from norch.__main__ import collect, show

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .dispatch import plan as planning
+from .dispatch import kernels
 from .dispatch.plan import forget_plans
 from .observing import DECOMPOSED, Observed, Observer, observed_by
 from .scripts import run_script
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .backend.contract import Kernel, Operand
     from .device import Device
 
-NATIVE, FALLBACK = "native", planning.ON_CPU
+NATIVE, FALLBACK = "native", kernels.ON_CPU
 
 
 @dataclass
@@ -110,13 +110,13 @@ def watch() -> Iterator[Coverage]:
 
         return watched
 
-    planning.watchers = (*planning.watchers, kernel_watched)
+    kernels.watchers = (*kernels.watchers, kernel_watched)
     forget_plans()  # plans that were made before hold kernels that nobody watches
     try:
         with observed_by(_Decompositions(seen)):
             yield seen
     finally:
-        planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not kernel_watched])
+        kernels.watchers = tuple([watcher for watcher in kernels.watchers if watcher is not kernel_watched])
         forget_plans()
 
 

@@ -23,7 +23,7 @@ def _mpirun() -> str | None:
 
 
 def launch(n: int, program: str, *args: Any, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Starts a file of programs/ in n processes. Skips the test where there is no MPI."""
+    """Starts a file or a folder of programs/ in n processes. Skips the test where there is no MPI."""
     pytest.importorskip("mpi4py")
     command = _mpirun()
     if command is None:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from ..backend.contract import Operand
-from ..dispatch.plan import compile_kernel
+from ..dispatch.kernels import compile_kernel
 from ..dtype import DType, float32
 from .calls import Call
 from .epilogues import Region, Uses, is_dense, with_regions

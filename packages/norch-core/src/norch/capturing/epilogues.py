@@ -8,8 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, IN_PLACE, PRIMITIVES, TWO_OUTPUTS, Kernel, Operand, Place
+from ..dispatch.kernels import compile_kernel
 from ..dispatch.op import Op, all_ops
-from ..dispatch.plan import compile_kernel
 from ..dtype import BOOL
 from .calls import Call
 

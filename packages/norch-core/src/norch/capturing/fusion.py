@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.contract import ELEMENTWISE, Operand
 from ..backend.fused import FUSED_COMPOSITES, MAX_OPERANDS, MAX_STEPS, ROW_REDUCTIONS, Step
-from ..dispatch.plan import compile_kernel
+from ..dispatch.kernels import compile_kernel
 from ..dtype import FLOATING, INTEGER
 from .calls import Call
 from .epilogues import Region

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..backend.contract import Operand, Place
 from ..device import Device
-from ..dispatch.plan import SCALARS, compile_kernel
+from ..dispatch.kernels import compile_kernel
+from ..dispatch.plan import SCALARS
 from ..dtype import uint8
 from .calls import Call
 from .epilogues import access

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..backend.contract import Operand
-from ..dispatch.plan import compile_kernel
+from ..dispatch.kernels import compile_kernel
 from ..dtype import float32
 from ..ops.nn import rectified, residual  # noqa: F401  their ops are known from then on
 from .calls import Call

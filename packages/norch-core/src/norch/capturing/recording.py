@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import library, switches
 from ..device import known_devices
+from ..dispatch import kernels
 from ..dispatch import plan as planning
 from ..dispatch.traced import plain
 from ..living import Newborn
@@ -203,7 +204,7 @@ def _of_others(
     op: str, device: Device, operands: tuple[Operand, ...], attrs: Mapping[str, Any], kernel: Kernel, whose: str
 ) -> Kernel:
     """A kernel that is not the backend's: that of an op's own package, or of the fallback on the CPU."""
-    if whose == planning.OWN:
+    if whose == kernels.OWN:
         return kernel
     backend = device.backend
     return Compiled(op, operands, attrs, kernel, getattr(backend, "real", backend), False).noted_as_one()
@@ -232,7 +233,7 @@ def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
     active = switches.noting = library.noting = None
     _swap_plans(False)
-    planning.watchers = tuple([watcher for watcher in planning.watchers if watcher is not _of_others])
+    kernels.watchers = tuple([watcher for watcher in kernels.watchers if watcher is not _of_others])
     for device, backend in devices:
         device._backend = backend
 
@@ -255,7 +256,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
             if found is None or found.real is not backend:
                 found = _backends[id(backend)] = RecordingBackend(backend)
             device._backend = found  # type: ignore[assignment]
-        planning.watchers = (*planning.watchers, _of_others)
+        kernels.watchers = (*kernels.watchers, _of_others)
         _swap_plans(True)
         active = recorder
         switches.noting, library.noting = _note, _note_op

@@ -199,8 +199,13 @@ def describe(value: object) -> str:
     return f"{type(value).__name__} {value!r:.80}"
 
 
-def _parts(note: Any) -> list[str]:
-    return [part.strip().removeprefix("norch.") for part in str(note).split("|")]
+def _parts(note: Any) -> tuple[str, ...]:
+    return _split(str(note))
+
+
+@lru_cache(1024)
+def _split(note: str) -> tuple[str, ...]:
+    return tuple([part.strip().removeprefix("norch.") for part in note.split("|")])
 
 
 def fits(note: Any, value: Any) -> bool:

@@ -14,8 +14,9 @@ from ..tensor_base import TakenOver, TensorBase, make_tensor
 from .arguments import describe, foreign, is_plain, plain
 from .codegen import general_paths
 from .failure import allocate_for, raise_failure
+from .kernels import compile_copy
 from .op import Op
-from .plan import SCALARS, Plan, compile_copy
+from .plan import SCALARS, Plan
 from .traced import Traced
 
 if TYPE_CHECKING:
@@ -122,16 +123,27 @@ def as_operand(value: Any) -> Any:
 
 def _is_tracked(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether what is computed from `args` is to be differentiated."""
-    operands = args[0] if op.variadic else [args[i] for i in op.tensors]
-    return is_recording() and any(isinstance(x, TensorBase) and x.node is not None for x in operands)
+    if is_recording():
+        for x in args[0] if op.variadic else [args[i] for i in op.tensors]:
+            if getattr(x, "node", None) is not None:
+                return True
+    return False
 
 
 def execute(plan: Plan, args: tuple[Any, ...]) -> Any:
     """Allocates, calls the kernel and records, or decomposes."""
     op = plan.op
+    tracked = _is_tracked(op, args)
     # A composite without a rule of its own is differentiated through its parts.
-    if plan.kernel is None or (op.rules is None and op.decompose is not None and _is_tracked(op, args)):
-        outputs = _decompose(plan, args)
+    if plan.kernel is None or (tracked and op.rules is None and op.decompose is not None):
+        if tracked and op.rules is not None:  # it records itself, so that its parts need not be
+            set_recording(False)
+            try:
+                outputs = _decompose(plan, args)
+            finally:
+                set_recording(True)
+        else:
+            outputs = _decompose(plan, args)
     else:
         outputs = tuple([make_tensor(s, _allocate(plan, s.nbytes)) for s in plan.outputs])
         flat: list[Any] = []
@@ -142,7 +154,7 @@ def execute(plan: Plan, args: tuple[Any, ...]) -> Any:
             plan.kernel(*flat)
         except Exception as error:
             raise_failure(plan, error)
-    if op.rules is not None and is_recording():
+    if tracked and op.rules is not None:
         record(plan, args, outputs)
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -187,25 +199,15 @@ def _key_of(value: Any, at: int, op: Op) -> Any:
 
 @observable(DECOMPOSED)
 def _decompose(plan: Plan, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Computes a composite from its parts. The composite records itself, so that its parts need not be."""
+    """Computes a composite from its parts."""
     op = plan.op
     assert op.decompose is not None
-    recording = False
-    if op.rules is not None:
-        for i in op.tensors:
-            if getattr(args[i], "node", None) is not None:
-                recording = is_recording()
-    if recording:
-        set_recording(False)
-    try:
-        result = op.decompose(*args)
-    finally:
-        if recording:
-            set_recording(True)
-    results = result if isinstance(result, tuple) else (result,)
+    result = op.decompose(*args)
+    if not isinstance(result, tuple):
+        return (result if op.rules is None else _as_promised(result, plan.out),)
     if op.rules is None:
-        return results
-    return tuple([_as_promised(r, spec) for r, spec in zip(results, plan.outputs, strict=True)])
+        return result
+    return tuple([_as_promised(r, spec) for r, spec in zip(result, plan.outputs, strict=True)])
 
 
 def _as_promised(result: Tensor, spec: Spec) -> Tensor:

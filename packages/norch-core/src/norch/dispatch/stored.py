@@ -30,7 +30,7 @@ _MOVES = frozenset({"copy", "fill", "where", "gather", "scatter"})
 _EQUAL = frozenset({"eq", "ne"})
 
 COMPILE: list[Callable[..., Kernel | None]] = []
-"""`compile_kernel`: norch.dispatch.plan, whose that is, puts it here."""
+"""`compile_kernel`: norch.dispatch.kernels, whose that is, puts it here."""
 
 
 class _Format(NamedTuple):

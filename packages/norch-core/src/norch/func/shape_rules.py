@@ -7,7 +7,8 @@ from typing import Any
 from ..dispatch.op import Op
 from ..dtype import bool_
 from ..ops.from_data import as_tensor
-from ..ops.indexing import gather, masked_fill, scatter
+from ..ops.indexing import gather, scatter
+from ..ops.masks import masked_fill
 from ..ops.shape.bitcast import bitcast
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim

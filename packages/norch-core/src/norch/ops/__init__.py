@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .from_data import *
     from .generator import *
     from .indexing import *
+    from .masks import *
     from .matrix.distances import *
     from .matrix.einsum import *
     from .matrix.matmul import *
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .reduction.scan import *
     from .reduction.sorting import *
     from .reduction.statistics import *
+    from .reduction.variance import *
     from .sampling import *
     from .scatter_copies import *
     from .shape.arranging import *
@@ -69,6 +71,7 @@ else:
         creation_like,
         from_data,
         indexing,
+        masks,
         optimizer,
         promotion,
         random,
@@ -90,7 +93,7 @@ else:
         pooling,
         softmax,
     )
-    from .reduction import norms, reductions, scan, sorting, statistics
+    from .reduction import norms, reductions, scan, sorting, statistics, variance
     from .shape import arranging, edges, joining, padding, strided, views
 
     globals().update(FUNCTIONS)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from ctypes import c_float
 from functools import lru_cache
-from math import isfinite
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from .. import settings
 from ..autograd.accumulate import shared_ops
@@ -256,6 +254,18 @@ def full_like(
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 
+def _finite(name: str, value: Any) -> Any:
+    """A number that `arange` was given, as Python's. Raises DTypeError for what is none, ShapeError for inf and NaN."""
+    if type(value) is not float and type(value) is not int:
+        value = value.item() if hasattr(value, "item") else value
+        value = float(value) if isinstance(value, float) else value
+        if not fits("float", value):
+            raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
+    if not isfinite(value):
+        raise ShapeError(f"arange(): {name} must be finite, got {value}")
+    return value
+
+
 @public(method=False, check=False)
 def arange(
     start: float | None = None,
@@ -281,13 +291,7 @@ def arange(
     if end is None:
         raise TypeError("arange() missing 1 required argument: 'end'")
     if not (type(start) is type(end) is type(step) is int):
-        start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
-        start, end, step = (float(v) if isinstance(v, float) else v for v in (start, end, step))
-        for name, value in (("start", start), ("end", end), ("step", step)):
-            if not fits("float", value):
-                raise DTypeError(f"arange(): {must_be(name, 'float', value)}")
-            if not isfinite(value):
-                raise ShapeError(f"arange(): {name} must be finite, got {value}")
+        start, end, step = _finite("start", start), _finite("end", end), _finite("step", step)
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")
     if dtype is None:
@@ -296,7 +300,7 @@ def arange(
         dtype = int64
     if dtype is int64 and float in (type(start), type(end), type(step)) and abs(step) >= 1:
         start, end, step = int(start), int(end), int(step)  # PyTorch does so for this dtype alone
-    count = -int((start - end) // step) if type(step) is not float else int(np.ceil((end - start) / step))
+    count = -int((start - end) // step) if type(step) is not float else ceil((end - start) / step)
     spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
@@ -325,9 +329,9 @@ def linspace(
     start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """`steps` values evenly spaced from `start` to `end`, both included."""
-    spec = spec_for(as_int(steps, "linspace", "steps"), dtype, device, "linspace")
-    start, end = (bounded(v, spec.dtype, "linspace") for v in (start, end))
-    count = spec.numel
+    count = as_int(steps, "linspace", "steps")
+    spec = spec_for((count,), dtype, device, "linspace")
+    start, end = bounded(start, spec.dtype, "linspace"), bounded(end, spec.dtype, "linspace")
     if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
         start, end = c_float(start).value, c_float(end).value
         step = c_float(c_float(end - start).value / c_float(max(count - 1, 1)).value).value
@@ -344,14 +348,15 @@ def linspace(
         first = made.like((count // 2,))
         second = made.like((count - count // 2,)) if count % 2 else first
         up, down = ARANGE.call(first, float(start), step), ARANGE.call(second, float(end), -step)
-        values = _joined(up, down.flip(0))
+        values = _joined(up, down)
     return finish(values if is_made_so else values.to(spec.dtype).to(spec.device), requires_grad)
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
-    from .shape.joining import cat
+    """`a`, and behind it the vector `b` from its end to its beginning."""
+    from .shape.joining import cat, reverse
 
-    return cat((a, b))
+    return cat((a, reverse(b, (0,))))
 
 
 @public(method=False)

@@ -1,4 +1,4 @@
-"""gather, scatter and their relatives, and the search for indices."""
+"""gather, scatter and their relatives."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
-
 from ..dispatch.op import Op
-from ..dispatch.plan import SCALARS, Inferred
-from ..dtype import FLOATING, bool_, int64
-from ..errors import DTypeError, IndexError, MetaError, ShapeError
+from ..dispatch.plan import Inferred
+from ..dtype import bool_, int64
+from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
 from .copying import clone
-from .creation import arange, fill_spec, zeros_like
-from .elementwise.arithmetic import floor_divide, remainder, where
+from .creation import fill_spec
+from .elementwise.arithmetic import where
 from .families import composite, primitive
-from .from_data import of_new_array
 from .registry import public
 
 if TYPE_CHECKING:
@@ -133,7 +130,7 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
                 src = src.narrow(d, 0, n)
             if d != dim and out.spec.shape[d] != n:
                 out = out.narrow(d, 0, n)
-    (_SCATTER_ADD if add else _SCATTER).into(out, index, src.detach(), dim)
+    (_SCATTER_ADD if add else _SCATTER).into(out, index, src if src.node is None else src.detach(), dim)
 
 
 @composite(
@@ -315,118 +312,3 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     source = input.expand(shape)
     shape[at] = indices.spec.shape[at]
     return gather(source, at, indices.expand(shape))
-
-
-@public(inplace=True)
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Input with `value`, a number or a 0-d tensor, where the bool `mask`, which broadcasts, is True.
-
-    Dtype kept; `value` is converted to it as by `fill_`. Raises DTypeError unless mask is bool, and for a number that
-    the dtype cannot hold, ShapeError for a value of other dims.
-    """
-    if mask.spec.dtype is not bool_:
-        raise DTypeError(f"masked_fill(): mask must be bool, got {mask.spec.dtype}")
-    dtype = input.spec.dtype
-    if hasattr(value, "spec"):
-        if value.spec.ndim:
-            raise ShapeError(f"masked_fill(): value must be a number or 0-d, got shape {tuple(value.spec.shape)}")
-        value = value.to(dtype)
-    elif dtype.category != FLOATING and type(value) in SCALARS:
-        value = fill_spec(input.spec.like(()), value)
-    elif value is None:  # of which where() makes something else
-        raise DTypeError("masked_fill(): value must be a number or a 0-d tensor, got None")
-    return where(mask, value, input)
-
-
-@public()
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
-    from .shape.views import broadcast_tensors
-
-    source, chosen = broadcast_tensors(input, mask)
-    return source[chosen]
-
-
-@public()
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not 0: an int64 (count, ndim) tensor, or, with `as_tuple`, one 1-D tensor
-    for each dim.
-
-    The number of results depends on the values, so this waits for them. Raises MetaError for a tensor on "meta".
-    """
-    mask = input if input.spec.dtype is bool_ else input != 0
-    if mask.spec.device.type == "cpu" and mask.spec.ndim:
-        return _nonzero_on_host(mask, as_tuple)
-    if mask.is_meta:
-        raise MetaError("nonzero")
-    mask = mask.reshape(-1)
-    total = int(mask.sum().item()) if mask.spec.numel else 0
-    # Each True is written at its rank, every False behind them all.
-    rank = where(mask, mask.to(int64).cumsum(0) - 1, total)
-    flat = zeros_like(mask.new_empty(total + 1, dtype=int64))
-    if mask.spec.numel:
-        scatter_into(flat, 0, rank, arange(mask.spec.numel, device=mask.device))
-    rest = flat.narrow(0, 0, total)
-    columns = unravel(rest, input.spec.shape)
-    if as_tuple:
-        return columns or (rest,)
-    from .shape.joining import stack
-
-    return stack(columns, 1) if columns else flat.new_empty(total, 0)
-
-
-_AT_ONCE = 1 << 14
-"""Indices that are taken apart at a time: they stay in the cache."""
-
-
-def _nonzero_on_host(mask: Tensor, as_tuple: bool) -> Any:
-    found, ndim = np.flatnonzero(mask.numpy()), mask.spec.ndim
-    if ndim == 1:
-        out = of_new_array(found if as_tuple else found[:, None], int64)
-        return (out,) if as_tuple else out
-    columns = [mask.new_empty(found.size, dtype=int64) for _ in range(ndim if as_tuple else 0)]
-    table = None if as_tuple else mask.new_empty(found.size, ndim, dtype=int64)
-    places = list(table.numpy().T) if table is not None else [c.numpy() for c in columns]
-    for start in range(0, found.size, _AT_ONCE):
-        index = found[start : start + _AT_ONCE]
-        here = slice(start, start + index.size)
-        for d in range(ndim - 1, 0, -1):
-            quotient = index // mask.spec.shape[d]
-            np.subtract(index, quotient * mask.spec.shape[d], out=places[d][here])
-            index = quotient
-        places[0][here] = index
-    return tuple(columns) if table is None else table
-
-
-def unravel(index: Tensor, shape: Shape) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape` as one tensor of indices for each dim."""
-    found = []
-    for n in reversed(shape):
-        found.append(remainder(index, n) if n else index)
-        index = floor_divide(index, n) if n else index
-    return tuple(reversed(found))
-
-
-@public()
-def argwhere(input: Tensor) -> Tensor:
-    """`nonzero`, under NumPy's name: (count, ndim), int64."""
-    return nonzero(input)  # type: ignore[no-any-return]
-
-
-@public(method=False)
-def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
-
-    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), ShapeError for no
-    elements without `num_classes`.
-    """
-    require_integers("one_hot", "input", input.spec)
-    # Those of vmap and on meta are not read.
-    if input.spec.numel and (num_classes == -1 or (type(input.spec) is Spec and not input.is_meta)):
-        low, high = int(input.min().item()), int(input.max().item())
-        if low < 0 or (num_classes != -1 and high >= num_classes):
-            raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")
-        num_classes = high + 1 if num_classes == -1 else num_classes
-    elif num_classes <= 0:
-        raise ShapeError(f"one_hot(): input {tuple(input.spec.shape)} has no elements; give num_classes")
-    return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(int64)

@@ -15,8 +15,9 @@ from ..dtype import FLOATING, bool_, int64
 from ..errors import DTypeError, IndexError
 from ..ops.creation import FILL, arange, spec_for
 from ..ops.from_data import as_tensor
-from ..ops.indexing import INDEX_ADD, INDEX_PUT, masked_fill, scatter, scatter_into
+from ..ops.indexing import INDEX_ADD, INDEX_PUT, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
+from ..ops.masks import masked_fill
 from ..ops.registry import method
 from ..ops.shape.views import RESHAPE, permute
 from ..spec import Spec

@@ -14,7 +14,8 @@ from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange
 from ..ops.flat_index import flat_index
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, gather, nonzero
+from ..ops.indexing import INDEX, gather
+from ..ops.masks import nonzero
 from ..ops.registry import method
 from ..ops.shape.joining import flip
 from ..ops.shape.views import (

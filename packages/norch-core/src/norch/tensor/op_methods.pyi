@@ -12,6 +12,7 @@ import norch.ops.elementwise.gamma as elementwise_gamma
 import norch.ops.elementwise.special as elementwise_special
 import norch.ops.elementwise.weighted as elementwise_weighted
 import norch.ops.indexing as ops_indexing
+import norch.ops.masks as ops_masks
 import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
 import norch.ops.nn.activation as nn_activation
@@ -22,6 +23,7 @@ import norch.ops.reduction.reductions as reduction_reductions
 import norch.ops.reduction.scan as reduction_scan
 import norch.ops.reduction.sorting as reduction_sorting
 import norch.ops.reduction.statistics as reduction_statistics
+import norch.ops.reduction.variance as reduction_variance
 import norch.ops.sampling as ops_sampling
 import norch.ops.scatter_copies as ops_scatter_copies
 import norch.ops.shape.arranging as shape_arranging
@@ -86,7 +88,7 @@ class OpMethods:
     arctan = elementwise_arithmetic.atan; arctan2 = elementwise_arithmetic.atan2; arctan2_ = in_place;
     arctan_ = in_place; arctanh = elementwise_arithmetic.atanh; arctanh_ = in_place;
     argmax = reduction_reductions.argmax; argmin = reduction_reductions.argmin; argsort = reduction_sorting.argsort;
-    argwhere = ops_indexing.argwhere; as_strided = shape_strided.as_strided; asin = elementwise_arithmetic.asin;
+    argwhere = ops_masks.argwhere; as_strided = shape_strided.as_strided; asin = elementwise_arithmetic.asin;
     asin_ = in_place; asinh = elementwise_arithmetic.asinh; asinh_ = in_place; atan = elementwise_arithmetic.atan;
     atan2 = elementwise_arithmetic.atan2; atan2_ = in_place; atan_ = in_place; atanh = elementwise_arithmetic.atanh;
     atanh_ = in_place; baddbmm = matrix_products.baddbmm; baddbmm_ = in_place; bernoulli = ops_random.bernoulli;
@@ -109,7 +111,7 @@ class OpMethods:
     contiguous = ops_copying.contiguous; copy_ = tensor_inplace.copy_; copysign = elementwise_special.copysign;
     copysign_ = in_place; corrcoef = reduction_statistics.corrcoef; cos = elementwise_arithmetic.cos; cos_ = in_place;
     cosh = elementwise_arithmetic.cosh; cosh_ = in_place; count_nonzero = reduction_reductions.count_nonzero;
-    cov = reduction_statistics.cov; cpu = tensor_transfer.cpu; cross = elementwise_composites.cross;
+    cov = reduction_statistics.cov; cpu = tensor_transfer.cpu; cross = matrix_products.cross;
     cuda = tensor_transfer.cuda; cummax = reduction_scan.cummax; cummin = reduction_scan.cummin;
     cumprod = reduction_scan.cumprod; cumprod_ = in_place; cumsum = reduction_scan.cumsum; cumsum_ = in_place;
     deg2rad = elementwise_composites.deg2rad; deg2rad_ = in_place; det = late; diag = matrix_matmul.diag;
@@ -161,9 +163,9 @@ class OpMethods:
     logical_xor = elementwise_composites.logical_xor; logical_xor_ = in_place; logit = elementwise_special.logit;
     logit_ = in_place; logsumexp = reduction_reductions.logsumexp; long = tensor_transfer.long;
     lt = elementwise_arithmetic.lt; lt_ = in_place; lu_solve = tensor_linear_algebra.lu_solve;
-    map_ = tensor_elements.map_; masked_fill = ops_indexing.masked_fill; masked_fill_ = in_place;
+    map_ = tensor_elements.map_; masked_fill = ops_masks.masked_fill; masked_fill_ = in_place;
     masked_scatter = ops_scatter_copies.masked_scatter; masked_scatter_ = in_place;
-    masked_select = ops_indexing.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
+    masked_select = ops_masks.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
     matrix_power = matrix_products.matrix_power; max = reduction_reductions.max;
     maximum = elementwise_arithmetic.maximum; mean = reduction_reductions.mean; median = reduction_reductions.median;
     min = reduction_reductions.min; minimum = elementwise_arithmetic.minimum; mm = matrix_matmul.mm;
@@ -179,7 +181,7 @@ class OpMethods:
     new_empty_strided = ops_creation_like.new_empty_strided; new_full = ops_creation_like.new_full;
     new_ones = ops_creation_like.new_ones; new_tensor = ops_creation_like.new_tensor;
     new_zeros = ops_creation_like.new_zeros; nextafter = elementwise_bits.nextafter; nextafter_ = in_place;
-    nonzero = ops_indexing.nonzero; norm = reduction_norms.norm; normal_ = ops_random.normal_;
+    nonzero = ops_masks.nonzero; norm = reduction_norms.norm; normal_ = ops_random.normal_;
     not_equal = elementwise_arithmetic.ne; not_equal_ = in_place; numpy = tensor_interop.numpy;
     outer = matrix_matmul.outer; permute = shape_views.permute; permute_dims = shape_views.permute;
     pin_memory = tensor_memory.pin_memory; pinverse = late; polygamma = tensor_special.polygamma; polygamma_ = in_place;
@@ -206,7 +208,7 @@ class OpMethods:
     slogdet = late; softmax = nn_softmax.softmax; sort = reduction_sorting.sort; split = shape_joining.split;
     split_with_sizes = shape_joining.split; sqrt = elementwise_arithmetic.sqrt; sqrt_ = in_place;
     square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
-    squeeze_ = tensor_shape_changes.squeeze_; std = reduction_reductions.std; sub = elementwise_arithmetic.sub;
+    squeeze_ = tensor_shape_changes.squeeze_; std = reduction_variance.std; sub = elementwise_arithmetic.sub;
     sub_ = in_place; subtract = elementwise_arithmetic.sub; subtract_ = in_place; sum = reduction_reductions.sum;
     sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.transpose;
     swapaxes_ = tensor_shape_changes.transpose_; swapdims = shape_views.transpose;
@@ -221,7 +223,7 @@ class OpMethods:
     type_as = tensor_transfer.type_as; unbind = shape_joining.unbind; unflatten = shape_views.unflatten;
     unfold = shape_strided.unfold; uniform_ = ops_random.uniform_; unique = reduction_sorting.unique;
     unique_consecutive = reduction_sorting.unique_consecutive; unsqueeze = shape_views.unsqueeze;
-    unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_reductions.var; vdot = matrix_products.vdot;
+    unsqueeze_ = tensor_shape_changes.unsqueeze_; var = reduction_variance.var; vdot = matrix_products.vdot;
     view = shape_views.view_as_shape; view_as = shape_views.view_as; vsplit = shape_arranging.vsplit;
     where = elementwise_arithmetic._where_method; xlogy = elementwise_special.xlogy; xlogy_ = in_place;
     zero_ = tensor_inplace.zero_

@@ -9,7 +9,7 @@ from ...dispatch.arguments import fits, into, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, broadcast_shapes
+from ...spec import Spec
 from ..creation import fill_spec, full
 from ..families import FLOAT, NUMBER, composite, describe, infer_elementwise, op_of
 from ..registry import public
@@ -220,8 +220,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     if type(min) in _BOUNDS and type(max) in _BOUNDS:
         if min is not None and max is not None:
             return _clamp(input, min, max)
-        if min is not max and hasattr(input, "spec") and input.spec.dtype.is_floating_point:
-            return _one_sided(input, min, max)
+        if min is not max and hasattr(input, "spec"):
+            return (_one_sided if input.spec.dtype.is_floating_point else _between)(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
     for name, note, value in (
@@ -236,9 +236,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         return _clamp_between(input, min, max)
     if kinds == {True, False}:
         return _clamp_between(input, *[_as_bound(bound, input) for bound in (min, max)])
-    if not input.spec.dtype.is_floating_point:
-        return _between(input, min, max)
-    return _one_sided(input, min, max)
+    return (_one_sided if input.spec.dtype.is_floating_point else _between)(input, min, max)
 
 
 def _one_sided(input: Tensor, min: Any, max: Any) -> Tensor:
@@ -349,7 +347,7 @@ def _hypot(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)), without overflow. The two broadcast; raises DTypeError unless floating."""
     require_floating("logaddexp", input, other)
-    return _logaddexp(input, other)
+    return log_of_sum(input, other)
 
 
 @composite(
@@ -361,7 +359,8 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     name="logaddexp",
     elementwise=True,
 )
-def _logaddexp(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+def log_of_sum(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    """`logaddexp` of operands that have been checked."""
     largest = maximum(input, other)  # type: ignore[arg-type]
     difference = where(eq(input, other), 0.0, -absolute(input - other))  # type: ignore[arg-type]
     return largest + difference.exp().log1p()
@@ -377,23 +376,6 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of input and other, or the one that is not NaN (IEEE's minNum). Operands broadcast and promote."""
     return where(le(input, other) | isnan(other), input, other)
-
-
-@public()
-def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
-
-    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
-    """
-    from ..shape.joining import stack
-
-    if dim is None:
-        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
-        dim = shape.index(3) - len(shape) if 3 in shape else -1
-    if input.size(dim) != 3 or other.size(dim) != 3:
-        raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
-    a, b = input.unbind(dim), other.unbind(dim)
-    return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
 
 
 @public(inplace=True)

@@ -6,20 +6,21 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...autograd.graph import is_recording
 from ...device import Device
 from ...errors import ShapeError
 from ...spec import Shape, Spec, broadcast_shapes
 from ..copying import contiguous
 from ..elementwise.arithmetic import sign, where
 from ..families import composite, floating
-from ..indexing import index_select
+from ..indexing import gather, gather_grad, index_select
 from ..reduction.norms import norm
-from ..reduction.reductions import _root
 from ..reduction.reductions import sum as total
+from ..reduction.variance import _root
 from ..registry import public
 from ..shape.arranging import triu_indices
 from ..shape.joining import cat
-from ..shape.views import unsqueeze
+from ..shape.views import reshape, unsqueeze
 from .matmul import matmul, require_dims
 
 if TYPE_CHECKING:
@@ -110,6 +111,35 @@ def _pairs(n: int, device: Device) -> Tensor:
     return first * n + second
 
 
+def _places(n: int, x: Tensor) -> Tensor:
+    return (_pairs if n <= _FEW else _pairs.__wrapped__)(n, x.device)
+
+
+def _symmetric(values: Tensor, n: int) -> Tensor:
+    """The symmetric matrix, (1, n, n), that has values of pairs beside a diagonal of 0."""
+    above = reshape(gather_grad(values, _places(n, values), 0, (n * n,)), (1, n, n))
+    return above + above.mT
+
+
+def _pairwise_rule(g: Tensor, input: Tensor, y: Tensor, p: float) -> Tensor:
+    n = input.spec.shape[0]
+    rows = unsqueeze(input, 0)
+    return reshape(distances_grad(_symmetric(g, n), rows, rows, _symmetric(y, n), p), tuple(input.spec.shape))
+
+
+def _infer_pairwise(input: Spec, p: float) -> Spec:
+    return input.like((math.comb(input.shape[0], 2),))
+
+
+def _distances_of_pairs(input: Tensor, p: float) -> Tensor:
+    n, k = input.spec.shape
+    rows = reshape(contiguous(input), (1, n, k))
+    return gather(reshape(distances(rows, rows, p), (n * n,)), 0, _places(n, input))
+
+
+_pairwise = composite(_infer_pairwise, _pairwise_rule, name="pairwise_distances")(_distances_of_pairs)
+
+
 @public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The `p`-norm distances of all pairs of rows: (n, k) -> (n * (n - 1) / 2). Raises ShapeError unless 2-D."""
@@ -117,7 +147,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     n = input.spec.shape[0]
     p = p if input.spec.shape[1] else 1.0
     if p in (1, 2) and input.is_floating_point() and input.dtype.itemsize > 2:
-        pairs = (_pairs if n <= _FEW else _pairs.__wrapped__)(n, input.device)
-        return index_select(_between(input, input, (), p).reshape(n * n), 0, pairs)
+        return (_pairwise if input.requires_grad and is_recording() else _distances_of_pairs)(input, float(p))
     first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)

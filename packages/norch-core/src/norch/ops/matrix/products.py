@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ShapeError
-from ...spec import as_int, wrap_dim
+from ...spec import Shape, as_int, broadcast_shapes, wrap_dim
 from ..creation import eye
 from ..elementwise.arithmetic import where
 from ..reduction.norms import norm
 from ..reduction.reductions import sum as total
 from ..registry import public
+from ..shape.edges import pad_edges
 from ..shape.joining import cat, common_spec
-from ..shape.views import broadcast_to, permute, reshape
+from ..shape.views import broadcast_to, permute, reshape, slice_dim
 from ..upcast import upcast
 from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer
 
@@ -53,6 +55,40 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     first = reshape(permute(a, [*rows, *left]), (math.prod(shape[: len(rows)]), inner_size))
     second = reshape(permute(b, [*right, *columns]), (inner_size, math.prod(shape[len(rows) :])))
     return reshape(matmul(first, second), shape)
+
+
+@public()
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product of vectors of 3 along `dim`, by default the first of size 3; the two broadcast.
+
+    `linalg.cross` takes the last dim by default. Raises ShapeError where `dim` has another size.
+    """
+    if dim is None:
+        shape = broadcast_shapes(input.spec.shape, other.spec.shape, op="cross")
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
+    if input.size(dim) != 3 or other.size(dim) != 3:
+        raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
+    # a[i] * b[i + 1] - a[i + 1] * b[i] is the product's element i + 2.
+    return _next(input * _next(other, dim) - _next(input, dim) * other, dim)
+
+
+_FEW = 1000
+"""Elements that one kernel moves around sooner than two copies of parts, which cost less for each element."""
+
+
+def _next(x: Tensor, dim: int) -> Tensor:
+    """Along a dim of 3 the element after each, the first after the last."""
+    at = wrap_dim(dim, x.spec.ndim, "cross")
+    if x.spec.numel > _FEW:
+        return cat([slice_dim(x, at, 1, 2), slice_dim(x, at, 0, 1)], at)
+    return pad_edges(x, *_one_on(x.spec.ndim, at), "circular")
+
+
+@lru_cache(64)
+def _one_on(ndim: int, dim: int) -> tuple[Shape, Shape]:
+    """What goes before each dim and behind it: of one an element comes from the front to the end."""
+    one = tuple([int(d == dim) for d in range(ndim)])
+    return tuple([-n for n in one]), one
 
 
 @public()

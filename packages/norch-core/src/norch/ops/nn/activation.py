@@ -30,7 +30,8 @@ from ..elementwise.arithmetic import (
 from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
 from ..gradients import elementwise_gradient
 from ..registry import public
-from ..shape.views import narrow
+from ..shape.joining import cat
+from ..shape.views import slice_dim
 from ..upcast import upcast
 
 if TYPE_CHECKING:
@@ -369,28 +370,29 @@ def logsigmoid(input: Tensor) -> Tensor:
     return minimum(input, 0) - log1p(exp(-absolute(input)))
 
 
-def _infer_gated(input: Spec, gate: Spec) -> tuple[Spec, Spec]:
-    (out,) = infer_elementwise("glu", (input, gate)).outputs
-    return out, out
+def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    half = input.spec.shape[dim] // 2
+    return slice_dim(input, dim, 0, half), slice_dim(input, dim, half, half)
 
 
-def _gated_rule(
-    g: tuple[Tensor | None, Tensor | None], y1: Tensor, input: Tensor, needs: tuple[bool, ...]
-) -> tuple[Tensor | None, Tensor | None]:
-    of_product, of_value = g
-    by_gate = None if of_value is None else sigmoid_grad(of_value, y1)
-    if of_product is None:
-        return None, by_gate
-    # Not of_product * input first, as the rule of the product has it: that may overflow where the gradient does not.
-    slope = sigmoid_grad(input, y1) * of_product if needs[1] else None
-    return of_product * y1 if needs[0] else None, slope if by_gate is None or slope is None else slope + by_gate
-
-
-@composite(_infer_gated, _gated_rule, joint=True, elementwise=True)
-def gated(input: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """input * sigmoid(gate), and that sigmoid."""
+def _glu_rule(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    first, gate = _halves(input, dim)
     value = sigmoid(gate)
-    return input * value, value
+    # Of the gate not by way of g * first, which may overflow where the gradient does not.
+    return cat([g * value, sigmoid_grad(first, value) * g], dim)
+
+
+def _infer_glu(input: Spec, dim: int) -> Spec:
+    shape = (*input.shape[:dim], input.shape[dim] // 2, *input.shape[dim + 1 :])
+    return input.like(shape, elementwise_layout(shape, (input.like(shape, input.strides),)))
+
+
+def _of_halves(input: Tensor, dim: int) -> Tensor:
+    first, gate = _halves(input, dim)
+    return first * sigmoid(gate)
+
+
+_gated_halves = composite(_infer_glu, _glu_rule, name="gated_halves")(_of_halves)
 
 
 @public(method=False)
@@ -404,8 +406,4 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     at = wrap_dim(dim, input.spec.ndim, "glu")
     if not input.spec.ndim or input.spec.shape[at] % 2:
         raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
-    half = input.spec.shape[at] // 2
-    first, gate = narrow(input, at, 0, half), narrow(input, at, half, half)
-    if input.requires_grad and is_recording():
-        return gated(first, gate)[0]
-    return first * sigmoid(gate)
+    return (_gated_halves if input.requires_grad and is_recording() else _of_halves)(input, at)

@@ -16,7 +16,8 @@ from ..elementwise.arithmetic import sqrt
 from ..families import accepts_axis, composite, floating
 from ..optimizer.averaging import update_averages_
 from ..reduction.norms import norm
-from ..reduction.reductions import centred, mean
+from ..reduction.reductions import mean
+from ..reduction.variance import centred
 from ..registry import public
 from ..shape.views import broadcast_tensors, expand
 from ..upcast import upcast, upcast_dtype

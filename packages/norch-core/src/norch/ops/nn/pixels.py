@@ -9,7 +9,6 @@ from ...errors import ShapeError
 from ...spec import Spec, as_int
 from ..copying import like_images, row_major_copy
 from ..families import composite
-from ..shape.joining import stack
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -40,9 +39,7 @@ def _shuffled_rule(g: Tensor, factor: int) -> Tensor:
 def _pixel_shuffle(input: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = input.spec.shape
     blocks = input.reshape(-1, c // (factor * factor), factor, factor, h, w).permute(0, 1, 4, 2, 5, 3)
-    # Column by column of the blocks, since few neighbours at a time are slow to move.
-    out = stack(blocks.unbind(-1), -1)
-    return out.reshape((*lead, c // (factor * factor), h * factor, w * factor))
+    return row_major_copy(blocks).reshape((*lead, c // (factor * factor), h * factor, w * factor))
 
 
 def _unshuffled_rule(g: Tensor, factor: int) -> Tensor:

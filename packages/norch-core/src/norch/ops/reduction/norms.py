@@ -12,7 +12,8 @@ from ..elementwise.arithmetic import where
 from ..families import accepts_axis
 from ..registry import public
 from ..upcast import in_float32
-from .reductions import _count, _none_if_empty, _root, amax, amin, sum, sum_of_squares
+from .reductions import _count, _none_if_empty, amax, amin, sum, sum_of_squares
+from .variance import _root
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...autograd.accumulate import shared_ops
 from ...backend.contract import REDUCTION
@@ -15,7 +14,7 @@ from ...dtype import BOOL, DType, as_dtype, bool_, float32, get_default_dtype, i
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, Spec, as_shape, wrap_dim, wrap_dims
 from ..elementwise.arithmetic import abs as absolute
-from ..elementwise.arithmetic import exp, log, maximum, minimum, sqrt, where
+from ..elementwise.arithmetic import exp, log, maximum, minimum, where
 from ..families import accepts_axis, composite, primitive
 from ..indexing import gather
 from ..registry import method, public
@@ -24,9 +23,6 @@ from ..upcast import in_float32, upcast
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def _reduced_specs(spec: Spec, dims: Shape, keepdim: bool, dtype: DType) -> tuple[Spec, Spec]:
@@ -173,7 +169,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
     Raises DTypeError for integers and bools without a `dtype`, IndexError for a dim out of range.
     """
-    chosen = optional_dtype(dtype, "mean") or input.dtype
+    chosen = input.spec.dtype if dtype is None else as_dtype(dtype, "mean")
     if not chosen.is_floating_point:
         raise DTypeError(f"mean(): needs a floating dtype, got {chosen}; convert it or pass dtype")
     half = chosen.itemsize == 2  # the sum may be more than 16 bits hold
@@ -182,8 +178,12 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 def _count(input: Tensor, dim: Any) -> float:
-    dims = wrap_dims(_none_if_empty(dim), input.spec.ndim, "mean")
-    return float(math.prod(input.spec.shape[d] for d in dims))
+    shape = input.spec.shape
+    if dim is None:
+        return float(math.prod(shape))
+    if type(dim) is int and shape:
+        return float(shape[wrap_dim(dim, len(shape), "mean")])
+    return float(math.prod([shape[d] for d in wrap_dims(_none_if_empty(dim), len(shape), "mean")]))
 
 
 @public()
@@ -289,77 +289,6 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element: see max, whose arguments it has; with a tensor (`other`), elementwise `minimum`."""
     return _extreme(input, dim if other is None else other, keepdim, _AMIN, minimum, _ARGMIN)
-
-
-def centred(input: Tensor, dim: Any) -> Tensor:
-    """`input` less its mean over `dim`. A large mean is rounded by more than small deviations are: what is left of it
-    goes as well (its derivative is 0)."""
-    off = input + -mean(input, dim, True)  # of a sum the gradient is passed on as it is
-    return off - mean(off.detach(), dim, True)
-
-
-def _unbiased_first(function: Callable[P, R]) -> Callable[P, R]:
-    """Lets `unbiased` stand in the place of `dim`, as in PyTorch: var(x, False)."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if len(args) == 2 and isinstance(args[1], bool):
-            return function(args[0], unbiased=args[1], **kwargs)  # type: ignore[arg-type]
-        return function(*args, **kwargs)
-
-    return call
-
-
-@public()
-@_unbiased_first
-@accepts_axis
-@in_float32
-def var(
-    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> Tensor:
-    """The variance over `dim` (None for all): squared distances from the mean, over n - `correction` (1, or 0 where not
-    `unbiased`).
-
-    In two passes, in float32 for 16-bit floats. Raises as mean does.
-    """
-    if correction is None:
-        correction = 1 if unbiased else 0
-    off = centred(input, dim)
-    degrees = _count(input, dim) - correction
-    total = sum_of_squares(off, _none_if_empty(dim), keepdim)
-    return total / (degrees if degrees > 0 else 0.0)
-
-
-@public()
-@_unbiased_first
-@accepts_axis
-@in_float32
-def std(
-    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> Tensor:
-    """The standard deviation over `dim` (None for all): the square root of `var`, `unbiased` as there. Raises as mean
-    does.
-    """
-    return _root(var(input, dim, unbiased, keepdim, correction=correction))
-
-
-@public(method=False)
-@_unbiased_first
-@accepts_axis
-@in_float32
-def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """`var` and `mean` together, a tuple; `unbiased`, `correction` as there. Raises as mean does."""
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
-
-
-def _root(square: Tensor) -> Tensor:
-    """A square root whose derivative at 0 is 0, the subgradient that PyTorch takes for norms."""
-    if not square.requires_grad:
-        return sqrt(square)
-    zero = square == 0
-    return where(zero, 0.0, sqrt(where(zero, 1.0, square)))
 
 
 @public()

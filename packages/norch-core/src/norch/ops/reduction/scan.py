@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,14 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, wrap_dim
 from ..copying import fresh
 from ..creation import arange, fill_spec, ones_like
-from ..elementwise.arithmetic import ge, le, where
-from ..elementwise.composites import logaddexp
+from ..elementwise.arithmetic import exp, ge, le, where
+from ..elementwise.composites import log_of_sum
 from ..families import accepts_axis, composite, primitive
 from ..indexing import gather, scatter_add
 from ..registry import public
 from ..shape.joining import cat
-from ..shape.views import broadcast_to, narrow
+from ..shape.padding import PAD
+from ..shape.views import broadcast_to, narrow, slice_dim
 from ..upcast import upcast
 from .reductions import ValuesIndices, optional_dtype
 
@@ -72,16 +74,21 @@ def _cumprod_grad(g: Tensor, input: Tensor, dim: int) -> Tensor:
     # The products before an element, times g + next * (g of the next + ...). No division, so that zeros are right.
     size = input.spec.shape[dim]
     x, later = upcast(input), upcast(g)
-    before = cat([ones_like(narrow(x, dim, 0, 1)), cumprod(narrow(x, dim, 0, size - 1), dim)], dim)
-    factor, step = narrow(x, dim, 1, size - 1), 1
+    before = cat([ones_like(slice_dim(x, dim, 0, 1)), cumprod(slice_dim(x, dim, 0, size - 1), dim)], dim)
+    return (before * _carried_back(later, slice_dim(x, dim, 1, size - 1), dim)).to(g.dtype)
+
+
+def _carried_back(x: Tensor, factor: Tensor, dim: int) -> Tensor:
+    """y with y[i] = x[i] + factor[i] * y[i + 1] along `dim`, by doubling; there is one factor less."""
+    size, step = x.spec.shape[dim], 1
     while step < size:
         rest = size - step
-        first = narrow(later, dim, 0, rest) + factor * narrow(later, dim, step, rest)
-        later = cat([first, narrow(later, dim, rest, step)], dim)
+        first = slice_dim(x, dim, 0, rest) + factor * slice_dim(x, dim, step, rest)
+        x = cat([first, slice_dim(x, dim, rest, step)], dim)
         if 2 * step < size:
-            factor = narrow(factor, dim, 0, rest - step) * narrow(factor, dim, step, rest - step)
+            factor = slice_dim(factor, dim, 0, rest - step) * slice_dim(factor, dim, step, rest - step)
         step *= 2
-    return (before * later).to(g.dtype)
+    return x
 
 
 @composite(lambda input, dim: input.like(), _cumprod_vjp, name="cumprod")
@@ -98,8 +105,8 @@ def _scan(x: Tensor, at: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Te
     """
     size, step = x.spec.shape[at] if x.spec.ndim else 1, 1
     while step < size:
-        combined = combine(narrow(x, at, step, size - step), narrow(x, at, 0, size - step))
-        x = cat([narrow(x, at, 0, step), combined], at)
+        combined = combine(slice_dim(x, at, step, size - step), slice_dim(x, at, 0, size - step))
+        x = cat([slice_dim(x, at, 0, step), combined], at)
         step *= 2
     return x
 
@@ -171,8 +178,32 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     at = wrap_dim(dim, input.spec.ndim, "logcumsumexp")
     if not input.spec.dtype.is_floating_point:
         raise DTypeError(f"logcumsumexp(): expected a floating dtype, got {input.spec.dtype}")
-    out = _scan(upcast(input), at, logaddexp).to(input.spec.dtype)
-    return fresh(out, input)
+    return _logcumsumexp(input, at) if input.spec.ndim else input.clone()
+
+
+def _logcumsumexp_rule(g: Tensor, input: Tensor, y: Tensor, dim: int) -> Tensor:
+    # What later sums pass back is less by how much they are larger: no factor is above 1.
+    size = input.spec.shape[dim]
+    if input.spec.dtype.itemsize < 4:  # of which the sums were rounded
+        input = upcast(input)
+        y = _logcumsumexp(input, dim)
+    back = upcast(g)
+    if size > 1:
+        later = slice_dim(y, dim, 1, size - 1)
+        factor = where(later == math.inf, 0.0, exp(slice_dim(y, dim, 0, size - 1) - later))
+        back = _carried_back(back, factor, dim)
+    return (back * exp(input - y)).to(g.dtype)
+
+
+@composite(lambda input, dim: input.like(), _logcumsumexp_rule, name="logcumsumexp")
+def _logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    x, shape, step = upcast(input), tuple(input.spec.shape), 1
+    none = (0,) * len(shape)
+    while step < shape[dim]:
+        before = (*none[:dim], step, *none[dim + 1 :])
+        x = log_of_sum(x, PAD.call(slice_dim(x, dim, 0, shape[dim] - step), before, none, -math.inf))
+        step *= 2
+    return fresh(x.to(input.spec.dtype), input)
 
 
 # --- Neighbours -----------------------------------------------------------------------------------------------------

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...dispatch.plan import Inferred
 from ...dtype import float64, int32, int64
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
-from ..creation import arange, full
+from ..creation import arange, empty_like, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, composite, primitive
-from ..indexing import gather, index_select, nonzero, scatter
+from ..from_data import of_new_array
+from ..indexing import gather, index_select, scatter, scatter_into
+from ..masks import nonzero
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.views import movedim, narrow, reshape
@@ -114,7 +118,7 @@ def unique(
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
     order, places = sort(reshape(input.detach(), -1))
-    values, rank, counts = _runs(order, order[1:] != order[:-1], 0, return_inverse, return_counts)
+    values, rank, counts = _runs_of_elements(order, return_inverse, return_counts)
     inverse = None if rank is None else reshape(_scattered(rank, places), tuple(input.spec.shape))
     return _requested(values, inverse, counts)
 
@@ -131,7 +135,7 @@ def unique_consecutive(
     """
     if dim is None:
         flat = reshape(input.detach(), -1)
-        values, rank, counts = _runs(flat, flat[1:] != flat[:-1], 0, return_inverse, return_counts)
+        values, rank, counts = _runs_of_elements(flat, return_inverse, return_counts)
         rank = None if rank is None else reshape(rank, tuple(input.spec.shape))
     else:
         at = wrap_dim(dim, input.spec.ndim, "unique_consecutive")
@@ -147,6 +151,19 @@ def _changes(x: Tensor, at: int) -> Tensor:
     return differs.any([d for d in range(x.spec.ndim) if d != at]) if x.spec.ndim > 1 else differs
 
 
+def _runs_of_elements(x: Tensor, ranked: bool, counted: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`_runs` of a vector. On the CPU by NumPy, which has less to do around each step."""
+    n = x.spec.numel
+    if x.spec.device.type != "cpu" or x.spec.dtype.is_stored:
+        return _runs(x, x[1:] != x[:-1], 0, ranked, counted)
+    array, first = x.numpy(), np.ones(n, np.bool_)
+    np.not_equal(array[1:], array[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    rank = of_new_array(np.cumsum(first) - 1, int64) if ranked else None
+    counts = of_new_array(np.append(starts[1:], n)[: starts.size] - starts, int64) if counted else None
+    return gather(x, 0, of_new_array(starts, int64)), rank, counts
+
+
 def _runs(
     x: Tensor, changes: Tensor, at: int, ranked: bool, counted: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -160,7 +177,9 @@ def _runs(
 
 
 def _scattered(rank: Tensor, places: Tensor) -> Tensor:
-    return scatter(rank.new_zeros(rank.spec.numel), 0, places, rank)
+    out = empty_like(rank)
+    scatter_into(out, 0, places, rank)
+    return out
 
 
 def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:

@@ -12,20 +12,21 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..checks import require_integers
 from ..creation import fill_spec
-from ..elementwise.arithmetic import ceil, floor, sqrt, where
+from ..elementwise.arithmetic import ceil, floor, minimum, sqrt, where
 from ..elementwise.arithmetic import round as rounded
 from ..elementwise.composites import isnan
 from ..elementwise.weighted import lerp
 from ..families import accepts_axis, composite, floating
 from ..from_data import of_new_array
-from ..indexing import gather, scatter_add
+from ..indexing import gather, scatter_into
 from ..registry import public
 from ..shape.views import broadcast_to, movedim, narrow, reshape, squeeze, unsqueeze
 from ..upcast import upcast
-from .reductions import ValuesIndices, _unbiased_first, amax, amin, centred, mean, mean_of_none, std, to_equals
+from .reductions import ValuesIndices, amax, amin, mean, mean_of_none, to_equals
 from .reductions import sum as total
 from .selection import select_along, selected
 from .sorting import lines, sort
+from .variance import _unbiased_first, centred, std
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -228,7 +229,14 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         weighted = broadcast_to(fill_spec(input.spec.like((1,), dtype=int64), 1), tuple(input.spec.shape))
     else:
         weighted = weights.detach() if weights.spec.dtype.is_floating_point else weights.detach().to(float64)
-    return scatter_add(fill_spec(weighted.spec.like((size,)), 0), 0, input.to(int64), weighted)
+    return _added_up(input.to(int64), weighted, size)
+
+
+def _added_up(index: Tensor, weights: Tensor, size: int) -> Tensor:
+    """The sum of the weights of each index."""
+    out = fill_spec(weights.spec.like((size,)), 0)
+    scatter_into(out, 0, index, weights, add=True)
+    return out
 
 
 def _counted_on_host(input: Tensor, minlength: int) -> Tensor | None:
@@ -258,8 +266,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     if not (math.isfinite(min) and math.isfinite(max)):
         raise ValueError(f"histc(): the range from {min} to {max} is not finite")
     inside = (x >= min) & (x <= max)
-    index = where(inside, floor((x - min) * bins / (max - min)), 0.0).to(int64).clamp(max=bins - 1)
-    return scatter_add(fill_spec(x.spec.like((bins,)), 0), 0, index, inside.to(x.spec.dtype)).to(dtype)
+    index = minimum(where(inside, (x - min) * bins / (max - min), 0.0).to(int64), bins - 1)
+    return _added_up(index, inside.to(x.spec.dtype), bins).to(dtype)
 
 
 # --- Covariance -----------------------------------------------------------------------------------------------------

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...device import get_default_device
+from ...device import CPU, get_default_device
+from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
 from ..creation import DeviceLike, arange
-from ..from_data import as_tensor
-from ..indexing import index_select, unravel
+from ..from_data import as_tensor, of_new_array
+from ..indexing import index_select
+from ..masks import unravel
 from ..registry import public
 from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
@@ -156,12 +159,17 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(reshape(input, -1), offset)
 
 
-def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
+_FEW = 1 << 14
+"""Elements of a matrix of which the places of a triangle are kept."""
+
+
+def _triangle(row: int, col: int, offset: int, lower: bool) -> np.ndarray[Any, Any]:
+    """Row and column indices, (2, count), which are not to be changed."""
+    return (_kept_triangle if row * col <= _FEW else _new_triangle)(row, col, offset, lower)
+
+
+def _new_triangle(row: int, col: int, offset: int, lower: bool) -> np.ndarray[Any, Any]:
     # Each row's indices are a run: made on the host, as how many there are has to be known.
-    op = "tril_indices" if lower else "triu_indices"
-    row, col = as_int(row, op, "row"), as_int(col, op, "col")
-    if row < 0 or col < 0:
-        raise ShapeError(f"{op}(): a matrix of {row} rows and {col} columns")
     rows = np.arange(row)
     edges = np.clip(rows + offset + int(lower), 0, col)
     starts, counts = (np.zeros_like(edges), edges) if lower else (edges, col - edges)
@@ -169,7 +177,20 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
     out = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
     out[0] = np.repeat(rows, counts)
     out[1] = np.arange(out.shape[1]) - np.repeat(ends - counts - starts, counts)
-    return as_tensor(out, dtype=dtype, device=get_default_device() if device is None else device)
+    return out
+
+
+_kept_triangle = lru_cache(16)(_new_triangle)
+
+
+def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: DeviceLike, lower: bool) -> Tensor:
+    op = "tril_indices" if lower else "triu_indices"
+    row, col, offset = as_int(row, op, "row"), as_int(col, op, "col"), as_int(offset, op, "offset")
+    if row < 0 or col < 0:
+        raise ShapeError(f"{op}(): a matrix of {row} rows and {col} columns")
+    target = get_default_device() if device is None else device
+    out = of_new_array(_triangle(row, col, offset, lower).copy(), int64)
+    return out if dtype is None and target is CPU else as_tensor(out, dtype=dtype, device=target)
 
 
 @public(method=False)
@@ -230,11 +251,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise ShapeError(f"combinations(): expected a vector and r >= 0, got shape {tuple(input.spec.shape)} and {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     count = input.spec.shape[0]
-    chosen = list(choose(range(count), r)) if 0 < r <= count or (r and with_replacement) else []
-    if not chosen:
+    if r == 2:
+        index = np.ascontiguousarray(_triangle(count, count, int(not with_replacement), False).T)
+    else:
+        index = np.fromiter(itertools.chain.from_iterable(choose(range(count), r)), np.int64)
+    if not index.size:
         return input.new_empty(0, r) if r else input.new_empty(0)
-    index = as_tensor([i for row in chosen for i in row], device=input.device)
-    return reshape(index_select(input, 0, index), (len(chosen), r))
+    return reshape(index_select(input, 0, of_new_array(index.reshape(-1), int64).to(input.device)), (-1, r))
 
 
 @public(method=False)

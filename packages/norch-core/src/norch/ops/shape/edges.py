@@ -91,7 +91,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     Raises ShapeError for another number of shifts than dims.
     """
     if dims is None:
-        return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
+        if input.spec.ndim != 1:
+            return reshape(roll(reshape(input, -1), shifts, 0), tuple(input.spec.shape))
+        dims = 0
     by = shifts if isinstance(shifts, tuple | list) else (shifts,)
     axes = dims if isinstance(dims, tuple | list) else (dims,)
     if len(by) != len(axes):
@@ -111,5 +113,5 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     flat = RESHAPE.call(input, (*shape[:last], shape[last] * row)) if row > 1 else None
     if flat is not None:
         input, start = flat, [*start[:last], start[last] * row]
-    out = reshape(pad_edges(input, tuple(start), tuple([-s for s in start]), "circular"), shape)
-    return fresh(out, input)
+    out = pad_edges(input, tuple(start), tuple([-s for s in start]), "circular")
+    return out if flat is None else reshape(out, shape)

@@ -295,15 +295,16 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy with the order of the elements along `dims`, ints or one sequence of them, reversed."""
     dims = given if dims is None else (dims,)
     axes = wrap_dims(dims[0] if len(dims) == 1 else dims, input.spec.ndim, "flip")
-    return _flip(input, tuple(axes)) if axes else input.clone()
+    return reverse(input, tuple(axes)) if axes else input.clone()
 
 
 def _flip_rule(g: Tensor, dims: tuple[int, ...]) -> Tensor:
-    return _flip(g, dims)
+    return reverse(g, dims)
 
 
 @composite(lambda input, dims: input.like(), _flip_rule, name="flip")
-def _flip(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+def reverse(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """`flip` of dims that are in range and not negative."""
     out, shape = input, tuple(input.spec.shape)
     for d in dims:
         index = shape[d] - 1 - arange(shape[d], device=input.device)

@@ -56,7 +56,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         out = _pad_edges(out, amounts_of, mode)
     elif amounts_of:
         number = 0 if value is None else value.item() if hasattr(value, "item") else value
-        out = _PAD.call(out, *_by_dim(out, amounts_of), number)
+        out = PAD.call(out, *_by_dim(out, amounts_of), number)
     return fresh(like_images(out, input), input)
 
 
@@ -77,7 +77,8 @@ def _pad_vjp(g: Tensor, x_spec: Spec, before: Shape) -> Tensor:
     return g
 
 
-_PAD = Op("pad", ("x", "before", "after", "value"), 1, _infer_pad, (_pad_vjp,), kind="composite", numbers=(3,))
+PAD = Op("pad", ("x", "before", "after", "value"), 1, _infer_pad, (_pad_vjp,), kind="composite", numbers=(3,))
+"""A number put around a tensor, so many times before and after each dim."""
 
 
 def _by_dim(x: Tensor, amounts: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,0 +1,52 @@
+"""Marks of memory that something else than an op has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+import norch
+from norch import AutogradError
+from norch.autograd import graph
+
+
+def leaf(*values: float) -> norch.Tensor:
+    return norch.tensor(values or (1, 2), dtype=norch.float32, requires_grad=True)
+
+
+@pytest.mark.parametrize(("by", "name"), [((), "increment_version"), (("all_reduce",), "all_reduce")])
+def test_a_saved_tensor_that_was_changed_elsewhere_is_refused(by: tuple[str, ...], name: str) -> None:
+    x, w = leaf(), leaf()
+    y = x * w
+    version = x._version
+    graph.increment_version(x, *by)
+    assert x._version > version
+    assert x.detach()[:1]._version == x._version
+    with pytest.raises(AutogradError, match=f"mul needs .*{name} has changed it in place"):
+        y.sum().backward()
+
+
+def test_several_tensors_are_marked_at_once() -> None:
+    x, w = norch.ones(2), norch.ones(2)
+    norch.autograd.graph.increment_version([x, w.view(2)])
+    assert 0 < x._version < w._version
+    norch.autograd.graph.increment_version(iter(()))
+
+
+def test_values_that_come_back_are_no_change() -> None:
+    x, w = leaf(), leaf()
+    y = x * w
+    version = x._version
+    with norch.autograd._unsafe_preserve_version_counter(x), norch.no_grad():
+        x.mul_(2).div_(2)
+    assert x._version == version
+    y.sum().backward()
+    assert w.grad.tolist() == x.tolist()
+
+
+def test_a_mark_does_not_cut_the_graph() -> None:
+    x = leaf()
+    y = x * 2
+    view = y[:1]
+    graph.increment_version(y)
+    (y.sum() + view.sum()).backward()
+    assert x.grad.tolist() == [4, 2]
