@@ -22,6 +22,7 @@ from .. import overriding
 from ..backend import registry
 from ..device import Device
 from ..dtype import DType
+from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
 from .compiling import is_compiling
@@ -134,6 +135,8 @@ PLACES: dict[str, Place] = {
     "_utils": Place(("compat.flattening",)),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
+    "autograd.anomaly_mode": Place(("autograd.anomaly",)),
+    "autograd.gradcheck": Place(("autograd",)),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "_jit_internal": Place(names=_JIT | {"_copy_to_script_wrapper": unchanged}),
@@ -174,6 +177,8 @@ PLACES: dict[str, Place] = {
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
+    "multiprocessing.spawn": Place(("distributed.spawning",)),
+    "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
         names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
@@ -181,13 +186,17 @@ PLACES: dict[str, Place] = {
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "overrides": Place(("compat.overrides",)),
+    "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
+    "storage": Place(("tensor.storage",), {"UntypedStorage": Storage, "TypedStorage": Storage}),
+    "torch_version": Place(("compat.torch_version",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
         | {"_int": int, "_float": float, "_bool": bool}
     ),
     "utils.data._utils": Place(("utils.data",)),
     "utils._foreach_utils": Place(("compat.flattening",)),
+    "utils.data._utils.worker": Place(("utils.data",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(
@@ -202,6 +211,14 @@ PLACES: dict[str, Place] = {
     "vision.models.utils": Place(("hub",)),
 }
 """By path under `norch`, as PyTorch has it under `torch`."""
+
+FUNCTIONS = {
+    "autograd.gradcheck",
+    "multiprocessing.spawn",
+    "nn.parallel.parallel_apply",
+    "nn.parallel.replicate",
+}
+"""Paths that are functions of their package too, which the package's attribute then is."""
 
 _HOMES = {
     "batchnorm": "normalization", "conv": "convolution", "flatten": "linear", "fold": "pixels",
@@ -223,7 +240,15 @@ for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
 
 
-class _PathModule(ModuleType):
+class _Package(ModuleType):
+    """A package that stays with its functions where Python would give it the module of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and f"{self.__name__}.{name}".partition(".")[2] in FUNCTIONS):
+            super().__setattr__(name, value)
+
+
+class _PathModule(_Package):
     """A module of PyTorch's path, whose names are looked up when they are first used."""
 
     def __getattr__(self, name: str) -> Any:
@@ -237,7 +262,7 @@ def _find(path: str, name: str) -> Any:
     place = PLACES[path]
     if name in place.names:
         return place.names[name]
-    if f"{path}.{name}" in PLACES:
+    if f"{path}.{name}" in PLACES and f"{path}.{name}" not in FUNCTIONS:
         return import_module(f"{ROOT}.{path}.{name}")
     if not (name.startswith("__") and name.endswith("__")):
         for home in place.homes:
@@ -261,6 +286,9 @@ class _Made(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.partition(".")[2]
+        if name in FUNCTIONS:
+            parent = sys.modules[module.__name__.rpartition(".")[0]]
+            parent.__class__ = type(parent) if isinstance(parent, _Package) else _Package
         if name.startswith("nn.modules.") and PLACES[name].homes:  # whose classes scripts look for in vars()
             home = vars(import_module(f"{ROOT}.{PLACES[name].homes[0]}"))
             vars(module).update((key, value) for key, value in home.items() if not key.startswith("_"))

@@ -28,6 +28,7 @@ from ..scripts import run_script
 from ..submodules import missing_names
 from ..tensor import Tensor
 from ..version import __version__
+from .torch_version import TorchVersion
 
 MEANS = {"torch": "norch", "torchvision": "norch.vision", "functorch": "norch.func"}
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
@@ -82,7 +83,8 @@ def _keep_functions(name: str, package: ModuleType) -> None:
 
 def _set_version(name: str, module: ModuleType) -> None:
     if name in VERSIONS:
-        vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
+        version = f"{VERSIONS[name]}+norch.{__version__}"
+        vars(module)["__version__"] = TorchVersion(version) if name == "torch" else version
     if name == "torch":
         vars(module).update(torch=module, __name__="torch")  # as PyTorch's module has itself
 
