@@ -108,7 +108,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "nn.parallel.replicate": [("replicate", _ONE_DEVICE)],
     "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
-    "overrides": [("TorchFunctionMode", "a class of tensors can define __torch_function__")],
     "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (
