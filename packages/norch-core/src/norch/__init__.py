@@ -184,7 +184,9 @@ _LATER = {
     "inspection.autograd_graph": ("graph",),
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
-    "compat.linear_algebra": ("lobpcg", "lu", "lu_solve", "lu_unpack", "triangular_solve"),
+    "compat.linear_algebra": (
+        "geqrf", "lobpcg", "lu", "lu_solve", "lu_unpack", "ormqr", "triangular_solve",
+    ),
     "linalg": ("det", "inverse=inv", "logdet", "matrix_exp", "orgqr=householder_product", "pinverse=pinv", "slogdet"),
     "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
