@@ -178,6 +178,7 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "device": ("DeviceObjType=Device",),
     "detecting": ("detect_nan",),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),

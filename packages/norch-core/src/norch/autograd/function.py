@@ -199,6 +199,12 @@ class Function:
         """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """What PyTorch's forward mode calls with the derivatives of the arguments, `grad_inputs`, and what `forward`
+        left in `ctx`. norch never does. Raises NotImplementedError."""
+        raise NotImplementedError("a Function that wants forward differentiation needs a static method jvp")
+
     @classmethod
     @observable(FUNCTION)
     def apply(cls, *args: Any) -> Any:

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
+def _construct_standard_basis_for(tensors: Any, tensor_numels: Any) -> tuple[Any, ...]:
+    """For each tensor the columns of a unit matrix that are its elements', which programs take from PyTorch's file."""
+    total, begin, found = sum(tensor_numels), 0, []
+    for tensor, size in zip(tensors, tensor_numels, strict=True):
+        columns = tensor.new_zeros(total, size)
+        columns[begin : begin + size].diagonal().fill_(1)
+        begin += size
+        found.append(columns)
+    return tuple(found)
+
+
 def _prepared(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether there are several inputs, and tensors in their place that the function can be differentiated by."""
     several = isinstance(inputs, tuple | list)

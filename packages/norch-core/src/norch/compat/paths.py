@@ -73,6 +73,19 @@ def _tqdm(*args: Any, **kwargs: Any) -> Any:
     return import_module("tqdm").tqdm(*args, **kwargs)
 
 
+def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
+    """The sizes of which None is the default's, from the right."""
+    if isinstance(out_size, int | tuple):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
+
+
+def _vmap(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
+    return import_module("norch.func").vmap(func, in_dims, out_dims)
+
+
 def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
@@ -181,7 +194,12 @@ PLACES: dict[str, Place] = {
     "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
     "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
     "nn.modules.utils": Place(
-        names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
+        ("nn.state",),
+        names={name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)}
+        | {
+            "_ntuple": _ntuple, "_list_with_default": _list_with_default,
+            "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),
+        },  # fmt: skip
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
@@ -207,6 +225,7 @@ PLACES: dict[str, Place] = {
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),
+    "_vmap_internals": Place(names={"_vmap": _vmap, "vmap": _vmap}),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(("hub",)),
 }
