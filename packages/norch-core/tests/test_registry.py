@@ -438,3 +438,12 @@ def test_a_subclass_of_a_registered_backend_is_a_device_of_its_own(monkeypatch):
 
     for backend in (Child, Parent):
         assert type(ensure_registered(backend).backend) is backend
+
+
+def test_files_of_a_device_module():
+    import norch.cuda.random
+    from norch.cuda.random import manual_seed_all
+
+    assert norch.cuda.random is norch.cuda.memory is norch.cuda
+    assert norch.cuda.random.manual_seed(3) is None
+    assert manual_seed_all == norch.cuda.manual_seed_all

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from .. import overriding
 from ..backend import registry
 from ..device import Device
+from ..device_module import PARTS
 from ..dtype import DType
 from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
@@ -196,10 +197,8 @@ PLACES: dict[str, Place] = {
     "nn.modules.utils": Place(
         ("nn.state",),
         names={name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)}
-        | {
-            "_ntuple": _ntuple, "_list_with_default": _list_with_default,
-            "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),
-        },  # fmt: skip
+        | {"_ntuple": _ntuple, "_list_with_default": _list_with_default}
+        | {"_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n))},
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
@@ -323,7 +322,8 @@ def find_spec(fullname: str) -> ModuleSpec | None:
     path = fullname.partition(".")[2]
     if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
         return ModuleSpec(fullname, _Made(), is_package=True)
-    device = path.removesuffix(".amp").removesuffix(".nvtx")
+    device, _, part = path.partition(".")
+    device = device if part in ("", "amp", "nvtx", *PARTS) else path
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
     return None

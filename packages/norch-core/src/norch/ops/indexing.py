@@ -343,6 +343,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
     from .shape.views import broadcast_tensors
 
+    if mask.spec.dtype is not bool_:
+        raise DTypeError(f"masked_select(): mask must be bool, got {mask.spec.dtype}")
     source, chosen = broadcast_tensors(input, mask)
     return source[chosen]
 
