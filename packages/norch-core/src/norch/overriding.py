@@ -225,6 +225,8 @@ class OverriddenSpec(Spec):
 
 
 _own_spec: Any = TensorBase.__dict__["spec"]
+plain_spec: Callable[[Any], Spec] = _own_spec.__get__
+"""The spec of a tensor, whatever its class."""
 
 
 def _get_spec(self: Any) -> Spec:

@@ -59,10 +59,11 @@ class ComplexPair:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are."""
+        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are, or a
+        Parameter."""
         posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor
         if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
-            return Tensor
+            return type(self.pair)
         return ComplexPair
 
     def __reduce__(self) -> Any:

@@ -124,6 +124,10 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
+_ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
+    f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
+]
+_ANNOTATIONS += [f"_size_{n}_opt_t" for n in ("any", 2, 3)] + ["_maybe_indices_t"]
 _JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled"
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
@@ -145,7 +149,7 @@ PLACES: dict[str, Place] = {
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
-    "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False}),
+    "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
     "_utils": Place(("compat.flattening",)),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
@@ -193,7 +197,7 @@ PLACES: dict[str, Place] = {
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
     "multiprocessing.spawn": Place(("distributed.spawning",)),
     "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
-    "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
+    "nn.common_types": Place(names=dict.fromkeys(_ANNOTATIONS, Any)),
     "nn.modules.utils": Place(
         ("nn.state",),
         names={name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)}

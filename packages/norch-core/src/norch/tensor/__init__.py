@@ -41,12 +41,13 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same tensor as an object of `cls`, a subclass of Tensor."""
-        return make_tensor(self.spec, self.buffer, self.offset, self.node, self.base, cls)
+        return make_tensor(overriding.plain_spec(self), self.buffer, self.offset, self.node, self.base, cls)
 
     @staticmethod
     def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
         """What PyTorch's subclasses make themselves of: an object of `cls` on the memory of `data`, a leaf."""
-        return data.detach().as_subclass(cls).requires_grad_(require_grad)
+        with overriding.DisableTorchFunctionSubclass():
+            return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -47,6 +47,16 @@ class SGD(MultiTensorOptimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
+        own = [type(p).add_ is not _add for p in params]
+        if any(own):
+            with norch.no_grad():
+                for param, grad, chosen in zip(params, grads, own, strict=True):
+                    if chosen:
+                        self._step_by_add(param, grad, group)
+            params = [p for p, chosen in zip(params, own, strict=True) if not chosen]
+            grads = [g for g, chosen in zip(grads, own, strict=True) if not chosen]
+            if not params:
+                return
         arguments = self._arguments(group, {})
         if not group["momentum"]:
             norch.sgd_step_(params, grads, None, **arguments)
@@ -62,3 +72,21 @@ class SGD(MultiTensorOptimizer):
                     norch.sgd_step_(*map(list, zip(*rows, strict=True)), **chosen)
         else:
             norch.sgd_step_(params, grads, buffers, **arguments)
+
+    def _step_by_add(self, param: norch.Tensor, grad: norch.Tensor, group: dict[str, Any]) -> None:
+        """The step of a parameter whose class says itself what it is to add: of a rotation, say."""
+        step = -grad if group["maximize"] else grad
+        if group["weight_decay"]:
+            step = step.add(param, alpha=group["weight_decay"])
+        if group["momentum"]:
+            state = self.state[param]
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = step.clone().detach()
+            else:
+                state["momentum_buffer"].mul_(group["momentum"]).add_(step, alpha=1 - group["dampening"])
+            buffer = state["momentum_buffer"]
+            step = step.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
+        param.add_(step, alpha=-group["lr"])
+
+
+_add = norch.Tensor.add_
