@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import settings
+from . import settings, shown
 from .errors import DTypeError
 
 BOOL, INTEGER, FLOATING = 0, 1, 2
@@ -64,7 +64,7 @@ class DType:
         return self._numpy
 
     def __repr__(self) -> str:
-        return f"norch.{self.name}"
+        return f"{shown.root}.{self.name}"
 
     def __reduce__(self) -> str:
         # Pickled and copied by reference, as the name in this module: dtypes are singletons.
@@ -85,7 +85,7 @@ class ComplexDType:
         self.name, self.itemsize, self.parts = name, 2 * parts.itemsize, parts
 
     def __repr__(self) -> str:
-        return f"norch.{self.name}"
+        return f"{shown.root}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
@@ -160,7 +160,7 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
     except TypeError:
         name = None
-    found = _BY_NAME.get(str(name).removeprefix("norch."))
+    found = _BY_NAME.get(str(name).removeprefix("norch.").removeprefix("torch."))
     if isinstance(value, ComplexDType):
         raise DTypeError(f"{op}(): no tensor is complex, got {value!r}; view_as_complex() of (..., 2) is")
     if found is None:

@@ -209,6 +209,9 @@ PLACES: dict[str, Place] = {
     "overrides": Place(("compat.overrides",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
+    "signal": Place(),
+    "signal.windows": Place(("compat.signal_windows",)),
+    "signal.windows.windows": Place(("compat.signal_windows",)),
     "storage": Place(("tensor.storage",), {"UntypedStorage": Storage, "TypedStorage": Storage}),
     "torch_version": Place(("compat.torch_version",)),
     "types": Place(
@@ -286,7 +289,7 @@ def _find(path: str, name: str) -> Any:
         return place.names[name]
     if f"{path}.{name}" in PLACES and f"{path}.{name}" not in FUNCTIONS:
         return import_module(f"{ROOT}.{path}.{name}")
-    if not (name.startswith("__") and name.endswith("__")):
+    if name == "__all__" or not (name.startswith("__") and name.endswith("__")):
         for home in place.homes:
             try:
                 module = import_module(home[1:] if home.startswith("/") else f"{ROOT}.{home}".rstrip("."))

@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any
 from warnings import warn
 
+from .. import shown
 from ..scripts import run_script
 from ..submodules import missing_names
 from ..tensor import Tensor
@@ -169,6 +170,7 @@ def install() -> None:
                 "before anything imports it",
                 name=name,
             )
+    shown.set_root("torch")
     Tensor.__module__ = "torch"  # by which packages such as autoray tell whose an array is
     sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
@@ -178,6 +180,7 @@ def uninstall() -> None:
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
         Tensor.__module__ = _MODULE
+        shown.set_root("norch")
         sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:
         if name in VERSIONS and sys.modules[name] is sys.modules.get(MEANS[name]):

@@ -116,7 +116,7 @@ def _layout(machine: Machine, name: Any) -> Any:
     return _LAYOUTS[name]
 
 
-_LAYOUTS = {f"torch.{layout!r}".replace("norch.", ""): layout for layout in (strided, sparse_coo, sparse_csr)}
+_LAYOUTS = {f"torch.{layout.__reduce__()}": layout for layout in (strided, sparse_coo, sparse_csr)}
 
 
 def _sparse(machine: Machine, layout: Any, parts: Any) -> Tensor:
