@@ -409,3 +409,12 @@ def test_a_shape_stays_a_shape() -> None:
         [1] + shape
     with pytest.raises(TypeError, match=r"arange\(\) missing 1 required argument: 'end'"):
         norch.arange()
+
+
+def test_old_constructors_take_shapes():
+    shape = norch.ones(2, 3).size()
+    for made in (norch.Tensor(shape), norch.FloatTensor(shape), norch.LongTensor(shape), norch.ones(1).new(shape)):
+        assert made.shape == (2, 3)
+    assert norch.Tensor(norch.Size([])).shape == ()
+    assert norch.Tensor((2, 3)).tolist() == [2, 3]
+    assert norch.DoubleTensor(shape[:1]).shape == (2,)

@@ -66,6 +66,9 @@ class FunctionContext:
         self._pairs = _pairs(tensors)
         self._saved = tuple(map(_tensor, tensors)) if any(self._pairs) else tensors
 
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Takes what PyTorch would keep for `jvp`, which norch never calls."""
+
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` kept. Raises AutogradError if one was changed in place since, or was freed."""
