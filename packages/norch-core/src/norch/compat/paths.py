@@ -21,7 +21,6 @@ from typing import Any, Final, NamedTuple
 from .. import overriding
 from ..backend import registry
 from ..device import Device
-from ..device_module import PARTS
 from ..dtype import DType
 from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
@@ -330,7 +329,7 @@ def find_spec(fullname: str) -> ModuleSpec | None:
     if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
         return ModuleSpec(fullname, _Made(), is_package=True)
     device, _, part = path.partition(".")
-    device = device if part in ("", "amp", "nvtx", *PARTS) else path
+    device = device if part in ("", "amp", "nvtx", "memory", "random") else path
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
     return None

@@ -85,7 +85,8 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
 
     def weight(n: Tensor, last: int) -> Tensor:
         x = n * (2 / last) - 1
-        return i0(beta * (1 - x * x).clamp(min=0).sqrt()) / i0(x.new_tensor(float(beta)))
+        found: Tensor = i0(beta * (1 - x * x).clamp(min=0).sqrt()) / i0(x.new_tensor(float(beta)))
+        return found
 
     return _made("kaiser", M, sym, options, weight)
 
@@ -117,7 +118,8 @@ def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: A
 
     def weight(n: Tensor, last: int) -> Tensor:
         waves = [float(w) * (-1) ** i * cos(n * (2 * math.pi * i / last)) for i, w in enumerate(a)]
-        return sum(waves[1:], waves[0])
+        total: Tensor = sum(waves[1:], waves[0])
+        return total
 
     return _made("general_cosine", M, sym, options, weight)
 

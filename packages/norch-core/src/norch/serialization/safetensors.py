@@ -66,7 +66,8 @@ def save_safetensors(
     if not isinstance(tensors, Mapping):
         raise DTypeError(f"save_safetensors(): expected a dict of tensors, got {type(tensors).__name__}")
     for name, tensor in tensors.items():
-        if is_pair(tensor) and tensor.dtype is not complex64:
+        kind: Any = getattr(tensor, "dtype", None)
+        if is_pair(tensor) and kind is not complex64:
             raise DTypeError(
                 f"save_safetensors(): {name!r:.80} is {tensor.dtype}, of which the format has only complex64"
             )

@@ -99,7 +99,7 @@ class Source:
         at = self._data + entry.begin
         shape, dtype = _parts(entry)
         found = self.file.tensor(f"tensor {name!r}", at, shape, dtype, device, checksum)
-        return as_pair(found) if entry.dtype == "C64" else found  # type: ignore[no-any-return]
+        return as_pair(found) if entry.dtype == "C64" else found
 
     def read_array(self, name: str, checksum: str | None = None) -> np.ndarray[Any, Any]:
         """A tensor's values as an array of its own. Raises DTypeError where NumPy has no such dtype."""
@@ -119,7 +119,7 @@ class Source:
         found = self.file.map(f"tensor {name!r}", at, shape, dtype)
         if found is None:
             return self.read(name, CPU)
-        return as_pair(found) if entry.dtype == "C64" else found  # type: ignore[no-any-return]
+        return as_pair(found) if entry.dtype == "C64" else found
 
     def finish(self) -> None:
         """Leaves a file object behind the last tensor."""

@@ -50,11 +50,11 @@ class SGD(MultiTensorOptimizer):
         own = [type(p).add_ is not _add for p in params]
         if any(own):
             with norch.no_grad():
-                for param, grad, chosen in zip(params, grads, own, strict=True):
-                    if chosen:
+                for param, grad, by_add in zip(params, grads, own, strict=True):
+                    if by_add:
                         self._step_by_add(param, grad, group)
-            params = [p for p, chosen in zip(params, own, strict=True) if not chosen]
-            grads = [g for g, chosen in zip(grads, own, strict=True) if not chosen]
+            params = [p for p, by_add in zip(params, own, strict=True) if not by_add]
+            grads = [g for g, by_add in zip(grads, own, strict=True) if not by_add]
             if not params:
                 return
         arguments = self._arguments(group, {})

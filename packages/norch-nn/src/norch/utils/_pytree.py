@@ -143,8 +143,9 @@ def _keys(value: Any, count: int) -> list[Any]:
         return [key for key, _ in _KEYS[kind](value)[0]]
     if isinstance(value, dict):
         return list(map(MappingKey, value))
-    if hasattr(value, "_fields") and isinstance(value, tuple):
-        return list(map(GetAttrKey, value._fields))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields: Any = getattr(value, "_fields")  # noqa: B009  # which a tuple has not
+        return list(map(GetAttrKey, fields))
     return [SequenceKey(i) for i in range(count)]
 
 
