@@ -47,14 +47,8 @@ class SGD(MultiTensorOptimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
-        own = [type(p).add_ is not _add for p in params]
-        if any(own):
-            with norch.no_grad():
-                for param, grad, by_add in zip(params, grads, own, strict=True):
-                    if by_add:
-                        self._step_by_add(param, grad, group)
-            params = [p for p, by_add in zip(params, own, strict=True) if not by_add]
-            grads = [g for g, by_add in zip(grads, own, strict=True) if not by_add]
+        if any([kind.add_ is not _add for kind in set(map(type, params))]):
+            params, grads = self._by_their_classes(params, grads, group)
             if not params:
                 return
         arguments = self._arguments(group, {})
@@ -72,6 +66,19 @@ class SGD(MultiTensorOptimizer):
                     norch.sgd_step_(*map(list, zip(*rows, strict=True)), **chosen)
         else:
             norch.sgd_step_(params, grads, buffers, **arguments)
+
+    def _by_their_classes(
+        self, params: list[norch.Tensor], grads: list[norch.Tensor], group: dict[str, Any]
+    ) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
+        """The steps of parameters whose classes have an `add_` of their own; gives the others and their gradients."""
+        others: list[tuple[norch.Tensor, norch.Tensor]] = []
+        with norch.no_grad():
+            for param, grad in zip(params, grads, strict=True):
+                if type(param).add_ is _add:
+                    others.append((param, grad))
+                else:
+                    self._step_by_add(param, grad, group)
+        return [param for param, _ in others], [grad for _, grad in others]
 
     def _step_by_add(self, param: norch.Tensor, grad: norch.Tensor, group: dict[str, Any]) -> None:
         """The step of a parameter whose class says itself what it is to add: of a rotation, say."""
