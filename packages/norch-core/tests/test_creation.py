@@ -409,3 +409,40 @@ def test_a_shape_stays_a_shape() -> None:
         [1] + shape
     with pytest.raises(TypeError, match=r"arange\(\) missing 1 required argument: 'end'"):
         norch.arange()
+
+
+def test_old_constructors_take_shapes():
+    shape = norch.ones(2, 3).size()
+    for made in (norch.Tensor(shape), norch.FloatTensor(shape), norch.LongTensor(shape), norch.ones(1).new(shape)):
+        assert made.shape == (2, 3)
+    assert norch.Tensor(norch.Size([])).shape == ()
+    assert norch.Tensor((2, 3)).tolist() == [2, 3]
+    assert norch.DoubleTensor(shape[:1]).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([np.float64(1)], norch.float64),
+        ([2.0, np.float64(1)], norch.float64),
+        ([np.float32(1), 2.0], norch.float32),
+        ([np.int32(1)], norch.int32),
+        ([np.int32(1), 2], norch.int64),
+        ([np.int64(1), 2.5], norch.float32),
+        ([np.bool_(True)], norch.bool),
+        ([np.array([1.0, 2.0]), [3, 4]], norch.float64),
+        ([[np.uint8(1), np.uint8(2)]], norch.uint8),
+    ],
+)
+def test_numpys_numbers_in_lists_say_the_dtype(data, dtype):
+    for found in (norch.tensor(data), norch.as_tensor(data)):
+        assert found.dtype is dtype
+        assert found.tolist() == np.array(data).tolist()
+    assert norch.tensor(data, dtype=norch.float16).dtype is norch.float16
+    assert norch.Tensor(data).dtype is norch.float32
+
+
+def test_tensors_in_lists_say_the_dtype():
+    one = norch.tensor(1.0, dtype=norch.float64)
+    assert norch.tensor([one, 2.0]).dtype is norch.float64
+    assert norch.tensor([norch.tensor(1), 2.5]).dtype is norch.float32

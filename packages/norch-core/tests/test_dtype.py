@@ -109,7 +109,9 @@ def test_names_and_aliases() -> None:
     assert repr(norch.bfloat16) == "norch.bfloat16"
     assert norch.zeros(1, dtype="float64").dtype is norch.float64
     assert norch.zeros(1, dtype=np.int16).dtype is norch.int16
-    assert norch.zeros(1, dtype=float).dtype is norch.float32
+    assert norch.zeros(1, dtype=float).dtype is norch.tensor([1], dtype=float).dtype is norch.float64
+    assert norch.ones(1).to(float).dtype is norch.ones(1).sum(dtype=float).dtype is norch.float64
+    assert norch.finfo(float).eps == norch.finfo(norch.complex128).eps == norch.finfo(norch.float64).eps
     assert norch.zeros(1, dtype=int).dtype is norch.int64
     assert norch.zeros(1, dtype=bool).dtype is norch.bool
     assert isinstance(norch.float32, norch.dtype)

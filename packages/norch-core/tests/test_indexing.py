@@ -183,7 +183,7 @@ def test_indices_of_every_type() -> None:
     assert x[[0, 2]].tolist() == x[norch.tensor([0, 2])].tolist() == x[np.array([0, 2])].tolist()
     assert x[range(2)].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert x[norch.tensor([0, 2], dtype=norch.int32)].shape == (2, 4)
-    assert x[norch.tensor([0, 2], dtype=norch.uint8), 1].tolist() == [1, 9]
+    assert x[norch.tensor([0, 2], dtype=norch.int8), 1].tolist() == [1, 9]
     assert x[[True, False, True]].shape == (2, 4)
     assert x[True].shape == (1, 3, 4)
     assert x[False].shape == (0, 3, 4)
@@ -372,3 +372,20 @@ def test_a_number_is_not_written_where_elements_share_memory(index):
     assert x.tolist() == [[0.0, 0.0]]
     x.fill_(2)  # as in PyTorch
     assert x.tolist() == [[2.0, 2.0]]
+
+
+def test_bytes_are_masks_as_in_pytorch():
+    x, mask = norch.arange(6.0).reshape(2, 3), norch.tensor([[0, 1, 0], [2, 0, 1]], dtype=norch.uint8)
+    with pytest.warns(UserWarning, match="takes it for a mask"):
+        assert x[mask].tolist() == [1, 3, 5]
+    with pytest.warns(UserWarning, match="takes it for a mask"):
+        assert x[:, mask[0]].tolist() == [[1], [4]]
+    with pytest.warns(UserWarning, match="takes it for a mask"):
+        assert x[np.array([0, 1], np.uint8)].tolist() == [[3, 4, 5]]
+    with pytest.warns(UserWarning, match="takes it for a mask"):
+        x[mask] = -1
+    assert x.tolist() == [[0, -1, 2], [-1, 4, -1]]
+    with pytest.warns(UserWarning, match="for a mask"), pytest.raises(norch.IndexError, match="mask of shape"):
+        x[norch.tensor([0, 1, 1], dtype=norch.uint8)]
+    with pytest.raises(norch.DTypeError, match="mask must be bool"):
+        x.masked_select(mask)

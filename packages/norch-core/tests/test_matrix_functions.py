@@ -151,3 +151,38 @@ def test_methods():
     close(q @ r, a.numpy())
     u, s, v = a.svd()
     close((u * s) @ v.mT, a.numpy())
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 5, 3), (4, 1), (1, 4)])
+def test_geqrf_and_ormqr(shape):
+    a = double(*shape)
+    m, n = shape[-2:]
+    factors, tau = norch.geqrf(a)
+    q, r = L.qr(a, "complete")
+    assert norch.allclose(factors.triu(), r)
+    if m >= n:
+        assert norch.allclose(L.householder_product(factors, tau), q[..., :n])
+    left, right = double(*shape[:-2], m, 2), double(*shape[:-2], 2, m)
+    assert norch.allclose(norch.ormqr(factors, tau, left), q @ left)
+    assert norch.allclose(norch.ormqr(factors, tau, left, transpose=True), q.mT @ left)
+    assert norch.allclose(norch.ormqr(factors, tau, right, left=False), right @ q)
+    assert norch.allclose(norch.ormqr(factors, tau, right, left=False, transpose=True), right @ q.mT)
+
+
+def test_geqrf_of_columns_without_reflections_and_what_is_refused():
+    a = double(4, 3)
+    a[1:, 0] = 0
+    factors, tau = norch.geqrf(a)
+    assert tau[0].item() == 0
+    assert norch.allclose(factors.triu(), L.qr(a, "complete")[1])
+    with pytest.raises(norch.ShapeError):
+        norch.geqrf(double(3))
+    with pytest.raises(norch.ShapeError, match="ormqr"):
+        norch.ormqr(factors, tau, double(3, 2))
+
+
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_the_gradient_of_qr_of_more_columns_than_rows(mode):
+    a = double(2, 3, 5).requires_grad_()
+    assert gradcheck(lambda x: L.qr(x, mode), (a,))
+    assert gradgradcheck(lambda x: L.qr(x, mode), (double(2, 4).requires_grad_(),))

@@ -88,7 +88,7 @@ def test_a_shape_changed_under_what_saved_it_is_an_error_not_a_wrong_gradient():
         c.sum().backward()
 
 
-@pytest.mark.parametrize("name", ["resize_", "resize_as_", "set_", "share_memory_"])
+@pytest.mark.parametrize("name", ["set_", "share_memory_"])
 def test_what_a_tensor_cannot_do(name):
     with pytest.raises(NotImplementedError, match=rf"{name}\(\)"):
         getattr(norch.ones(2), name)(*([] if name == "share_memory_" else [3]))
@@ -249,3 +249,23 @@ def test_a_number_formats_as_one():
     assert f"{norch.tensor(0.5, requires_grad=True)}" == "0.5"
     assert f"{norch.tensor([0.25]):.1f}" == "0.2"
     assert f"{norch.tensor([1])}" == "tensor([1])"
+
+
+def test_resizing_in_place():
+    x = norch.arange(6.0)
+    assert x.resize_(2, 3) is x
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    address = x.data_ptr()
+    assert x.resize_((2, 2)).tolist() == [[0, 1], [2, 3]]
+    assert x.data_ptr() == address
+    assert x.resize_(3, 4).shape == (3, 4)
+    assert x.reshape(-1)[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    x.copy_(norch.ones(3, 4))
+    assert x.sum().item() == 12
+    assert norch.empty(0).resize_as_(x).copy_(x).tolist() == x.tolist()
+    row = norch.zeros(2, 3)[1]
+    assert row.resize_(1).tolist() == [0]
+    with pytest.raises(norch.ShapeError, match="a view of shape"):
+        row.resize_(100000)
+    with pytest.raises(norch.AutogradError, match="requires grad"):
+        norch.ones(2, requires_grad=True).resize_(3)

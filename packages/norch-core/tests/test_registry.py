@@ -322,3 +322,12 @@ def test_import_loads_neither_backends_nor_pluggy_nor_metadata():
         assert "norch.numpy_backend" in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_files_of_a_device_module():
+    import norch.cuda.random
+    from norch.cuda.random import manual_seed_all
+
+    assert norch.cuda.random is norch.cuda.memory is norch.cuda
+    assert norch.cuda.random.manual_seed(3) is None
+    assert manual_seed_all == norch.cuda.manual_seed_all

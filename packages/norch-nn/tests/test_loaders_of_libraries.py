@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import norch
+from norch.utils.data import DataLoader
 from norch.utils.data._utils.pin_memory import pin_memory
 from norch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
@@ -47,3 +48,33 @@ def test_names_of_backends() -> None:
     assert Backend.NCCL == "nccl" == Backend("NCCL")
     with pytest.raises(ValueError, match="must be a string, got 3"):
         Backend(3)
+
+
+def test_a_loader_whose_dataset_reads_whole_batches():
+    class Slices(DataLoader):
+        def __iter__(self):
+            self._started = True
+            self.collate_fn = lambda batch: batch
+            return super().__iter__()
+
+        @property
+        def _auto_collation(self):
+            return False if hasattr(self, "_started") else super()._auto_collation
+
+        @property
+        def _index_sampler(self):
+            return self.batch_sampler if super()._auto_collation else self.sampler
+
+    class Rows:
+        x = norch.arange(10.0)
+
+        def __getitem__(self, index):
+            assert isinstance(index, list)
+            return self.x[index], -self.x[index]
+
+        def __len__(self):
+            return 10
+
+    found = list(Slices(Rows(), batch_size=4))
+    assert [x.tolist() for x, _ in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert found[2][1].tolist() == [-8, -9]

@@ -201,3 +201,28 @@ def test_buffers_are_registered_and_saved_unless_told_not_to_be():
     assert names(net.named_buffers()) == ["kept", "dropped"]
     assert list(net.state_dict()) == ["kept"]
     assert not net.kept.requires_grad
+
+
+def test_another_dict_takes_the_place_of_a_registry():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    copied = type(model).__new__(type(model))
+    copied.__dict__.update(model.__dict__)
+    copied._modules = {}
+    copied.add_module("only", nn.Tanh())
+    assert [list(m._modules) for m in (model, copied)] == [["0", "1", "2"], ["only"]]
+    layer, weight = nn.BatchNorm1d(2), nn.Parameter(norch.ones(2))
+    layer._parameters = {"weight": weight}
+    layer._buffers = {name: value.clone() for name, value in layer._buffers.items()}
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+    assert layer.weight is weight
+    assert not hasattr(layer, "bias")
+    assert list(layer.state_dict()) == ["weight", "running_mean", "running_var", "num_batches_tracked"]
+
+
+def test_the_class_of_a_registry_makes_dicts():
+    layer = nn.Linear(2, 3)
+    made = type(layer._parameters)((name, value) for name, value in layer._parameters.items())
+    assert type(made) is type(layer._parameters.copy()) is dict
+    assert made == layer._parameters.copy()
+    layer._parameters.update(weight=nn.Parameter(norch.zeros(3, 2)))
+    assert layer.weight.sum().item() == 0

@@ -12,7 +12,7 @@ import pytest
 import norch
 from norch import nn
 from norch.compat import lacks
-from norch.compat.paths import PLACES
+from norch.compat.paths import FUNCTIONS, PLACES
 from norch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 
@@ -95,9 +95,14 @@ def test_places_of_classes() -> None:
         _ = nn.modules.Nothing
 
 
-@pytest.mark.parametrize("path", [p for p in PLACES if p.startswith(("nn", "optim", "utils"))])
+@pytest.mark.parametrize("path", [p for p in PLACES if p.startswith(("multiprocessing", "nn", "optim", "utils"))])
 def test_every_path_is_a_module(path: str) -> None:
     parent, _, name = f"norch.{path}".rpartition(".")
+    if path in FUNCTIONS:
+        found = getattr(import_module(f"norch.{path}"), name)
+        assert not isinstance(found, ModuleType)
+        assert getattr(import_module(parent), name) is found
+        return
     assert isinstance(vars(import_module(parent)).get(name), ModuleType | None)  # it hides nothing
     assert getattr(import_module(parent), name) is import_module(f"norch.{path}")
 
@@ -359,12 +364,15 @@ def test_the_lists_of_copies_that_transformers_are_made_of() -> None:
 def test_names_that_libraries_import_and_seldom_call() -> None:
     from norch._jit_internal import _copy_to_script_wrapper
     from norch.distributed import rpc
+    from norch.multiprocessing.spawn import ProcessRaisedException, spawn
     from norch.nn.parameter import is_lazy
     from norch.optim.optimizer import ParamsT
     from norch.utils.data.dataloader import _collate_fn_t
 
     assert _copy_to_script_wrapper(len) is len
     assert not rpc.is_available()
+    assert issubclass(ProcessRaisedException, Exception)
+    assert norch.multiprocessing.spawn is spawn
     assert ParamsT is not None
     assert _collate_fn_t is not None
     assert is_lazy(nn.LazyLinear(2).weight)

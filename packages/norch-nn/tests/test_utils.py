@@ -110,3 +110,14 @@ def test_parameters_are_a_vector_and_back():
         vector_to_parameters(norch.ones(12), net.parameters())
     with pytest.raises(norch.DTypeError, match="vec"):
         vector_to_parameters([1.0], net.parameters())
+
+
+def test_packed_integers_stay_integers():
+    x = norch.tensor([[1, 2, 0], [3, 0, 0], [4, 5, 6]])
+    packed = nn.utils.rnn.pack_padded_sequence(x, [2, 1, 3], batch_first=True, enforce_sorted=False)
+    padded, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True, padding_value=9)
+    assert padded.dtype is packed.data.dtype is norch.int64
+    assert padded.tolist() == [[1, 2, 9], [3, 9, 9], [4, 5, 6]]
+    assert lengths.tolist() == [2, 1, 3]
+    mask = nn.utils.rnn.pack_padded_sequence(x > 1, [3, 2, 1])
+    assert nn.utils.rnn.pad_packed_sequence(mask)[0].dtype is norch.bool

@@ -179,13 +179,16 @@ _LATER = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
+    "device": ("DeviceObjType=Device",),
     "detecting": ("detect_nan",),
     "dispatch.arguments": ("check_arguments", "check_functions"),
     "func": ("vmap",),
     "inspection.autograd_graph": ("graph",),
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
-    "compat.linear_algebra": ("lobpcg", "lu", "lu_solve", "lu_unpack", "triangular_solve"),
+    "compat.linear_algebra": (
+        "geqrf", "lobpcg", "lu", "lu_solve", "lu_unpack", "ormqr", "triangular_solve",
+    ),
     "linalg": ("det", "inverse=inv", "logdet", "matrix_exp", "orgqr=householder_product", "pinverse=pinv", "slogdet"),
     "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
@@ -204,6 +207,10 @@ _LATER = {
     "tensor.printing": ("set_printoptions",),
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
+    "compat.more_functions": (
+        "as_strided_scatter", "empty_permuted", "frexp", "from_file", "histogram", "histogramdd", "narrow_copy",
+        "native_channel_shuffle", "nonzero_static",
+    ),
     "compat.window_functions": (
         "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
     ),

@@ -31,6 +31,10 @@ NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "graph"
 """What scripts name while they are imported: annotations and base classes. Without a backend it can only be named."""
 
 
+PARTS = ("memory", "random")
+"""Files that PyTorch has in `torch.cuda`, whose names are those of the module itself here."""
+
+
 class DeviceModule:
     """The module of a device type, and what its backend adds to it in `module`: streams, memory statistics."""
 
@@ -39,6 +43,7 @@ class DeviceModule:
 
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
+        self.__name__ = f"norch.{device_type}"
         self._found: set[str] = set()  # what has been looked up in the backend's module, and lies here until it changes
         self._usable = False
 
@@ -153,6 +158,8 @@ class DeviceModule:
             from .profiler import nvtx
 
             return nvtx
+        if name in PARTS:
+            return self
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import settings
+from . import settings, shown
 from .errors import DTypeError
 
 BOOL, INTEGER, FLOATING = 0, 1, 2
@@ -64,7 +64,7 @@ class DType:
         return self._numpy
 
     def __repr__(self) -> str:
-        return f"norch.{self.name}"
+        return f"{shown.root}.{self.name}"
 
     def __reduce__(self) -> str:
         # Pickled and copied by reference, as the name in this module: dtypes are singletons.
@@ -85,7 +85,7 @@ class ComplexDType:
         self.name, self.itemsize, self.parts = name, 2 * parts.itemsize, parts
 
     def __repr__(self) -> str:
-        return f"norch.{self.name}"
+        return f"{shown.root}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
@@ -126,6 +126,8 @@ ALL = (*DTYPES, *STORED)
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {np.dtype(d.name): d for d in _BY_NAME.values() if not d.is_foreign}
 _PYTHON = {bool: bool_, int: int64}
+_TYPES = {**_PYTHON, float: float64}
+"""Python's types as dtypes: unlike a Python number, which is of the default dtype, `float` is float64, as in NumPy."""
 _default = float32
 
 
@@ -148,10 +150,8 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
     """The DType that `value` names: a DType, a Python type (float, int, bool), a NumPy dtype or its name."""
     if isinstance(value, DType):
         return value
-    if value is float:
-        return _default
-    if isinstance(value, type) and value in _PYTHON:
-        return _PYTHON[value]
+    if isinstance(value, type) and value in _TYPES:
+        return _TYPES[value]
     if isinstance(value, np.dtype) and value in _BY_NUMPY:
         return _BY_NUMPY[value]
     if isinstance(getattr(value, "dtype", None), DType):  # an old tensor type, such as FloatTensor
@@ -160,7 +160,7 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
     except TypeError:
         name = None
-    found = _BY_NAME.get(str(name).removeprefix("norch."))
+    found = _BY_NAME.get(str(name).removeprefix("norch.").removeprefix("torch."))
     if isinstance(value, ComplexDType):
         raise DTypeError(f"{op}(): no tensor is complex, got {value!r}; view_as_complex() of (..., 2) is")
     if found is None:
@@ -230,11 +230,12 @@ def can_cast(source: DType, target: DType) -> bool:
 class finfo:
     """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`.
 
-    Raises DTypeError for other dtypes.
+    Of a complex dtype those of its parts. Raises DTypeError for other dtypes.
     """
 
-    def __init__(self, dtype: DType | None = None) -> None:
-        self.dtype = dtype = _default if dtype is None else as_dtype(dtype, "finfo")
+    def __init__(self, dtype: DType | ComplexDType | None = None) -> None:
+        parts = dtype.parts if isinstance(dtype, ComplexDType) else dtype
+        self.dtype = dtype = _default if parts is None else as_dtype(parts, "finfo")
         if not dtype.is_floating_point:
             raise DTypeError(f"finfo(): expected a floating dtype, got {dtype}; use iinfo")
         if dtype.is_foreign:

@@ -130,6 +130,9 @@ def custom_op(
     return op
 
 
+triton_op = custom_op  # whose kernels, those of Triton, PyTorch looks into
+
+
 def composite_op(name: str, fn: Callable[..., Any]) -> CustomOp:
     """The op `name`, "namespace::name", that is `fn`, computed of other ops with their gradients.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import shown
 from .errors import ShapeError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ class _Named:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"norch.{self._name}"
+        return f"{shown.root}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name

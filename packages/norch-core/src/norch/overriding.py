@@ -145,6 +145,7 @@ class _Inside(dict[str, bool]):
 
 
 _inside = _Inside()
+is_inside = _inside.__getitem__
 
 
 def _within(frame: FrameType | None) -> str | None:
@@ -224,6 +225,8 @@ class OverriddenSpec(Spec):
 
 
 _own_spec: Any = TensorBase.__dict__["spec"]
+plain_spec: Callable[[Any], Spec] = _own_spec.__get__
+"""The spec of a tensor, whatever its class."""
 
 
 def _get_spec(self: Any) -> Spec:
@@ -244,10 +247,10 @@ def _set_spec(self: Any, spec: Spec) -> None:
 _OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow", "matmul": "matmul",
 }  # fmt: skip
-_CALLED = {f"__{operator}__": name for operator, name in _OPERATORS.items()}
-_CALLED |= {f"__i{operator}__": f"{name}_" for operator, name in _OPERATORS.items() if operator != "matmul"}
-_CALLED |= {f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge")}
-_CALLED |= {
+CALLED = {f"__{operator}__": name for operator, name in _OPERATORS.items()}
+CALLED |= {f"__i{operator}__": f"{name}_" for operator, name in _OPERATORS.items() if operator != "matmul"}
+CALLED |= {f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge")}
+CALLED |= {
     "__radd__": "add",
     "__rmul__": "mul",
     "__rand__": "bitwise_and",
@@ -268,10 +271,10 @@ _BINARY = frozenset(
 
 
 def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    asked = getattr(kind, _CALLED.get(name, name), original)
+    asked = getattr(kind, CALLED.get(name, name), original)
     forward = None
     if name.startswith("__r") and hasattr(kind, operator := f"__{name[3:]}"):
-        forward = getattr(kind, _CALLED.get(operator, operator))
+        forward = getattr(kind, CALLED.get(operator, operator))
 
     if name == "as_subclass" or (name.startswith("_") and not name.startswith("__")):
 

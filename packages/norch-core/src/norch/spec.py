@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from weakref import WeakValueDictionary
 
+from . import shown
 from .device import Device
 from .dtype import DType
 from .errors import DTypeError, IndexError, ShapeError, drawn
@@ -53,7 +54,7 @@ class Size(tuple[int, ...]):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"norch.Size({list(self)})"
+        return f"{shown.root}.Size({list(self)})"
 
 
 class Spec:

@@ -64,7 +64,10 @@ def late_submodules(package: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if not name.startswith("__"):
             try:
-                return import_module(f"{package}.{name}")
+                found = import_module(f"{package}.{name}")
+                paths = sys.modules.get("norch.compat.paths")
+                is_function = paths is not None and f"{package}.{name}".partition(".")[2] in paths.FUNCTIONS
+                return getattr(found, name) if is_function else found
             except ModuleNotFoundError as error:
                 if error.name != f"{package}.{name}":
                     raise

@@ -58,14 +58,23 @@ class _Below(dict[str, bool]):
 
 _below = _Below()
 _CODEGEN = "norch.dispatch.codegen"
+_MODES = "norch.compat.function_modes"
 _wrappers: set[CodeType] = set()
 """Public functions that do no more than call the call path of their op."""
+
+
+def _before_modes(frame: Any) -> Any:
+    """The frame that called a function; that of the hook where it is one that `TorchFunctionMode` hooks."""
+    while frame.f_globals.get("__name__") == _MODES:
+        frame = frame.f_back.f_back
+    return frame
 
 
 def _caller_is_below() -> bool:
     """Of a plan lookup: whether it is norch-core that called the call path."""
     frame: Any = sys._getframe(2)
     while True:  # a frame of the call path, a few where it is written first, and that of a function like `pow`
+        frame = _before_modes(frame)
         name = frame.f_globals.get("__name__", "")
         if name != _CODEGEN and frame.f_code not in _wrappers:
             return _below[name]
@@ -159,7 +168,9 @@ def _hooked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         active = state.active
-        if active is None or _below[sys._getframe(2).f_globals.get("__name__", "")] or _writes_out(sys._getframe(1)):
+        if active is None or _writes_out(sys._getframe(1)):
+            return function(*args, **kwargs)
+        if _below[_before_modes(sys._getframe(2)).f_globals.get("__name__", "")]:
             return function(*args, **kwargs)
         specs = list(_tensors((*args, *kwargs.values())))
         found = _decide(name, specs)

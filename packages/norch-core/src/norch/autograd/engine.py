@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..observing import PASS, observable
+from ..tensor_base import TensorBase
 from .accumulate import accumulate, shared_ops
 from .graph import Node, resolve
 from .hooks import hooked
@@ -50,7 +51,7 @@ def backward(
         else:
             BackwardPass(None, bool(create_graph if retain_graph is None else retain_graph), create_graph).run(starts)
         return
-    wanted = _as_list(inputs)
+    wanted = list(map(_parts, _as_list(inputs)))
     starts = _starts(tensors, grad_tensors, "backward")
     nodes = _nodes(wanted, "backward")
     targets: dict[Node, Tensor | None] = dict.fromkeys(nodes)
@@ -95,7 +96,8 @@ def grad(
         ]
         stack = import_module("norch.ops").stack
         return tuple([None if any(g is None for g in column) else stack(column) for column in zip(*rows, strict=True)])
-    ins = _as_list(inputs)
+    given = _as_list(inputs)
+    ins = list(map(_parts, given))
     starts = _starts(outputs, grad_outputs, "grad")
     nodes = _nodes(ins, "grad")
     targets: dict[Node, Tensor | None] = dict.fromkeys(nodes)
@@ -110,7 +112,8 @@ def grad(
         raise AutogradError(
             f"grad(): the outputs do not depend on input {at}; pass allow_unused=True to get None for it"
         )
-    return tuple(found)
+    wanted: Any = [None if x is t else type(x) for x, t in zip(given, ins, strict=True)]
+    return tuple([g if kind is None or g is None else kind(g) for g, kind in zip(found, wanted, strict=True)])
 
 
 def queue_callback(callback: Callable[[], Any]) -> None:
@@ -163,6 +166,11 @@ def _as_list(tensors: Any) -> list[Tensor]:
     return list(tensors) if isinstance(tensors, _SEQUENCES) else [tensors]
 
 
+def _parts(value: Any) -> Any:
+    """The tensor that holds the parts of complex numbers; anything else as it is."""
+    return value if isinstance(value, TensorBase) else getattr(value, "pair", value)
+
+
 def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
     """Where a backward pass begins: the node of each output, and its gradient."""
     if not isinstance(outputs, _SEQUENCES):
@@ -174,7 +182,12 @@ def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
 
 
 def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
-    node = tensor.node if tensor.base is None else resolve(tensor)
+    try:
+        node = tensor.node if tensor.base is None else resolve(tensor)
+    except AttributeError:
+        if _parts(tensor) is tensor:
+            raise
+        return _start(_parts(tensor), _parts(seed), caller)
     if node is None:
         raise AutogradError(
             f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "

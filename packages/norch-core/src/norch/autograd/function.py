@@ -66,6 +66,9 @@ class FunctionContext:
         self._pairs = _pairs(tensors)
         self._saved = tuple(map(_tensor, tensors)) if any(self._pairs) else tensors
 
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Takes what PyTorch would keep for `jvp`, which norch never calls."""
+
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` kept. Raises AutogradError if one was changed in place since, or was freed."""
@@ -198,6 +201,12 @@ class Function:
         To be written by the subclass, with ops, so that it can be differentiated. Raises NotImplementedError.
         """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """What PyTorch's forward mode calls with the derivatives of the arguments, `grad_inputs`, and what `forward`
+        left in `ctx`. norch never does. Raises NotImplementedError."""
+        raise NotImplementedError("a Function that wants forward differentiation needs a static method jvp")
 
     @classmethod
     @observable(FUNCTION)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutogradError, ShapeError
+from ..overriding import ask, is_overriding
+from ..tensor_base import TensorBase
 from .accumulate import shared_ops
 from .engine import grad
 from .mode import enable_grad
@@ -24,13 +26,38 @@ if TYPE_CHECKING:
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
+def _construct_standard_basis_for(tensors: Any, tensor_numels: Any) -> tuple[Any, ...]:
+    """For each tensor the columns of a unit matrix that are its elements', which programs take from PyTorch's file."""
+    total, begin, found = sum(tensor_numels), 0, []
+    for tensor, size in zip(tensors, tensor_numels, strict=True):
+        columns = tensor.new_zeros(total, size)
+        columns[begin : begin + size].diagonal().fill_(1)
+        begin += size
+        found.append(columns)
+    return tuple(found)
+
+
 def _prepared(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether there are several inputs, and tensors in their place that the function can be differentiated by."""
     several = isinstance(inputs, tuple | list)
     given = tuple(inputs) if several else (inputs,)
     if create_graph:
-        return several, tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given)
-    return several, tuple(x.detach().clone().requires_grad_() for x in given)
+        return several, tuple(_view(x) if x.requires_grad else _detached(x).requires_grad_() for x in given)
+    return several, tuple(_detached(x, copy=True).requires_grad_() for x in given)
+
+
+def _view(x: Any) -> Any:
+    """A view of the tensor; of one whose class is asked, what that gives."""
+    kind: Any = TensorBase._result_class
+    return ask(kind.view_as, (x, x), {}, [x]) if is_overriding(x) else x.view_as(x)
+
+
+def _detached(x: Any, copy: bool = False) -> Any:
+    if not is_overriding(x):
+        return x.detach().clone() if copy else x.detach()
+    kind: Any = TensorBase._result_class
+    out = ask(kind.detach, (x,), {}, [x])
+    return ask(kind.clone, (out,), {}, [out]) if copy and is_overriding(out) else out.clone() if copy else out
 
 
 def _outputs(func: Callable[..., Any], inputs: tuple[Tensor, ...], op: str) -> tuple[bool, tuple[Tensor, ...]]:
@@ -197,3 +224,36 @@ def vhp(
 ) -> tuple[Any, Any]:
     """`hvp`: a Hessian is symmetric."""
     return hvp(func, inputs, v, create_graph, strict)
+
+
+# --- What programs take from PyTorch's file -------------------------------------------------------------------------
+
+
+def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> tuple[bool, tuple[Any, ...]]:
+    """Whether tensors were given as a tuple, and as one. Raises TypeError for other than tensors."""
+    several = isinstance(inp, tuple)
+    given = inp if several else (inp,)
+    if any(not hasattr(x, "spec") for x in given):
+        raise TypeError(f"{fn_name}(): {arg_name} must be a Tensor or a tuple of them")
+    return several, given
+
+
+def _tuple_postprocess(res: Any, to_unpack: Any) -> Any:
+    """What `_as_tuple` made tuples of as it was."""
+    if isinstance(to_unpack, tuple):
+        res = tuple([part if unpack else part[0] for part, unpack in zip(res, to_unpack, strict=False)])
+        return res
+    return res if to_unpack else res[0]
+
+
+def _grad_preprocess(inputs: Any, create_graph: bool, need_graph: bool) -> tuple[Any, ...]:
+    """Inputs of a function that is to be differentiated: apart from others' graphs, unless `create_graph`."""
+    found = _prepared(tuple(inputs), create_graph)[1]
+    return found if need_graph or create_graph else tuple([x.detach() for x in found])
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """Results as they are, or apart from the graph unless `create_graph`."""
+    if create_graph:
+        return inputs
+    return tuple([x.detach() if hasattr(x, "detach") else _grad_postprocess(x, create_graph) for x in inputs])

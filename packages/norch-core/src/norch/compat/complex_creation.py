@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from .. import ops
-from ..dtype import ComplexDType, get_default_dtype
-from ..errors import DTypeError
+from ..dtype import ComplexDType, complex64, complex128, float64, get_default_dtype
+from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of
 
@@ -42,6 +42,9 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Complex
         return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
     if name.endswith("_like"):
         return like(name, *args, **kwargs)  # type: ignore[no-any-return]
+    if isinstance(dtype, ComplexDType) and name == "frombuffer":
+        count = parts.pop("count", -1)
+        return viewed(ops.frombuffer(*args, dtype=dtype.parts, count=2 * count if count > 0 else -1, **parts), dtype)
     if not isinstance(dtype, ComplexDType) or name not in (*_OF_PAIRS, "ones", "full", "eye", "arange", "linspace"):
         raise DTypeError(f"{name}(): no tensor is complex; view_as_complex() of (..., 2) is")
     function = partial(getattr(ops, name), dtype=dtype.parts)
@@ -54,6 +57,23 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Complex
         return joined(*[function(size, part, **parts) for part in parts_of(value)])
     re = function(*args, **parts)
     return joined(re, re.new_zeros(re.shape))
+
+
+def viewed(input: Tensor, dtype: ComplexDType) -> ComplexPair:
+    """`Tensor.view` of a complex dtype: the elements of the last dim by twos. Raises ShapeError for an odd number."""
+    parts = input if input.dtype is dtype.parts else input.view(dtype.parts)
+    if not parts.ndim or parts.shape[-1] % 2:
+        raise ShapeError(f"view(): a last dim of an even size is viewed as {dtype}, got shape {tuple(parts.shape)}")
+    return ComplexPair(parts.unflatten(-1, (-1, 2)))
+
+
+def filled(size: Any, value: complex, dtype: Any, **options: Any) -> ComplexPair:
+    """`full` of a complex number of Python. Raises DTypeError for a `dtype` that is real."""
+    if dtype is None:
+        dtype = complex128 if get_default_dtype() is float64 else complex64
+    if not isinstance(dtype, ComplexDType):
+        raise DTypeError(f"full(): {value} is no number of {dtype}")
+    return created("full", (size, value), {"dtype": dtype, **options})
 
 
 _OF_PAIRS = ("zeros", "empty", "rand", "randn")

@@ -17,6 +17,8 @@ from ..dtype import complex64, complex128
 from ..errors import DTypeError, ShapeError
 from ..ops import broadcast_tensors, cat, where
 from ..tensor import Tensor
+from .complex_linalg import LINALG
+from .complex_linalg import _matrix_norm as matrix_norm
 from .complex_more import MORE
 from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of, tensors_of
 
@@ -139,12 +141,15 @@ def _vector_norm(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _norm(z: ComplexPair, p: Any = None, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Tensor:
-    """Norms of vectors, which are those of the magnitudes; of matrices Frobenius' alone is."""
+    """Norms of vectors are those of the magnitudes, and of matrices all but those of singular values."""
     p = kwargs.pop("ord", p)
-    vectors = p in (None, "fro") or z.ndim < 2 or isinstance(dim, int)
-    if not vectors or kwargs:
-        raise DTypeError(f"norm(): of order {p!r} does not take a ComplexPair that is a matrix; {INSTEAD}")
-    return _vector_norm(z, 2 if p in (None, "fro") else p, dim, keepdim)
+    kwargs.pop("dtype", None)
+    of_vectors = p in (None, "fro") or z.ndim < 2 or isinstance(dim, int)
+    if kwargs or not (of_vectors or dim is None or len(dim) == 2):
+        raise DTypeError(f"norm(): does not take a ComplexPair with {', '.join(kwargs) or f'dim={dim}'}; {INSTEAD}")
+    if of_vectors:
+        return _vector_norm(z, 2 if p in (None, "fro") else p, dim, keepdim)
+    return matrix_norm(z, p, (-2, -1) if dim is None else dim, keepdim)
 
 
 # --- Products ---------------------------------------------------------------------------------------------------------
@@ -281,7 +286,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cfloat": lambda z: z.to(complex64), "cdouble": lambda z: z.to(complex128),
     "expand_as": lambda z, other: z.expand(other.shape), "view_as": lambda z, other: z.reshape(other.shape),
 }  # fmt: skip
-FUNCTIONS |= MORE
+FUNCTIONS |= MORE | LINALG
 for _name in ("matmul", "mm", "bmm", "mv", "dot", "inner", "outer", "kron", "tensordot"):
     FUNCTIONS[_name] = partial(_product, _name)
 for _name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack"):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from .complex_numbers import ComplexPair, joined, parts_of
+from .. import ops
+from ..tensor import Tensor
+from .complex_numbers import ComplexPair, joined, parts_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ..tensor import Tensor
 
 
 def _plus(z: ComplexPair, number: float) -> ComplexPair:
@@ -74,6 +76,61 @@ def _power(z: ComplexPair, n: int) -> Any:
     return square @ z if n > 1 and n % 2 else square
 
 
+def _both(name: str, *args: Any, **kwargs: Any) -> Any:
+    """What a function gives that puts elements elsewhere: of real and of imaginary parts."""
+    re, im = [
+        getattr(ops, name)(*[_of(value, part) for value in args], **{k: _of(v, part) for k, v in kwargs.items()})
+        for part in (0, 1)
+    ]
+    return joined(re, im) if isinstance(re, Tensor) else type(re)(map(joined, re, im))
+
+
+def _of(value: Any, part: int) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_of(each, part) for each in value)
+    return tensors_of(value)[part] if isinstance(value, ComplexPair | Tensor) else value
+
+
+def _cumprod(z: ComplexPair, dim: int) -> ComplexPair:
+    many = list(accumulate(z.unbind(dim), ComplexPair.__mul__))
+    return ops.stack(many, dim) if many else z  # type: ignore[return-value]
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    found = input @ weight.transpose(-2, -1)
+    return found if bias is None else found + bias
+
+
+def _convolution(name: str, input: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Any:
+    (a, b), (c, d) = tensors_of(input), tensors_of(weight)
+
+    def of(x: Tensor, w: Tensor) -> Tensor:
+        return getattr(ops, name)(x, w, None, *args, **kwargs)  # type: ignore[no-any-return]
+
+    found = joined(of(a, c) - of(b, d), of(a, d) + of(b, c))
+    return found if bias is None else found + bias.reshape(-1, *[1] * (weight.ndim - 2))
+
+
+def _dropout(input: ComplexPair, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    found = input * ops.dropout(input.real.new_ones(input.shape), p, training)
+    return input._put(found) if inplace else found
+
+
+def _nan_to_num(input: ComplexPair, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> ComplexPair:
+    return ComplexPair(ops.nan_to_num(input.pair, nan, posinf, neginf))
+
+
+def _trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
+    size = y.shape[dim]
+    pairs = y.narrow(dim, 0, size - 1) + y.narrow(dim, 1, size - 1)
+    if x is None:
+        return pairs.sum(dim) * ((1 if dx is None else dx) / 2)
+    steps = x.diff(dim=-1 if x.ndim == 1 else dim)
+    if x.ndim == 1:
+        steps = steps.reshape(-1, *[1] * (-dim % y.ndim - 1 if dim >= 0 else -dim - 1))
+    return (pairs * steps).sum(dim) / 2
+
+
 MORE: dict[str, Callable[..., Any]] = {
     "asin": _asin, "acos": _acos, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh,
     "atan": lambda z: _turned_back(_atanh(_turned(z))), "log1p": lambda z: _plus(z, 1).log(), "expm1": _expm1,
@@ -85,6 +142,8 @@ MORE: dict[str, Callable[..., Any]] = {
     "baddbmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
     "addmv": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
     "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
+    "linear": _linear, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
+    "trapezoid": _trapezoid, "trapz": _trapezoid,
     "isreal": lambda z: z.imag == 0, "argwhere": lambda z: (z != 0).argwhere(),
     "logical_not": lambda z: z == 0, "reshape_as": lambda z, other: z.reshape(other.shape),
     "ndimension": lambda z: z.ndim, "type_as": lambda z, other: z.to(other.dtype),
@@ -96,6 +155,11 @@ MORE: dict[str, Callable[..., Any]] = {
     "register_post_accumulate_grad_hook":
         lambda z, hook: z.pair.register_post_accumulate_grad_hook(lambda pair: hook(ComplexPair(pair))),
 }  # fmt: skip
+
+for _name in ("block_diag", "cartesian_prod", "combinations", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d"):
+    MORE[_name] = partial(_both, _name)
+for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
+    MORE[_name] = partial(_convolution, _name)
 
 OTHER_NAMES = {
     "absolute": "abs", "multiply": "mul", "divide": "div", "true_divide": "div", "subtract": "sub", "negative": "neg",

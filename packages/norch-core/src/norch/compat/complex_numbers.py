@@ -8,11 +8,13 @@ import sys
 from functools import partial
 from importlib import import_module
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
 from ..dtype import (
     ComplexDType,
+    DType,
     bfloat16,
     complex32,
     complex64,
@@ -57,10 +59,11 @@ class ComplexPair:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are."""
+        """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are, or a
+        Parameter."""
         posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor
         if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
-            return Tensor
+            return type(self.pair)
         return ComplexPair
 
     def __reduce__(self) -> Any:
@@ -278,17 +281,28 @@ class ComplexPair:
 
     fill_ = copy_
 
-    def view(self, *shape: Any) -> ComplexPair:
+    def view(self, *shape: Any, dtype: Any = None) -> Any:
+        """As `Tensor.view`: of a dtype the parts side by side."""
+        kind = dtype if dtype is not None else shape[0] if len(shape) == 1 else None
+        if kind is self.dtype:
+            return self
+        if isinstance(kind, ComplexDType | DType):
+            return self.pair.flatten(-2).view(kind)
         return self.reshape(*shape)
 
     def reshape(self, *shape: Any) -> ComplexPair:
         size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return ComplexPair(self.pair.reshape(*size, 2))
 
-    def to(self, *args: Any, **kwargs: Any) -> ComplexPair:
-        """As `Tensor.to`: complex64 or float32 give parts of float32."""
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """As `Tensor.to`: complex64 gives parts of float32; of a real dtype the real parts alone, with a warning."""
+        given = [x.dtype if isinstance(x, Tensor | ComplexPair) else x for x in (*args, *kwargs.values())]
+        if any(isinstance(x, DType) for x in given):
+            warn("to(): casting complex numbers to real ones leaves the imaginary parts out", stacklevel=2)
+            return self.real.to(*args, **kwargs)
 
         def of_parts(value: Any) -> Any:
+            value = value.dtype if isinstance(value, ComplexPair) else value
             return value.parts if isinstance(value, ComplexDType) else value
 
         return ComplexPair(self.pair.to(*map(of_parts, args), **{name: of_parts(v) for name, v in kwargs.items()}))

@@ -31,6 +31,7 @@ def lacking(path: str, name: str, instead: str) -> type:
 
 
 _RECORDS = "norch.compile(model) records what a model computes"
+_ONE_DEVICE = "norch does not split batches over devices; each process has its own"
 
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
@@ -41,6 +42,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
+    "_C": [("Argument Block ErrorReport Graph Node TracingState Value", _RECORDS)],
     "_subclasses": [("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")],
     "_subclasses.fake_tensor": [
         ("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
@@ -100,11 +102,13 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
     ],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
-    "nn.parallel.scatter_gather": [
-        ("gather scatter scatter_kwargs", "norch does not split batches over devices; each process has its own")
-    ],
+    "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
+    "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],
+    "nn.parallel._functions": [("Broadcast Gather ReduceAddCoalesced Scatter", _ONE_DEVICE)],
+    "nn.parallel.parallel_apply": [("get_a_var parallel_apply", _ONE_DEVICE)],
+    "nn.parallel.replicate": [("replicate", _ONE_DEVICE)],
+    "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
     "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
-    "overrides": [("TorchFunctionMode", "a class of tensors can define __torch_function__")],
     "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (

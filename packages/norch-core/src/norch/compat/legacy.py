@@ -56,7 +56,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tens
     from .. import linalg
 
     u, s, vh = linalg.svd(input, full_matrices=not some)
-    return u, s, vh.mT
+    return u, s, vh.mH
 
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import linalg
+from ..autograd import no_grad
 from ..dispatch.arguments import check_functions
+from ..errors import ShapeError
 from ..linalg.host import check_matrices
 from ..linalg.lu import check_pivots, unpacked
+from ..ops import cat, copysign, hypot, ones_like, where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -86,6 +89,64 @@ def triangular_solve(
     matrix = A.mT if transpose else A
     is_upper = bool(upper) is not bool(transpose)
     return TriangularSolve(linalg.solve_triangular(matrix, b, upper=is_upper, unitriangular=unitriangular), A.clone())
+
+
+class GeQRF(NamedTuple):
+    """What geqrf returns."""
+
+    a: Tensor
+    tau: Tensor
+
+
+def geqrf(input: Tensor) -> GeQRF:
+    """The decomposition Q @ R of `input`, real matrices (..., m, n), as LAPACK writes it: `a` has R in its upper
+    triangle and below it the vectors of the reflections whose product is Q, by the numbers `tau`, as
+    `linalg.householder_product` takes them.
+
+    Raises ShapeError unless it has two dims and more. It has no derivative.
+    """
+    check_matrices("geqrf", input, square=False)
+    with no_grad():
+        out = input.clone()
+        count = min(out.shape[-2:])
+        tau = out.new_zeros((*out.shape[:-2], count))
+        for i in range(count):
+            first, below = out[..., i, i].clone(), out[..., i + 1 :, i]
+            length = hypot(first, linalg.vector_norm(below, dim=-1))
+            is_done = (below == 0).all(-1)  # a column that needs no reflection
+            start = where(is_done, first, -copysign(length, first))
+            tau[..., i] = where(is_done, 0.0, (start - first) / where(is_done, 1.0, start))
+            vector = below / where(is_done, 1.0, first - start).unsqueeze(-1)
+            _reflect(out[..., i:, i + 1 :], vector, tau[..., i])
+            out[..., i, i] = start
+            out[..., i + 1 :, i] = vector
+        return GeQRF(out, tau)
+
+
+def _reflect(rows: Tensor, vector: Tensor, tau: Tensor) -> None:
+    """Writes (1 - tau * v @ v.T) @ rows in their place, v being 1 and then `vector`."""
+    v = cat([ones_like(tau).unsqueeze(-1), vector], -1).unsqueeze(-1)
+    rows -= tau[..., None, None] * (v @ (v.mT @ rows))
+
+
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q @ other, or with left=False other @ Q, of the Q that `geqrf` gives as `input` and `tau`; with `transpose` of
+    its transpose.
+
+    Raises ShapeError where shapes do not match. It has no derivative.
+    """
+    check_matrices("ormqr", input, square=False)
+    m, k = input.shape[-2], tau.shape[-1]
+    if other.shape[-2 if left else -1] != m or k > min(input.shape[-2:]):
+        raise ShapeError(
+            f"ormqr(): shapes {tuple(input.shape)}, {tuple(tau.shape)} and {tuple(other.shape)} do not match"
+        )
+    with no_grad():
+        out = other.clone() if left else other.mT.clone()
+        transpose = bool(transpose) is bool(left)
+        for i in range(k) if transpose else reversed(range(k)):
+            _reflect(out[..., i:, :], input[..., i + 1 :, i], tau[..., i])
+        return out if left else out.mT
 
 
 check_functions(globals())

@@ -10,14 +10,21 @@ from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSub
 from ..overriding import ask, disabled, is_enabled, is_overriding, overriding
 from ..tensor import Tensor, _unwrapped
 from ..tensor_base import TensorBase
+from .function_modes import BaseTorchFunctionMode as BaseTorchFunctionMode
+from .function_modes import TorchFunctionMode as TorchFunctionMode
+from .function_modes import ask_mode, is_mode_on, modes, popped
+
+_get_current_function_mode_stack = modes
+_pop_mode_temporarily = popped
 
 _disabled_torch_function_impl = disabled
 _is_torch_function_enabled = is_enabled
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the arguments is of a class that defines `__torch_function__`, which is called in this thread."""
-    return is_enabled() and any(map(is_overriding, relevant_args))
+    """Whether this thread is in a `TorchFunctionMode`, or one of the arguments is of a class that defines
+    `__torch_function__`, which is called in this thread."""
+    return is_mode_on() or (is_enabled() and any(map(is_overriding, relevant_args)))
 
 
 def has_torch_function_variadic(*relevant_args: Any) -> bool:
@@ -27,16 +34,19 @@ def has_torch_function_variadic(*relevant_args: Any) -> bool:
 
 def has_torch_function_unary(relevant_arg: Any) -> bool:
     """`has_torch_function` of one argument."""
-    return is_enabled() and is_overriding(relevant_arg)
+    return is_mode_on() or (is_enabled() and is_overriding(relevant_arg))
 
 
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What the classes of `relevant_args` that define `__torch_function__` give for `public_api(*args, **kwargs)`.
+    """What the innermost mode, or else the classes of `relevant_args` that define `__torch_function__`, give for
+    `public_api(*args, **kwargs)`.
 
     Subclasses are asked before what they are of, others from left to right. Raises TypeError where none gives anything.
     """
+    if is_mode_on():
+        return ask_mode(public_api, args, kwargs)
     return ask(public_api, args, kwargs, overriding(tuple(relevant_args), {}))
 
 

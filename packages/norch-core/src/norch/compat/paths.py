@@ -22,6 +22,7 @@ from .. import overriding
 from ..backend import registry
 from ..device import Device
 from ..dtype import DType
+from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
 from .compiling import is_compiling
@@ -72,6 +73,19 @@ def _tqdm(*args: Any, **kwargs: Any) -> Any:
     return import_module("tqdm").tqdm(*args, **kwargs)
 
 
+def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
+    """The sizes of which None is the default's, from the right."""
+    if isinstance(out_size, int | tuple):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
+
+
+def _vmap(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
+    return import_module("norch.func").vmap(func, in_dims, out_dims)
+
+
 def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
@@ -109,6 +123,10 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
+_ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
+    f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
+]
+_ANNOTATIONS += [f"_size_{n}_opt_t" for n in ("any", 2, 3)] + ["_maybe_indices_t"]
 _JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled"
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
@@ -130,10 +148,12 @@ PLACES: dict[str, Place] = {
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
-    "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False}),
+    "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
     "_utils": Place(("compat.flattening",)),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
+    "autograd.anomaly_mode": Place(("autograd.anomaly",)),
+    "autograd.gradcheck": Place(("autograd",)),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "_jit_internal": Place(names=_JIT | {"_copy_to_script_wrapper": unchanged}),
@@ -174,20 +194,32 @@ PLACES: dict[str, Place] = {
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
     "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
-    "nn.common_types": Place(names={f"_size_{n}_t": Any for n in ("any", 1, 2, 3, 4, 5, 6)}),
+    "multiprocessing.spawn": Place(("distributed.spawning",)),
+    "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
+    "nn.common_types": Place(names=dict.fromkeys(_ANNOTATIONS, Any)),
     "nn.modules.utils": Place(
-        names={"_ntuple": _ntuple, "_single": _ntuple(1), "_pair": _ntuple(2), "_triple": _ntuple(3)}
+        ("nn.state",),
+        names={name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)}
+        | {"_ntuple": _ntuple, "_list_with_default": _list_with_default}
+        | {"_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n))},
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "overrides": Place(("compat.overrides",)),
+    "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
+    "signal": Place(),
+    "signal.windows": Place(("compat.signal_windows",)),
+    "signal.windows.windows": Place(("compat.signal_windows",)),
+    "storage": Place(("tensor.storage",), {"UntypedStorage": Storage, "TypedStorage": Storage}),
+    "torch_version": Place(("compat.torch_version",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
         | {"_int": int, "_float": float, "_bool": bool}
     ),
     "utils.data._utils": Place(("utils.data",)),
     "utils._foreach_utils": Place(("compat.flattening",)),
+    "utils.data._utils.worker": Place(("utils.data",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(
@@ -198,10 +230,19 @@ PLACES: dict[str, Place] = {
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),
+    "_vmap_internals": Place(names={"_vmap": _vmap, "vmap": _vmap}),
     "vision.models.mobilenet": Place(("vision.models",)),
     "vision.models.utils": Place(("hub",)),
 }
 """By path under `norch`, as PyTorch has it under `torch`."""
+
+FUNCTIONS = {
+    "autograd.gradcheck",
+    "multiprocessing.spawn",
+    "nn.parallel.parallel_apply",
+    "nn.parallel.replicate",
+}
+"""Paths that are functions of their package too, which the package's attribute then is."""
 
 _HOMES = {
     "batchnorm": "normalization", "conv": "convolution", "flatten": "linear", "fold": "pixels",
@@ -223,7 +264,15 @@ for _name in ("autocast_mode", "grad_scaler", "common"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
 
 
-class _PathModule(ModuleType):
+class _Package(ModuleType):
+    """A package that stays with its functions where Python would give it the module of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and f"{self.__name__}.{name}".partition(".")[2] in FUNCTIONS):
+            super().__setattr__(name, value)
+
+
+class _PathModule(_Package):
     """A module of PyTorch's path, whose names are looked up when they are first used."""
 
     def __getattr__(self, name: str) -> Any:
@@ -237,9 +286,9 @@ def _find(path: str, name: str) -> Any:
     place = PLACES[path]
     if name in place.names:
         return place.names[name]
-    if f"{path}.{name}" in PLACES:
+    if f"{path}.{name}" in PLACES and f"{path}.{name}" not in FUNCTIONS:
         return import_module(f"{ROOT}.{path}.{name}")
-    if not (name.startswith("__") and name.endswith("__")):
+    if name == "__all__" or not (name.startswith("__") and name.endswith("__")):
         for home in place.homes:
             try:
                 module = import_module(home[1:] if home.startswith("/") else f"{ROOT}.{home}".rstrip("."))
@@ -261,6 +310,9 @@ class _Made(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.partition(".")[2]
+        if name in FUNCTIONS:
+            parent = sys.modules[module.__name__.rpartition(".")[0]]
+            parent.__class__ = type(parent) if isinstance(parent, _Package) else _Package
         if name.startswith("nn.modules.") and PLACES[name].homes:  # whose classes scripts look for in vars()
             home = vars(import_module(f"{ROOT}.{PLACES[name].homes[0]}"))
             vars(module).update((key, value) for key, value in home.items() if not key.startswith("_"))
@@ -276,7 +328,8 @@ def find_spec(fullname: str) -> ModuleSpec | None:
     path = fullname.partition(".")[2]
     if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
         return ModuleSpec(fullname, _Made(), is_package=True)
-    device = path.removesuffix(".amp").removesuffix(".nvtx")
+    device, _, part = path.partition(".")
+    device = device if part in ("", "amp", "nvtx", "memory", "random") else path
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
     return None

@@ -24,10 +24,12 @@ from types import ModuleType
 from typing import Any
 from warnings import warn
 
+from .. import shown
 from ..scripts import run_script
 from ..submodules import missing_names
 from ..tensor import Tensor
 from ..version import __version__
+from .torch_version import TorchVersion
 
 MEANS = {"torch": "norch", "torchvision": "norch.vision", "functorch": "norch.func"}
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
@@ -82,7 +84,8 @@ def _keep_functions(name: str, package: ModuleType) -> None:
 
 def _set_version(name: str, module: ModuleType) -> None:
     if name in VERSIONS:
-        vars(module)["__version__"] = f"{VERSIONS[name]}+norch.{__version__}"
+        version = f"{VERSIONS[name]}+norch.{__version__}"
+        vars(module)["__version__"] = TorchVersion(version) if name == "torch" else version
     if name == "torch":
         vars(module).update(torch=module, __name__="torch")  # as PyTorch's module has itself
 
@@ -167,6 +170,7 @@ def install() -> None:
                 "before anything imports it",
                 name=name,
             )
+    shown.set_root("torch")
     Tensor.__module__ = "torch"  # by which packages such as autoray tell whose an array is
     sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
@@ -176,6 +180,7 @@ def uninstall() -> None:
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
         Tensor.__module__ = _MODULE
+        shown.set_root("norch")
         sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:
         if name in VERSIONS and sys.modules[name] is sys.modules.get(MEANS[name]):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NoReturn, ParamSpec, TypeVar
+from warnings import warn
 
 import numpy as np
 
@@ -93,6 +94,9 @@ def recover(
             return function(*args, **kwargs)
         except Exception as second:
             error = second
+    ordered = numbers_by_name(function.__name__, args, kwargs) if isinstance(error, TypeError) else None
+    if ordered is not None:
+        return (call or function)(*ordered[0], **ordered[1])
     if "out" not in kwargs or not isinstance(error, TypeError) or "out" in _signature(function).parameters:
         explain(error, function, args, kwargs, name)
     rest = {k: v for k, v in kwargs.items() if k != "out"}
@@ -117,6 +121,28 @@ def check_functions(module: dict[str, Any], package: str | None = None) -> None:
         if isinstance(value, FunctionType) and not name.startswith("_") and not hasattr(value, "explains"):
             if value.__module__.startswith(package or module["__name__"]) and not hasattr(value, "op"):
                 module[name] = checked(value, name)
+
+
+_NUMBERS_FIRST = {
+    "add": (2, "alpha"), "sub": (2, "alpha"), "addcmul": (3, "value"), "addcdiv": (3, "value"),
+    **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), (3, "beta", "alpha")),
+}  # fmt: skip
+"""By function: how many tensors it takes, and the numbers that PyTorch's first versions took between them."""
+
+
+def numbers_by_name(name: str, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of a call in the order that PyTorch has deprecated, `add(x, alpha, y)`, in that of today; None for
+    others."""
+    count, *names = _NUMBERS_FIRST.get(name, (0,))
+    tensors = tuple([a for a in args if isinstance(a, TensorBase)])
+    numbers = [a for a in args if type(a) in (int, float, bool)]
+    if len(tensors) != count or not 0 < len(numbers) <= len(names) or len(args) != count + len(numbers):
+        return None
+    named = dict(zip(names, numbers, strict=False))
+    if isinstance(args[-1], TensorBase) and not named.keys() & kwargs.keys():
+        warn(f"{name}(): PyTorch has deprecated numbers before tensors; write {names[-1]}= by name", stacklevel=5)
+        return tensors, {**kwargs, **named}
+    return None
 
 
 _signature = lru_cache(256)(inspect.signature)

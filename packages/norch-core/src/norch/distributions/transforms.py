@@ -15,6 +15,7 @@ from .elementwise_transforms import (
     SoftplusTransform,
     TanhTransform,
 )
+from .elementwise_transforms import clipped_sigmoid as _clipped_sigmoid  # noqa: F401  # as PyTorch's file has it
 from .transform import ComposeTransform, Transform
 from .transform import _InverseTransform as _InverseTransform
 from .vector_transforms import (

@@ -194,7 +194,7 @@ def _derivative(name: str, op: str, rules: list[Rule]) -> str:
 
 
 def _spec(spec: Any) -> str:
-    return f"<code>{escape(tuple(spec.shape))}</code> {escape(spec.dtype)}, {escape(spec.device)}".replace("norch.", "")
+    return f"<code>{escape(tuple(spec.shape))}</code> {escape(spec.dtype.name)}, {escape(spec.device)}"
 
 
 def _list(facts: list[tuple[str, str]]) -> str:

@@ -43,7 +43,7 @@ def lines_of(node: GraphNode) -> list[str]:
 
 
 def _shape(spec: object) -> str:
-    return f"{tuple(spec.shape)} {spec.dtype}".replace("norch.", "")  # type: ignore[attr-defined]
+    return f"{tuple(spec.shape)} {spec.dtype.name}"  # type: ignore[attr-defined]
 
 
 def _short(text: str, most: int) -> str:

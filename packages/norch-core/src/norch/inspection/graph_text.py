@@ -77,7 +77,7 @@ def _table(rows: list[tuple[str, GraphNode | None, str]]) -> list[str]:
 
 def _shape(node: GraphNode) -> str:
     more = f" and {len(node.outputs) - 1} more" if len(node.outputs) > 1 else ""
-    return "".join([f"{tuple(s.shape)} {s.dtype}".replace("norch.", "") for s in node.outputs[:1]]) + more
+    return "".join([f"{tuple(s.shape)} {s.dtype.name}" for s in node.outputs[:1]]) + more
 
 
 def _keeps(node: GraphNode) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..autograd import is_grad_enabled, no_grad
 from ..errors import AutogradError
-from ..ops import eye, where
+from ..ops import cat, eye, where
 from . import routines
 from .host import check_matrices, differentiable
 from .solving import solve_triangular
@@ -46,8 +46,11 @@ class QR(NamedTuple):
 
 def _qr_gradient(a: Tensor, q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
     """Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR decomposition" (2010)."""
-    if a.shape[-2] < a.shape[-1]:
-        raise AutogradError(f"linalg.qr(): no derivative for more columns than rows, shape {tuple(a.shape)}")
+    rows, columns = a.shape[-2:]
+    if rows < columns:  # those of the first columns say what Q is, and R of the others is Q.mT @ them
+        others, g_others = a[..., rows:], gr[..., rows:]
+        first = _qr_gradient(a[..., :rows], q, r[..., :rows], gq + others @ g_others.mT, gr[..., :rows])
+        return cat([first, q @ g_others], -1)
     m = r @ gr.mT - gq.mT @ q
     lower = m.tril() + m.tril(-1).mT
     return solve_triangular(r.mT, gq + q @ lower, upper=False, left=False)
@@ -60,10 +63,11 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
     """(Q, R) with A = Q @ R, Q orthonormal and R upper triangular. mode: "reduced", "complete", or "r" (Q is empty).
 
     Of A (..., m, n), with k = min(m, n), Q is (..., m, k) and R (..., k, n); in mode "complete" (..., m, m) and
-    (..., m, n). Differentiable in mode "reduced" for m >= n; else raises AutogradError. ValueError for another mode.
+    (..., m, n). Differentiable in mode "reduced", and in "complete" for m <= n, where the first k columns are
+    independent; else raises AutogradError. ValueError for another mode.
     """
     check_matrices("qr", A, square=False)
-    if mode == "reduced":
+    if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return QR(*_qr(A))
     if mode not in ("complete", "r"):
         raise ValueError(f"linalg.qr(): mode must be 'reduced', 'complete' or 'r', got {mode!r}")

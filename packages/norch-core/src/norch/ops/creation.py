@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctypes import c_float
 from functools import lru_cache
+from importlib import import_module
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,10 @@ def full(
         out = filled(spec_for(size, chosen, device, "full"), fill_value)
     else:
         value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()
+        if type(value) is complex:
+            return import_module("norch.compat.complex_creation").filled(  # type: ignore[no-any-return]
+                size, value, dtype, device=device, requires_grad=requires_grad, **more
+            )
         if type(value) not in SCALARS:
             raise DTypeError(f"full(): fill_value must be a number, got {type(fill_value).__name__}")
         chosen = scalar_dtype(type(value)) if dtype is None else dtype

@@ -18,12 +18,14 @@ from ..dtype import (
     ComplexDType,
     DType,
     as_dtype,
+    bool_,
     complex64,
     complex128,
     float64,
     get_default_dtype,
     iinfo,
     int64,
+    promote_types,
     scalar_dtype,
 )
 from ..errors import DTypeError, ShapeError
@@ -139,6 +141,8 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     """
     if isinstance(data, np.generic) or hasattr(data, "__array__"):
         return np.asarray(data)
+    if dtype is None and isinstance(data, tuple | list):
+        dtype = _dtype_of_elements(data)
     try:
         if isinstance(data, tuple | list) and _holds_tensors(data):
             data = _to_lists(data)
@@ -179,6 +183,26 @@ def _numbers(data: Any) -> Iterator[Any]:
         return
     for part in data:
         yield from _numbers(part)
+
+
+def _dtype_of_elements(data: Any) -> DType | None:
+    """The dtype that NumPy's numbers, arrays and tensors in lists promote to; None where there are only Python's."""
+    kinds = set(map(type, _numbers(data)))
+    if kinds <= {bool, int, float}:
+        return None
+    found: DType | None = None
+    of_python = {bool: bool_, int: int64, float: get_default_dtype()}
+    for element in _numbers(data):
+        kind = of_python.get(type(element))
+        if kind is None:
+            if isinstance(element, TensorBase):
+                kind = element.spec.dtype
+            elif isinstance(element, np.generic | np.ndarray) and element.dtype.kind in "biuf":
+                kind = as_dtype(element.dtype, "tensor")
+            else:
+                return None
+        found = kind if found is None else found if found is kind else promote_types(found, kind)
+    return found
 
 
 def _as_integers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:

@@ -45,9 +45,13 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @public()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values."""
+    """The elements of input where the bool `mask` is True, 1-D; the two broadcast. Waits for the values. Raises
+    DTypeError for a mask of another dtype.
+    """
     from .shape.views import broadcast_tensors
 
+    if mask.spec.dtype is not bool_:
+        raise DTypeError(f"masked_select(): mask must be bool, got {mask.spec.dtype}")
     source, chosen = broadcast_tensors(input, mask)
     return source[chosen]
 

@@ -89,8 +89,8 @@ def members(obj: Any) -> list[Member]:
 class _Trusting:
     """Stands for the machine in calls that rebuild tensors: nothing is bounded."""
 
-    def __init__(self, fail: Callable[[str], Exception]) -> None:
-        self.fail = fail
+    def __init__(self, fail: Callable[[str], Exception], storages_follow: bool) -> None:
+        self.fail, self.storages_follow = fail, storages_follow
 
     def spend(self, size: int) -> None:
         pass
@@ -100,9 +100,12 @@ class _Trusting:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception]) -> None:
+    def __init__(
+        self, data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception], storages_follow: bool
+    ) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8")
         self._stored, self._fail = stored, fail
+        self._machine = _Trusting(fail, storages_follow)
 
     def persistent_load(self, pid: Any) -> Any:
         try:
@@ -115,7 +118,7 @@ class _Unpickler(pickle.Unpickler):
         root, _, rest = module.partition(".")
         if root in _OURS:
             if full in FUNCTIONS:
-                return partial(FUNCTIONS[full], _Trusting(self._fail))
+                return partial(FUNCTIONS[full], self._machine)
             if full in KNOWN:
                 return KNOWN[full][0]
             return self._ours(_OURS[root] + (rest and f".{rest}"), name, full)
@@ -153,9 +156,12 @@ def _refuse_theirs(found: Any, full: str, fail: Callable[[str], Exception]) -> N
         )
 
 
-def load(data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception]) -> Any:
-    """The object of a pickle that the user trusts. `stored(key)` gives what is outside of it."""
+def load(
+    data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception], storages_follow: bool = False
+) -> Any:
+    """The object of a pickle that the user trusts. `stored(key)` gives what is outside of it, whose values come only
+    then where `storages_follow`."""
     try:
-        return _Unpickler(data, stored, fail).load()
+        return _Unpickler(data, stored, fail, storages_follow).load()
     except (pickle.UnpicklingError, EOFError) as error:
         raise fail(f"its pickle is damaged: {error}") from error

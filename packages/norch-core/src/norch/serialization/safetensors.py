@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device import CPU, Device
-from ..dtype import as_dtype
+from ..dtype import as_dtype, complex64
 from ..errors import DTypeError, MetaError
 from ..memory_formats import strided
 from ..ops.from_data import array_to_tensor
@@ -18,6 +18,7 @@ from ..tensor.interop import numpy as as_array
 from . import header
 from .dtypes import NAMES
 from .source import Source
+from .tree import is_pair
 from .writing import write_file
 
 
@@ -57,19 +58,25 @@ def save_safetensors(
 ) -> None:
     """Writes named tensors as a safetensors file for any program, in one step as `norch.save` does.
 
-    Each is stored on its own: tensors that share memory do not share it after loading (with `norch.save` they do).
+    Each is stored on its own, a ComplexPair of float32 as complex64: tensors that share memory do not share it after
+    loading (with `norch.save` they do).
     Raises DTypeError unless `tensors` is a dict of tensors and `metadata` one of strings. MetaError for tensors on
     "meta".
     """
     if not isinstance(tensors, Mapping):
         raise DTypeError(f"save_safetensors(): expected a dict of tensors, got {type(tensors).__name__}")
     for name, tensor in tensors.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+        kind: Any = getattr(tensor, "dtype", None)
+        if is_pair(tensor) and kind is not complex64:
+            raise DTypeError(
+                f"save_safetensors(): {name!r:.80} is {tensor.dtype}, of which the format has only complex64"
+            )
+        if not isinstance(name, str) or not (isinstance(tensor, Tensor) or is_pair(tensor)):
             raise DTypeError(
                 f"save_safetensors(): expected names and tensors, got {name!r:.80}: {type(tensor).__name__}; use "
                 "norch.save for nested states"
             )
-        if tensor.layout is not strided:
+        if not is_pair(tensor) and tensor.layout is not strided:
             raise DTypeError(f"save_safetensors(): {name} is a sparse tensor, of which the format has none")
         _check_name(name)
         if tensor.is_meta:
@@ -78,13 +85,14 @@ def save_safetensors(
     for key, text in given.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise DTypeError(f"save_safetensors(): metadata must be strings, got {key!r:.80}: {text!r:.80}")
-    layout = {name: (NAMES[t.spec.dtype], tuple(t.spec.shape)) for name, t in tensors.items()}
+    layout = {name: ("C64" if is_pair(t) else NAMES[t.dtype], tuple(t.shape)) for name, t in tensors.items()}
+    parts = {name: getattr(t, "pair", t) for name, t in tensors.items()}
     write_file(
         path,
         "save_safetensors",
         layout,
         lambda entries, _: header.build(entries, given),
-        lambda name: as_array(tensors[name].detach().contiguous().cpu()).reshape(-1).view(np.uint8),
+        lambda name: as_array(parts[name].detach().contiguous().cpu()).reshape(-1).view(np.uint8),
     )
 
 

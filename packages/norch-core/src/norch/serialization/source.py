@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import CPU, Device
+from ..dtype import DType, float32
 from ..errors import DTypeError
 from . import header
 from .dtypes import DTYPES, numpy_dtype
 from .files import File, memory
+from .tree import as_pair
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -83,7 +85,7 @@ class Source:
         """The entry of a tensor that norch has a dtype for. Raises DTypeError where it has none."""
         entry = self.entries[name]
         kind = entry.dtype
-        if kind not in DTYPES:
+        if kind not in DTYPES and kind != "C64":
             advice = "; load_safetensors(path, dtype=...) converts it" if kind.startswith("F8_") else ""
             raise DTypeError(
                 f"{self.op}(): {self.name}: tensor {name!r} is {kind}, which norch has no dtype for; it has "
@@ -95,7 +97,9 @@ class Source:
         """A tensor's values in memory of their own on `device`. With `checksum` they are compared with it."""
         entry = self.checked(name)
         at = self._data + entry.begin
-        return self.file.tensor(f"tensor {name!r}", at, entry.shape, DTYPES[entry.dtype], device, checksum)
+        shape, dtype = _parts(entry)
+        found = self.file.tensor(f"tensor {name!r}", at, shape, dtype, device, checksum)
+        return as_pair(found) if entry.dtype == "C64" else found
 
     def read_array(self, name: str, checksum: str | None = None) -> np.ndarray[Any, Any]:
         """A tensor's values as an array of its own. Raises DTypeError where NumPy has no such dtype."""
@@ -111,8 +115,11 @@ class Source:
         """A tensor on the mapped file where that can be; else it is read."""
         entry = self.checked(name)
         at = self._data + entry.begin
-        found = self.file.map(f"tensor {name!r}", at, entry.shape, DTYPES[entry.dtype])
-        return self.read(name, CPU) if found is None else found
+        shape, dtype = _parts(entry)
+        found = self.file.map(f"tensor {name!r}", at, shape, dtype)
+        if found is None:
+            return self.read(name, CPU)
+        return as_pair(found) if entry.dtype == "C64" else found
 
     def finish(self) -> None:
         """Leaves a file object behind the last tensor."""
@@ -128,3 +135,8 @@ class Source:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _parts(entry: Entry) -> tuple[tuple[int, ...], DType]:
+    """The shape and dtype of a tensor, of complex numbers those of their parts."""
+    return ((*entry.shape, 2), float32) if entry.dtype == "C64" else (entry.shape, DTYPES[entry.dtype])

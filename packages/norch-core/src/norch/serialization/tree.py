@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..device import Device
-from ..dtype import ALL, DType
+from ..dtype import ALL, ComplexDType, DType, complex32, complex64, complex128
 from ..errors import CheckpointError, DeviceError, DTypeError
 from ..spec import Size
 from ..tensor import Tensor
@@ -27,7 +27,7 @@ MAX_DEPTH = 100
 _SEQUENCES: dict[str, type] = {kind.__name__: kind for kind in (tuple, set, frozenset, Size)}
 _MAPPINGS: dict[str, type] = {kind.__name__: kind for kind in (dict, OrderedDict, Counter)}
 _COMPAT = f"{__name__.partition('.')[0]}.compat"
-_DTYPES = {dtype.name: dtype for dtype in ALL}
+_DTYPES: dict[str, Any] = {dtype.name: dtype for dtype in (*ALL, complex32, complex64, complex128)}
 
 
 # --- Objects to JSON ------------------------------------------------------------------------------------------------
@@ -72,13 +72,13 @@ class Encoder:
         return self._leaf(value, kind)
 
     def _leaf(self, value: Any, kind: type) -> Any:
-        if f"{kind.__module__}.{kind.__name__}" == f"{_COMPAT}.complex_numbers.ComplexPair":
+        if is_pair(value):
             return {"$pair": self._number(value.pair, self.tensors)}
         if kind is complex:
             return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
         if kind is bytes or kind is bytearray:
             return {f"${kind.__name__}": base64.b64encode(value).decode("ascii")}
-        if kind is DType:
+        if kind is DType or kind is ComplexDType:
             return {"$dtype": value.name}
         if kind is Device:
             return {"$device": f"{value.type}:{value.index}"}
@@ -232,6 +232,12 @@ def _scalar(name: str, value: Any) -> Any:
     if name == "device":
         return device_named(text)
     raise ValueError(f"this norch knows nothing of the kind {name!r:.40}; a newer one may")
+
+
+def is_pair(value: Any) -> bool:
+    """Whether it is a ComplexPair, whose module is loaded only where there is one."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__name__}" == f"{_COMPAT}.complex_numbers.ComplexPair"
 
 
 def as_pair(parts: Any) -> Any:

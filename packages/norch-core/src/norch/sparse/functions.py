@@ -23,6 +23,7 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
     made of the products of a row's stored elements: "sum", "mean", "amax" or "amin". Raises as matmul does, ValueError
     for another `reduce`.
     """
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce != "sum":
         return _reduced(sparse, dense, reduce)
     if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):

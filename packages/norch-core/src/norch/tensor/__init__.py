@@ -11,6 +11,7 @@ from ..dtype import get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
 from ..ops.registry import FUNCTIONS
+from ..spec import Size
 from ..tensor_base import TensorBase, make_tensor
 from .base import GraphMethods
 from .op_methods import OpMethods
@@ -23,15 +24,17 @@ __all__ = ["Storage", "Tensor", "TensorBase"]
 class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
-    `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` an
-    uninitialised one of that shape. `norch.tensor` keeps the dtype of its data.
+    `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` and
+    `Tensor(x.shape)` an uninitialised one of that shape. `norch.tensor` keeps the dtype of its data.
     """
 
     __slots__ = ()
     __array_priority__ = 1000  # so that `ndarray + tensor` is the tensor's to answer
 
     def __new__(cls, *data: Any, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Tensor:
-        if len(data) == 1 and not isinstance(data[0], int):
+        if len(data) == 1 and isinstance(data[0], Size):
+            out = empty_spec(spec_for(tuple(data[0]), dtype, device, "Tensor"))
+        elif len(data) == 1 and not isinstance(data[0], int):
             out = as_tensor(data[0], dtype or get_default_dtype(), device, copy=True)
         else:
             out = empty_spec(spec_for(data or (0,), dtype, device, "Tensor"))
@@ -41,12 +44,13 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same tensor as an object of `cls`, a subclass of Tensor."""
-        return make_tensor(self.spec, self.buffer, self.offset, self.node, self.base, cls)
+        return make_tensor(overriding.plain_spec(self), self.buffer, self.offset, self.node, self.base, cls)
 
     @staticmethod
     def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
         """What PyTorch's subclasses make themselves of: an object of `cls` on the memory of `data`, a leaf."""
-        return data.detach().as_subclass(cls).requires_grad_(require_grad)
+        with overriding.DisableTorchFunctionSubclass():
+            return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

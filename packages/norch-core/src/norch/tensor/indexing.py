@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import numpy as np
 
 from ..device import CPU
-from ..dtype import bool_, int64
+from ..dtype import bool_, int64, uint8
 from ..errors import DTypeError, IndexError, ShapeError
 from ..ops.creation import arange
 from ..ops.flat_index import flat_index
@@ -236,6 +237,9 @@ def _as_index(part: Any, tensor: Tensor) -> Any:
             part = part.to(int64)
     if isinstance(part, TensorBase):
         found: Tensor = part  # type: ignore[assignment]
+        if found.spec.dtype is uint8:
+            warn("indexing with a uint8 tensor takes it for a mask, as PyTorch does; use bool, or int64", stacklevel=5)
+            found = part = found.bool()
         if found.spec.dtype.is_floating_point:
             raise DTypeError(f"index(): tensors used as indices must hold integers or bools, got {found.spec.dtype}")
         if not found.spec.ndim and found.spec.dtype is not bool_ and type(found.spec) is Spec:  # vmap's has its own

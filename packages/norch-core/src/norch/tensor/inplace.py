@@ -14,7 +14,7 @@ from ..autograd.graph import (
     next_sequence_number,
     resolve,
 )
-from ..dispatch.arguments import describe
+from ..dispatch.arguments import describe, numbers_by_name
 from ..dispatch.call import as_operand, call_in_place
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
@@ -59,7 +59,13 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
-        value: Any = function(source, *args, **kwargs)
+        try:
+            value: Any = function(source, *args, **kwargs)
+        except TypeError:
+            ordered = numbers_by_name(title[:-1], (source, *args), kwargs)
+            if ordered is None:
+                raise
+            value = function(*ordered[0], **ordered[1])
         if not hasattr(value, "node"):  # NotImplemented, or a ComplexPair
             if value is NotImplemented and title.startswith("__"):
                 return value  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from typing import Any
 from .. import switches
 from ..autograd.graph import is_recording, mark_modified
 from ..backend.contract import ELEMENTWISE
-from ..dispatch.arguments import describe
+from ..dispatch.arguments import describe, numbers_by_name
 from ..dispatch.call import _key, launch_into
 from ..dispatch.op import Op
 from ..dtype import can_cast
@@ -119,6 +119,10 @@ ENTRIES.add(of_call_path.__code__)
 
 def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extra: Any, **more: Any) -> Any:
     if _extra is not None:
+        ordered = numbers_by_name(op.name, (*args, _extra), {k: v for k, v in more.items() if v is not None})
+        if ordered is not None:
+            args, named = ordered
+            return otherwise(*args, **named) if out is None else write_out(otherwise, op.name, out, args, named)
         raise TypeError(f"{op.name}(): takes {len(args)} positional arguments, and others by name")
     options = {name: value for name, value in more.items() if value is not None}
     if options:

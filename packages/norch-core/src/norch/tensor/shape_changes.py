@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import switches
 from ..autograd.graph import UNTRACKED, Leaf, is_recording, mark_modified, resolve, set_recording
-from ..errors import ShapeError
+from ..errors import AutogradError, ShapeError
+from ..ops.creation import empty_spec
 from ..ops.registry import method
 from ..ops.shape import views as movement
 from ..ops.shape.strided import as_strided_view
+from ..spec import as_shape
 from .inplace import fill_
 from .rebasing import check_writable
 
@@ -60,8 +63,41 @@ def _refuse(title: str, instead: str) -> Callable[..., Any]:
     return method()(call)
 
 
-resize_ = _refuse("resize_", "use reshape, narrow or new_empty, and assign the result")
-resize_as_ = _refuse("resize_as_", "use reshape, narrow or empty_like, and assign the result")
+@method()
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Gives the tensor the shape `sizes`, row by row in its memory, or in new memory where that is too small, into
+    which its elements are copied; what is beyond them is not set. Returns the tensor. memory_format: ignored.
+
+    Views of the old memory stay on it. Raises AutogradError for a tensor in the graph, ShapeError for a view that would
+    need new memory.
+    """
+    if self.requires_grad:
+        raise AutogradError("resize_(): a tensor that requires grad cannot be resized; use reshape")
+    check_writable(self, "resize_", values=False)
+    given = self.spec
+    shape = as_shape(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes, "resize_")
+    new = given.like(shape)
+    room = self.buffer.nbytes // given.dtype.itemsize - self.offset
+    if new.numel <= room or given.device.is_meta:
+        self.spec = new
+    elif self.base is not None:
+        raise ShapeError(f"resize_(): a view of shape {tuple(given.shape)} has no memory for {tuple(shape)}")
+    else:
+        fresh = empty_spec(new)
+        kept = as_strided_view(self, (room,), (1,), 0)
+        fresh.view(-1)[:room].copy_(kept)
+        self.spec, self.buffer, self.offset = new, fresh.buffer, 0
+        switches.moved()
+    mark_modified(self, "resize_")
+    return self
+
+
+@method()
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of `the_template`. memory_format: ignored. Raises as that does."""
+    return resize_(self, tuple(the_template.spec.shape))
+
+
 set_ = _refuse("set_", "assign another tensor, or copy_ its values; `x.data = y` gives x the memory of y")
 
 

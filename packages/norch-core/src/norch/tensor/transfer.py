@@ -6,6 +6,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .. import shown
 from ..autograd.graph import record
 from ..device import CPU, Device
 from ..dispatch.failure import allocate_for, copy_out
@@ -184,7 +185,16 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return to(self, dtype.device_type, dtype.dtype)
     if isinstance(dtype, ComplexDType):
         return to(self, dtype)
-    return repr(self.spec.dtype) if dtype is None else to(self, as_dtype(dtype, "type"))
+    return _name_of_type(self) if dtype is None else to(self, as_dtype(dtype, "type"))
+
+
+def _name_of_type(tensor: Tensor) -> str:
+    """The name of the dtype; where norch is `torch`, that of PyTorch's old type, such as "torch.cuda.FloatTensor"."""
+    spec = tensor.spec
+    old = next((name for name, dtype in TENSOR_TYPES.items() if dtype is spec.dtype), None)
+    if old is None or shown.root == "norch":
+        return repr(spec.dtype)
+    return f"{shown.root}.{old}" if spec.device.type == "cpu" else f"{shown.root}.{spec.device.type}.{old}"
 
 
 @method()

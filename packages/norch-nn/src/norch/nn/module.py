@@ -223,9 +223,9 @@ class Module(Movable, Traversable, Hookable):
         raise norch.DTypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted})")
 
     # As scripts know them from PyTorch.
-    _parameters = property(lambda self: Registered(self, "_parameter_names"))
-    _buffers = property(lambda self: Registered(self, "_buffer_names"))
-    _modules = property(lambda self: Registered(self, "_module_names"))
+    _parameters = Registered.of("_parameter_names")
+    _buffers = Registered.of("_buffer_names")
+    _modules = Registered.of("_module_names")
 
     # --- State ------------------------------------------------------------------------------------------------------
 

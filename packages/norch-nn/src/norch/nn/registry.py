@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
+
+from norch import switches
 
 if TYPE_CHECKING:
     from .module import Module
@@ -26,10 +28,37 @@ def uninitialised(module: Module) -> AttributeError:
 
 
 class Registered(MutableMapping[str, Any]):
-    """A registry as the dict that PyTorch's modules keep: `model._modules["fc"] = layer`."""
+    """A registry as the dict that PyTorch's modules keep: `model._modules["fc"] = layer`.
 
-    def __init__(self, module: Module, names: str) -> None:
-        self._module, self._names = module, names
+    Called as a dict is, `type(model._parameters)(items)`, the class gives a dict.
+    """
+
+    _module: Module
+    _names: str
+
+    def __new__(cls, *items: Any, **named: Any) -> Any:
+        return dict(*items, **named)
+
+    @classmethod
+    def of(cls, names: str) -> property:
+        """The attribute of a module that is the registry `names`, and takes another mapping in its place."""
+
+        def get(module: Module) -> Registered:
+            registered: Registered = object.__new__(cls)
+            registered._module, registered._names = module, names
+            return registered
+
+        def replace(module: Module, items: Mapping[str, Any]) -> None:
+            given, own = dict(items), module.__dict__
+            before = own.get(names, {})
+            own[names] = {}  # that of a module whose attributes were copied from another is the other's too
+            for name in before:
+                own.pop(name, None)
+            for name, value in given.items():
+                module._register(names, name, value, before.get(name, True))
+            switches.replaced(module, names)
+
+        return property(get, replace)
 
     def _own(self) -> dict[str, Any]:
         own: dict[str, Any] = getattr(self._module, self._names)
@@ -57,6 +86,9 @@ class Registered(MutableMapping[str, Any]):
 
     def values(self) -> Any:
         return dict(self).values()
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
 
     def __reversed__(self) -> Iterator[str]:
         return reversed(list(self))

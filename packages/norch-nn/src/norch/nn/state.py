@@ -160,3 +160,14 @@ def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) 
             keep = isinstance(source, Parameter) and source.requires_grad == old.requires_grad
             assigned[same] = source if keep else Parameter(source, old.requires_grad)
         part.__dict__[name] = assigned[same]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes `prefix`, such as "module.", from the names in `state_dict` that begin with it, in place."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", {})
+    for key in list(metadata):
+        if key and (key.startswith(prefix) or key == prefix.replace(".", "")):
+            metadata[key.removeprefix(prefix) if key.startswith(prefix) else ""] = metadata.pop(key)

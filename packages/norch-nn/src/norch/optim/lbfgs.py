@@ -170,7 +170,14 @@ class _Point(NamedTuple):
 
 
 def strong_wolfe(
-    probe: Callable[[float], _Point], start: _Point, t: float, size: float, tolerance: float, max_steps: int
+    probe: Callable[[float], _Point],
+    start: _Point,
+    t: float,
+    size: float,
+    tolerance: float,
+    max_steps: int,
+    sufficient: float = SUFFICIENT,
+    flat: float = FLAT,
 ) -> tuple[_Point, int]:
     """Searches the line from `start`, t first, for a point of sufficient decrease and of a flat slope (Nocedal and
     Wright, 2006, algorithms 3.5 and 3.6, with cubic interpolation). `size` is the largest element of the direction.
@@ -179,10 +186,10 @@ def strong_wolfe(
     """
 
     def is_high(point: _Point) -> bool:
-        return point.loss > start.loss + SUFFICIENT * point.at * start.slope
+        return point.loss > start.loss + sufficient * point.at * start.slope
 
     def is_flat(point: _Point) -> bool:
-        return abs(point.slope) <= -FLAT * start.slope
+        return abs(point.slope) <= -flat * start.slope
 
     # First a bracket: two points that have such a point between them.
     previous, point, steps = start, probe(t), 0
@@ -251,3 +258,35 @@ def _cubic_minimum(a: _Point, b: _Point, bounds: tuple[float, float]) -> float:
     if below == 0:
         return middle
     return min(max(b.at - (b.at - a.at) * ((b.slope + d2 - d1) / below), low), high)
+
+
+# --- As programs take them from PyTorch's file ----------------------------------------------------------------------
+
+
+def _cubic_interpolate(
+    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float] | None = None
+) -> float:
+    ends = sorted([_Point(float(x1), float(f1), float(g1), None), _Point(float(x2), float(f2), float(g2), None)])
+    return _cubic_minimum(ends[0], ends[1], (ends[0].at, ends[1].at) if bounds is None else bounds)
+
+
+def _strong_wolfe(
+    obj_func: Callable[..., Any],
+    x: Any,
+    t: float,
+    d: norch.Tensor,
+    f: Any,
+    g: norch.Tensor,
+    gtd: Any,
+    c1: float = SUFFICIENT,
+    c2: float = FLAT,
+    tolerance_change: float = 1e-9,
+    max_ls: int = 25,
+) -> tuple[float, norch.Tensor, float, int]:
+    def probe(at: float) -> _Point:
+        loss, grad = obj_func(x, at, d)
+        return _Point(at, float(loss), float(grad.dot(d)), grad)
+
+    start, size = _Point(0.0, float(f), float(gtd), g), d.abs().max().item()
+    found, count = strong_wolfe(probe, start, float(t), size, tolerance_change, max_ls, c1, c2)
+    return found.loss, found.grad, found.at, count

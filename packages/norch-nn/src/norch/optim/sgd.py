@@ -47,6 +47,10 @@ class SGD(MultiTensorOptimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
+        if any(kind.add_ is not _add for kind in set(map(type, params))):
+            params, grads = self._by_their_classes(params, grads, group)
+            if not params:
+                return
         arguments = self._arguments(group, {})
         if not group["momentum"]:
             norch.sgd_step_(params, grads, None, **arguments)
@@ -62,3 +66,34 @@ class SGD(MultiTensorOptimizer):
                     norch.sgd_step_(*map(list, zip(*rows, strict=True)), **chosen)
         else:
             norch.sgd_step_(params, grads, buffers, **arguments)
+
+    def _by_their_classes(
+        self, params: list[norch.Tensor], grads: list[norch.Tensor], group: dict[str, Any]
+    ) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
+        """The steps of parameters whose classes have an `add_` of their own; gives the others and their gradients."""
+        others: list[tuple[norch.Tensor, norch.Tensor]] = []
+        with norch.no_grad():
+            for param, grad in zip(params, grads, strict=True):
+                if type(param).add_ is _add:
+                    others.append((param, grad))
+                else:
+                    self._step_by_add(param, grad, group)
+        return [param for param, _ in others], [grad for _, grad in others]
+
+    def _step_by_add(self, param: norch.Tensor, grad: norch.Tensor, group: dict[str, Any]) -> None:
+        """The step of a parameter whose class says itself what it is to add: of a rotation, say."""
+        step = -grad if group["maximize"] else grad
+        if group["weight_decay"]:
+            step = step.add(param, alpha=group["weight_decay"])
+        if group["momentum"]:
+            state = self.state[param]
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = step.clone().detach()
+            else:
+                state["momentum_buffer"].mul_(group["momentum"]).add_(step, alpha=1 - group["dampening"])
+            buffer = state["momentum_buffer"]
+            step = step.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
+        param.add_(step, alpha=-group["lr"])
+
+
+_add = norch.Tensor.add_

@@ -6,7 +6,7 @@ A leaf is what is no dict, list, tuple, named tuple, OrderedDict, defaultdict or
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import norch
@@ -14,6 +14,24 @@ import norch
 PyTree = Any
 Context = Any
 NodeDef = norch.func.trees.NodeDef
+
+
+class SequenceKey(NamedTuple):
+    """The place of a child in a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+class GetAttrKey(NamedTuple):
+    """The name of a child among attributes."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
 
 
 class MappingKey(NamedTuple):
@@ -33,6 +51,14 @@ def _dict_unflatten(children: Iterable[Any], keys: Any) -> dict[Any, Any]:
     return dict(zip(keys, children))
 
 
+def _namedtuple_flatten(value: Any) -> tuple[list[Any], Any]:
+    return list(value), type(value)
+
+
+def _namedtuple_unflatten(children: Iterable[Any], kind: Any) -> Any:
+    return kind(*children)
+
+
 def _dict_flatten_with_keys(value: Any) -> tuple[list[tuple[MappingKey, Any]], Any]:
     children, keys = _dict_flatten(value)
     return [(MappingKey(key), child) for key, child in zip(keys, children)], keys
@@ -48,8 +74,12 @@ SUPPORTED_NODES: dict[type, NodeDef] = {
         lambda children, context: defaultdict(context[0], zip(context[1], children)),
     ),
     deque: NodeDef(lambda v: (v, v.maxlen), lambda children, length: deque(children, length)),
-    namedtuple: NodeDef(lambda v: (v, type(v)), lambda children, kind: kind(*children)),  # type: ignore[dict-item]
+    namedtuple: NodeDef(_namedtuple_flatten, _namedtuple_unflatten),  # type: ignore[dict-item]
 }
+
+
+_KEYS: dict[type, Callable[[Any], Any]] = {}
+"""By registered type: what gives its children behind their keys."""
 
 
 class TreeSpec(NamedTuple):
@@ -104,6 +134,70 @@ def tree_flatten(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> 
         return TreeSpec(_get_node_type(value), context, tuple([visit(child) for child in children]))
 
     return leaves, visit(tree)
+
+
+def _keys(value: Any, count: int) -> list[Any]:
+    """What the children of a container are reached by."""
+    kind = type(value)
+    if kind in _KEYS:
+        return [key for key, _ in _KEYS[kind](value)[0]]
+    if isinstance(value, dict):
+        return list(map(MappingKey, value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields: Any = getattr(value, "_fields")  # noqa: B009  # which a tuple has not
+        return list(map(GetAttrKey, fields))
+    return [SequenceKey(i) for i in range(count)]
+
+
+def tree_flatten_with_path(
+    tree: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
+    """The leaves in order, each behind the keys that it is reached by, and the shape of the tree. is_leaf: as of
+    `tree_flatten`."""
+    found: list[tuple[tuple[Any, ...], Any]] = []
+
+    def visit(value: Any, path: tuple[Any, ...]) -> None:
+        kind = _kind(value, is_leaf)
+        if kind is None:
+            found.append((path, value))
+            return
+        children = list(kind.flatten_fn(value)[0])
+        for key, child in zip(_keys(value, len(children)), children):
+            visit(child, (*path, key))
+
+    visit(tree, ())
+    return found, tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(
+    tree: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves in order, each behind the keys that it is reached by. is_leaf: as of `tree_flatten`."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> PyTree:
+    """`tree_map` of a `func` that is given the keys of each leaf of `tree` before it. `rests`, `is_leaf` and what it
+    raises are as of `tree_map`."""
+    paths = iter([path for path, _ in tree_leaves_with_path(tree, is_leaf)])
+    return tree_map(lambda *leaves: func(next(paths), *leaves), tree, *rests, is_leaf=is_leaf)
+
+
+def keystr(kp: Iterable[Any]) -> str:
+    """The keys of a path, `kp`, as text."""
+    return "".join(map(str, kp))
+
+
+def tree_iter(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> Iterator[Any]:
+    """The leaves in order. is_leaf: as of `tree_flatten`."""
+    yield from tree_leaves(tree, is_leaf)
+
+
+def tree_is_leaf(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether `tree` is a leaf. is_leaf: as of `tree_flatten`."""
+    return _kind(tree, is_leaf) is None
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
@@ -172,10 +266,13 @@ def register_pytree_node(
 ) -> None:
     """Makes objects of a type containers: `flatten_fn` gives (children, context), `unflatten_fn` takes them.
 
-    Other options are taken for PyTorch's sake. Raises ValueError for a type that is one already.
+    flatten_with_keys_fn: gives the children behind their keys, for `tree_flatten_with_path`. Other options are taken
+    for PyTorch's sake. Raises ValueError for a type that is one already.
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls.__name__} is a container already")
+    if callable(with_keys := options.get("flatten_with_keys_fn")):
+        _KEYS[cls] = with_keys
     SUPPORTED_NODES[cls] = norch.func.trees.REGISTERED[cls] = NodeDef(flatten_fn, unflatten_fn)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dispatch.arguments import describe, foreign
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 
+def _from_lists(first: Any, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The equation and the tensors of operands that each have a list of numbers behind them, and the output's, if any,
+    at the end."""
+    given = (first, *rest)
+    operands, lists = given[:-1:2] if len(given) % 2 else given[::2], given[1::2]
+    output = given[-1] if len(given) % 2 else None
+    if not all(isinstance(x, list | tuple) for x in (*lists, *([] if output is None else [output]))):
+        return first, rest  # which are refused
+
+    def text(labels: Any) -> str:
+        return "".join(["..." if label is Ellipsis else ascii_letters[label] for label in labels])
+
+    equation = ",".join(map(text, lists))
+    return equation if output is None else f"{equation}->{text(output)}", operands
+
+
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention, such as "bij,bjk->bik"; "..." stands for batch dims.
 
@@ -23,6 +40,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     two at a time, each by one matrix product. Raises ShapeError for an equation
     that does not fit its operands, DTypeError for what is neither an equation nor a tensor.
     """
+    if not isinstance(equation, str) and len(operands) > 0:
+        equation, operands = _from_lists(equation, operands)
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import as_dtype
+from ...dtype import ComplexDType, as_dtype
 from ...errors import IndexError, ShapeError, differing, drawn
 from ...spec import (
     Shape,
@@ -224,8 +225,10 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None, dtype: Any = Non
     if size is not None:
         shape = (tuple(size),)
     if dtype is not None:
-        shape = (*shape, as_dtype(dtype, "view"))
+        shape = (*shape, dtype)
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
+        if isinstance(shape[0], ComplexDType):
+            return import_module("norch.compat.complex_creation").viewed(input, shape[0])  # type: ignore[no-any-return]
         return bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
     out: Tensor | None = RESHAPE.call(input, sizes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..location import Locations
 
 
-Trusting = Callable[[bytes, Load, Callable[[str], "CheckpointError"]], Any]
+Trusting = Callable[[bytes, Load, Callable[[str], "CheckpointError"], bool], Any]
 
 
 def load(file: File, locations: Locations, mapped: bool, unpickle: Trusting | None) -> Any:
@@ -28,14 +28,16 @@ def load(file: File, locations: Locations, mapped: bool, unpickle: Trusting | No
     unpickle: what makes any object of a pickle, where the user trusts the file.
     """
 
+    storages_follow = not file.head.startswith(b"PK")
+
     def run(pickle: bytes, stored: Load, trusted: bool = True) -> Any:
         if unpickle is not None and trusted:
-            return unpickle(pickle, stored, file.fail)
+            return unpickle(pickle, stored, file.fail, storages_follow)
         machine = Machine(WeightNames(stored), file.fail)
-        machine.storages_follow = not file.head.startswith(b"PK")
+        machine.storages_follow = storages_follow
         return machine.run(pickle)
 
-    if not file.head.startswith(b"PK"):
+    if storages_follow:
         if mapped:
             raise ValueError(f"load(): mmap=True needs a zip file of PyTorch, and {file.name} has the format before it")
         return legacy.load(file, locations, run)

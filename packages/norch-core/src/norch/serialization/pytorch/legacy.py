@@ -12,6 +12,7 @@ from ...dispatch.failure import allocate_for
 from ...dtype import DType
 from ...spec import Spec
 from ...tensor_base import make_tensor
+from ..tree import as_pair
 from .machine import Machine
 from .tensors import StorageType, byteswapped, device_at
 
@@ -99,29 +100,30 @@ class _Storages:
         self._known = set(keys)
         self._left = file.size - at
         self._found: dict[str, Tensor] = {}
+        self._parts: dict[str, int] = {}
 
-    def load(self, key: Any) -> Tensor:
+    def load(self, key: Any) -> Any:
         tag, kind, name, location, count, view = key
         if tag != "storage" or not isinstance(kind, StorageType) or type(name) is not str or type(location) is not str:
             raise ValueError("it refers to something that is no storage")
-        if kind.parts != 1:
-            raise self._file.fail("it holds complex numbers, which are read from zip files only: save it again")
         if type(count) is not int or count < 0 or name not in self._known:
             raise ValueError("a storage is not in the file")
         whole = self._found.get(name)
         if whole is None:
-            self._left -= 8 + count * kind.dtype.itemsize
+            self._parts[name] = kind.parts
+            self._left -= 8 + count * kind.parts * kind.dtype.itemsize
             if self._left < 0:
                 raise ValueError("the storages take more than the file")
-            whole = self._found[name] = self._make(kind.dtype, name, location, count)
+            whole = self._found[name] = self._make(kind.dtype, name, location, count * kind.parts)
         if view is None:
-            return whole
+            return whole if kind.parts == 1 else as_pair(whole.view(-1, kind.parts))
         label, offset, size = view
         if type(label) is not str or type(offset) is not int or type(size) is not int:
             raise ValueError("a view of a storage has no size")
-        if not 0 <= offset <= offset + size <= whole.spec.numel:
+        if kind.parts != self._parts[name] or not 0 <= offset <= offset + size <= whole.spec.numel // kind.parts:
             raise ValueError("a view reaches beyond its storage")
-        return make_tensor(whole.spec.like((size,)), whole.buffer, whole.offset + offset)
+        flat = make_tensor(whole.spec.like((size * kind.parts,)), whole.buffer, whole.offset + offset * kind.parts)
+        return flat if kind.parts == 1 else as_pair(flat.view(-1, kind.parts))
 
     def _make(self, dtype: DType, name: str, location: str, count: int) -> Tensor:
         saved = device_at(location)
@@ -137,7 +139,7 @@ class _Storages:
             target = self._found[name]
             spec = target.spec
             count = int.from_bytes(file.bytes(at, 8), "little") if at + 8 <= file.size else -1
-            if count != spec.numel or at + 8 + spec.nbytes > file.size:
+            if count * self._parts[name] != spec.numel or at + 8 + spec.nbytes > file.size:
                 raise file.fail(f"is cut off or damaged at storage {name!r:.40}")
             what = f"storage {name!r}"
             if self._swapped:

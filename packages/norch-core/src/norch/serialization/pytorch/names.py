@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import Device
-from ...dtype import ALL
+from ...dtype import ALL, complex32, complex64, complex128
 from ...errors import DTypeError
 from ...memory_formats import sparse_coo, sparse_csr, strided
 from ...spec import Size
@@ -28,14 +28,25 @@ _ROOT = __name__.partition(".")[0]
 
 
 def _tensor_v2(machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
-    return rebuild(storage, offset, size, stride, rest[0] if rest else False)
+    return _with_bits(machine, rebuild(storage, offset, size, stride, rest[0] if rest else False), rest[2:])
 
 
 def _tensor_v3(
     machine: Machine, storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any,
     metadata: Any = None,
 ) -> Any:  # fmt: skip
-    return rebuild(storage, offset, size, stride, requires_grad, dtype)
+    return _with_bits(machine, rebuild(storage, offset, size, stride, requires_grad, dtype), (metadata,))
+
+
+def _with_bits(machine: Machine, value: Any, metadata: Any) -> Any:
+    """A tensor of which PyTorch says that it is the conjugate of what is stored, or its negative."""
+    for bits in metadata:
+        if isinstance(bits, dict) and (bits.get("conj") or bits.get("neg")):
+            if machine.storages_follow:
+                raise machine.fail("it holds a conjugate, which is read from zip files only; save its resolve_conj()")
+            value = value.conj() if bits.get("conj") else value
+            value = -value if bits.get("neg") else value
+    return value
 
 
 def parameter_class() -> type[Tensor] | None:
@@ -105,7 +116,7 @@ def _layout(machine: Machine, name: Any) -> Any:
     return _LAYOUTS[name]
 
 
-_LAYOUTS = {f"torch.{layout!r}".replace("norch.", ""): layout for layout in (strided, sparse_coo, sparse_csr)}
+_LAYOUTS = {f"torch.{layout.__reduce__()}": layout for layout in (strided, sparse_coo, sparse_csr)}
 
 
 def _sparse(machine: Machine, layout: Any, parts: Any) -> Tensor:
@@ -295,7 +306,7 @@ KNOWN: dict[str, tuple[Any, Callable[..., Any] | None]] = {
     "builtins.range": (range, _number(range)),
     "numpy.ndarray": (np.ndarray, None),
     "numpy.dtype": (np.dtype, _numpy_dtype),
-    **{f"torch.{dtype.name}": (dtype, None) for dtype in ALL},
+    **{f"torch.{dtype.name}": (dtype, None) for dtype in (*ALL, complex32, complex64, complex128)},
     **{f"torch.{name}": (kind, None) for name, kind in STORAGES.items()},
     "torch.storage.UntypedStorage": (UNTYPED, None),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import CPU, Device
-from ...dtype import ALL, TENSOR_TYPES, DType, bool_, float16, float32, float64, uint8
+from ...dtype import ALL, TENSOR_TYPES, ComplexDType, DType, bool_, float16, float32, float64, uint8
 from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
@@ -38,7 +38,7 @@ STORAGES = {name.replace("Tensor", "Storage"): StorageType(dtype) for name, dtyp
 }
 UNTYPED = StorageType(uint8)
 _NAMES = {
-    "complex32": "", "complex64": "", "complex128": "", "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
+    "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
     "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4", "float8_e8m0fnu": "", "float4_e2m1fn_x2": "",
 }  # fmt: skip
 _HERE = {dtype.name for dtype in ALL}
@@ -49,7 +49,7 @@ LACKED = {name: dtype for dtype, kind in _NAMES.items() if dtype not in _HERE fo
 def lacked(name: str) -> str:
     """What to say of a file that holds one of LACKED."""
     dtype = LACKED[name]
-    save = {"q": "dequantize()", "c": "real and its imag"}.get(dtype[0], "to(torch.float32)")
+    save = "dequantize()" if dtype[0] == "q" else "to(torch.float32)"
     return (
         f"it holds a tensor of {dtype}, of which norch has none; it has {', '.join(d.name for d in ALL)}; where "
         f"PyTorch is installed, save its {save}"
@@ -63,9 +63,11 @@ def device_at(location: str) -> Device:
 
 def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, dtype: Any = None) -> Any:
     """A tensor on a storage, on one of pairs a pair. ValueError for what does not lie within it."""
-    if not isinstance(storage, Tensor) and hasattr(storage, "pair") and type(offset) is int and dtype is None:
+    of_pairs = not isinstance(storage, Tensor) and hasattr(storage, "pair") and dtype is None
+    if (of_pairs or isinstance(dtype, ComplexDType)) and type(offset) is int:
+        flat, parts = (storage.pair.view(-1), None) if of_pairs else (storage, dtype.parts)
         shape, strides = (*_sizes(size), 2), (*(2 * n for n in _sizes(stride)), 1)
-        return as_pair(rebuild(storage.pair.view(-1), 2 * offset, shape, strides, requires_grad))
+        return as_pair(rebuild(flat, 2 * offset, shape, strides, requires_grad, parts))
     if not isinstance(storage, Tensor) or storage.spec.ndim != 1 or not storage.spec.is_contiguous:
         raise ValueError("a tensor has no storage")
     spec = storage.spec

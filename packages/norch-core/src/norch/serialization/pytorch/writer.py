@@ -9,16 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ...device import Device
-from ...dtype import TENSOR_TYPES, DType
+from ...dtype import TENSOR_TYPES, ComplexDType, DType, complex32
 from ...errors import DTypeError
 from ...spec import Size, contiguous_strides
 from ...tensor import Tensor
 from ..dtypes import DTYPES
 from ..memory import Block, blocks
-from ..tree import Encoder
+from ..tree import Encoder, is_pair
 from .names import parameter_class
 from .zipped import Member
 
+_COMPLEX_STORAGES = {
+    "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
+}  # fmt: skip
 _STORAGE_NAMES = {dtype: name.replace("Tensor", "Storage") for name, dtype in TENSOR_TYPES.items()}
 
 
@@ -31,6 +34,7 @@ def members(obj: Any, encoder: Encoder) -> list[Member]:
         )
     memory = blocks(encoder.tensors)
     pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors])
+    pickle.note_kinds(obj)
     pickle.write(obj)
     return [("data.pkl", pickle.done()), *storage_members(memory)]
 
@@ -50,14 +54,34 @@ class Pickle:
         for i, block in enumerate(memory):
             for view in block.views:
                 self._places[id(tensors[view[0]])] = (i, block, view)
-        self._memo: dict[int, int] = {}
+        self._memo: dict[Any, int] = {}
+        self._mixed: set[int] = set()
         self._parameter = parameter_class()
         self._kinds: dict[type, Callable[[Any], None]] = {
             int: self._int, float: self._float, str: self._text, bytes: self._bytes, bytearray: self._bytearray,
             complex: self._complex, list: self._list, tuple: self._tuple, set: self._set, dict: self._dict,
             OrderedDict: self._ordered, Counter: self._counter, Size: self._size, DType: self._dtype,
-            Device: self._device,
+            Device: self._device, ComplexDType: self._dtype,
         }  # fmt: skip
+
+    def note_kinds(self, obj: Any) -> None:
+        """Looks for memory that has complex numbers as well as tensors of their parts on it: PyTorch reads that as
+        bytes."""
+        kinds: dict[int, set[bool]] = {}
+
+        def look(value: Any) -> None:
+            if isinstance(value, Tensor) or is_pair(value):
+                parts = getattr(value, "pair", value)
+                kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
+            elif isinstance(value, dict):
+                for each in value.values():
+                    look(each)
+            elif isinstance(value, list | tuple):
+                for each in value:
+                    look(each)
+
+        look(obj)
+        self._mixed = {number for number, found in kinds.items() if len(found) > 1}
 
     def done(self) -> bytes:
         return b"".join([*self._out, b"."])
@@ -67,6 +91,8 @@ class Pickle:
             self._out.append(b"N" if value is None else b"\x88" if value else b"\x89")
         elif isinstance(value, Tensor):
             self._tensor(value)
+        elif is_pair(value):
+            self._pair(value)
         elif type(value) in self._kinds:
             self._kinds[type(value)](value)
         else:
@@ -142,7 +168,7 @@ class Pickle:
     def _device(self, value: Device) -> None:
         self._call("torch", "device", *([value.type] if value.type == "cpu" else [value.type, value.index]))
 
-    def _dtype(self, value: DType) -> None:
+    def _dtype(self, value: DType | ComplexDType) -> None:
         self._global("torch", value.name)
 
     def _global(self, module: str, name: str) -> None:
@@ -153,34 +179,68 @@ class Pickle:
         self._all(args, b"tR")
 
     def _tensor(self, value: Tensor) -> None:
-        known = self._memo.get(id(value))
-        if known is not None:
-            self._out.append(b"j" + struct.pack("<I", known))
+        if self._known(id(value)):
             return
-        key, block, (_, shape, strides, offset) = self._places[id(value)]
         is_parameter = type(value) is self._parameter
         if is_parameter:
             self._global("torch._utils", "_rebuild_parameter")
             self._out.append(b"(")
+        key, block, (_, shape, strides, offset) = self._places[id(value)]
         dtype = DTYPES[block.dtype]
-        typed = dtype in _STORAGE_NAMES  # to PyTorch, newer dtypes lie on bytes
-        self._global("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
-        self._out.append(b"((")
-        self._text("storage")
-        self._global(*("torch", _STORAGE_NAMES[dtype]) if typed else ("torch.storage", "UntypedStorage"))
-        self._text(str(key))
-        self._text(str(block.device) if block.device.type == "cuda" else "cpu")
-        self._int(_numel(block.shape) * (1 if typed else dtype.itemsize))
-        self._out.append(b"tQ")
-        for part in (offset, tuple(shape), tuple(strides or contiguous_strides(shape))):
-            self.write(part)
-        self._hooks(value.requires_grad and not is_parameter, None if typed else dtype)
+        storage = None if key in self._mixed else _STORAGE_NAMES.get(dtype)  # to PyTorch, newer dtypes lie on bytes
+        place = offset, tuple(shape), tuple(strides or contiguous_strides(shape))
+        self._on_storage(key, block, dtype, storage, place, value.requires_grad and not is_parameter)
         if is_parameter:
             self._hooks(value.requires_grad)
-        self._memo[id(value)] = len(self._memo)
-        self._out.append(b"r" + struct.pack("<I", self._memo[id(value)]))
+        self._remember(id(value))
 
-    def _hooks(self, requires_grad: bool, dtype: DType | None = None) -> None:
+    def _pair(self, value: Any) -> None:
+        """Complex numbers, to PyTorch elements of two parts each."""
+        parts = value.pair
+        if self._known(("pair", id(parts))):
+            return
+        key, block, (_, shape, strides, offset) = self._places[id(parts)]
+        *steps, last = strides or contiguous_strides(shape)
+        dtype = value.dtype
+        if dtype is complex32 or last != 1 or offset % 2 or any(step % 2 for step in steps):
+            raise DTypeError(
+                f"save(): PyTorch reads no complex numbers of {parts.dtype} with strides {parts.stride()}; save a "
+                "contiguous() of them, in complex64 or complex128"
+            )
+        storage = None if key in self._mixed else _COMPLEX_STORAGES[dtype.name]
+        place = offset // 2, tuple(shape)[:-1], tuple([step // 2 for step in steps])
+        self._on_storage(key, block, dtype, storage, place, value.requires_grad)
+        self._remember(("pair", id(parts)))
+
+    def _known(self, key: Any) -> bool:
+        """Writes what was written before."""
+        known = self._memo.get(key)
+        if known is not None:
+            self._out.append(b"j" + struct.pack("<I", known))
+        return known is not None
+
+    def _remember(self, key: Any) -> None:
+        self._memo[key] = len(self._memo)
+        self._out.append(b"r" + struct.pack("<I", self._memo[key]))
+
+    def _on_storage(
+        self, key: int, block: Block, dtype: Any, storage: str | None, place: tuple[Any, ...], requires_grad: bool
+    ) -> None:
+        """A tensor at a place of a block, on a storage of a dtype, or of bytes where `storage` is None."""
+        nbytes = _numel(block.shape) * DTYPES[block.dtype].itemsize
+        self._global("torch._utils", "_rebuild_tensor_v3" if storage is None else "_rebuild_tensor_v2")
+        self._out.append(b"((")
+        self._text("storage")
+        self._global(*("torch.storage", "UntypedStorage") if storage is None else ("torch", storage))
+        self._text(str(key))
+        self._text(str(block.device) if block.device.type == "cuda" else "cpu")
+        self._int(nbytes if storage is None else nbytes // dtype.itemsize)
+        self._out.append(b"tQ")
+        for part in place:
+            self.write(part)
+        self._hooks(requires_grad, dtype if storage is None else None)
+
+    def _hooks(self, requires_grad: bool, dtype: DType | ComplexDType | None = None) -> None:
         """The last arguments of a tensor: whether it requires a gradient, and hooks, of which there are none."""
         self.write(requires_grad)
         self.write(OrderedDict())

@@ -8,6 +8,7 @@ import norch
 
 from ..convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
+from .orthogonal import orthogonal as orthogonal
 from .parametrize import register_parametrization
 from .weight_norm import _length
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import norch
@@ -49,7 +49,7 @@ class ParametrizationList(ModuleList):
         made: Any = original.detach()
         for module in reversed(modules):
             if hasattr(module, "right_inverse"):
-                with norch.no_grad():
+                with norch.no_grad(), suppress(NotImplementedError):  # which then starts from the value itself
                     made = module.right_inverse(made)
         self.is_tensor = isinstance(made, norch.Tensor)
         self.ntensors = 1 if self.is_tensor else len(made)

@@ -106,7 +106,7 @@ def unpack(sequence: PackedSequence, steps: Tensor, padding_value: float = 0.0) 
     if len(data) == steps.numel():
         return padded
     there = steps.to(data.device).reshape(*steps.shape, *[1] * (data.ndim - 1))
-    return norch.where(there, padded, padding_value)
+    return padded.masked_fill(~there, padding_value)
 
 
 def pack(padded: Tensor, steps: Tensor) -> Tensor:

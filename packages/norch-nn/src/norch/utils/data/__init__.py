@@ -4,6 +4,10 @@ import norch
 
 from .collate import default_collate as default_collate
 from .collate import default_convert as default_convert
+from .datapipes import DataChunk as DataChunk
+from .datapipes import IterDataPipe as IterDataPipe
+from .datapipes import MapDataPipe as MapDataPipe
+from .datapipes import functional_datapipe as functional_datapipe
 from .dataset import ChainDataset as ChainDataset
 from .dataset import ConcatDataset as ConcatDataset
 from .dataset import Dataset as Dataset

@@ -165,23 +165,33 @@ class DataLoader(Generic[T_co]):
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
         return iterator
 
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether samples are made one by one and then collated. Subclasses that read whole batches say False."""
+        return self._batched
+
+    @property
+    def _index_sampler(self) -> Any:
+        """Gives the indices of each batch, or of each sample where there are none."""
+        return self._indices
+
     def _start(self, progress: Progress) -> Iterator[Any]:
         if self._pin is _UNKNOWN:
             self._pin = pinner(self.pin_memory_device) if self.pin_memory else None
         job = Job(
             self.dataset,
             self._iterable,
-            self._batched,
+            self._auto_collation,
             self.batch_size,
             self.drop_last,
             self.collate_fn,
             self.worker_init_fn,
         )
         if not self.num_workers:
-            return DirectIterator(job, self._indices, progress, self._pin)
+            return DirectIterator(job, self._index_sampler, progress, self._pin)
         pool, pin = self._workers(job, progress)
         kind: type[WorkerIterator] = StreamIterator if self._iterable else IndexedIterator
-        extra = {} if self._iterable else {"sampler": self._indices}
+        extra = {} if self._iterable else {"sampler": self._index_sampler}
         return kind(
             pool,
             progress,

@@ -1,0 +1,343 @@
+"""Decompositions of complex matrices, by NumPy on the host, and what is made of them; with derivatives.
+
+The gradient of a loss with respect to a pair has the derivatives by its real and its imaginary parts, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .. import linalg
+from ..autograd import Function, is_grad_enabled, no_grad
+from ..errors import AutogradError, DTypeError, ShapeError
+from ..linalg.host import on_host
+from ..ops import eye, where
+from ..tensor import Tensor
+from .complex_numbers import INSTEAD, ComplexPair, joined
+
+_FREEDOM = 1e-2
+"""The size from which on a gradient counts as one of the phase of vectors, as in PyTorch."""
+
+
+def _differentiable(name: str, routine: Callable[..., Any], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """`routine` of an array of complex matrices as a function of a pair: `gradient(a, *results, *grads)`."""
+
+    def compute(a: ComplexPair) -> Any:
+        return on_host(name, routine, a)  # type: ignore[arg-type]
+
+    def forward(ctx: Any, a: ComplexPair) -> Any:
+        found = compute(a)
+        ctx.save_for_backward(a, *(found if isinstance(found, tuple) else (found,)))
+        return found
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return gradient(*ctx.saved_tensors, *grads)
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward), "over_batches": True}
+    apply: Callable[..., Any] = type(f"linalg_{name}", (Function,), methods).apply  # type: ignore[attr-defined]
+
+    def call(a: ComplexPair) -> Any:
+        if a.requires_grad and is_grad_enabled():
+            return apply(a)
+        with no_grad():
+            return compute(a)
+
+    return call
+
+
+def _check(op: str, a: Any, square: bool = True) -> None:
+    if a.ndim < 2 or (square and a.shape[-1] != a.shape[-2]):
+        raise ShapeError(f"linalg.{op}(): expected {'square ' * square}matrices, got shape {tuple(a.shape)}")
+    if a.pair.dtype.itemsize < 4:
+        raise DTypeError(f"linalg.{op}(): expected complex64 or complex128, got {a.dtype}")
+
+
+def _one(n: int, like: Tensor) -> Tensor:
+    return eye(n, dtype=like.dtype, device=like.device)
+
+
+def _off_diagonal(differences: Tensor) -> Tensor:
+    """1 / differences, 0 on the diagonal."""
+    on = _one(differences.shape[-1], differences) == 1
+    return where(on, 0.0, 1 / where(on, 1.0, differences))
+
+
+def _times(numerator: ComplexPair, factor: Tensor) -> ComplexPair:
+    """Their product, 0 where the numerator is, though the factor be infinite."""
+    return joined(*[where(part == 0, 0.0, part * factor) for part in (numerator.real, numerator.imag)])
+
+
+def _diagonal(values: Tensor) -> Tensor:
+    return values.unsqueeze(-1) * _one(values.shape[-1], values)
+
+
+def _refuse_phases(op: str, turns: Tensor) -> None:
+    """Of how much each vector's gradient turns it."""
+    if turns.numel() and turns.detach().abs().amax().item() > _FREEDOM:
+        raise AutogradError(
+            f"linalg.{op}(): the gradient is one of the phase of vectors, which is arbitrary; what is differentiated "
+            "must not depend on it"
+        )
+
+
+# --- Decompositions ---------------------------------------------------------------------------------------------------
+
+
+def _eigh_gradient(a: Any, values: Tensor, vectors: Any, gl: Tensor, gv: Any) -> Any:
+    """Boeddeker et al., "On the computation of complex-valued gradients" (2017)."""
+    inner = vectors.mH @ gv
+    _refuse_phases("eigh", inner.imag.diagonal(dim1=-2, dim2=-1))
+    gaps = _off_diagonal(values.unsqueeze(-2) - values.unsqueeze(-1))
+    out = vectors @ (_times(inner, gaps) + _diagonal(gl)) @ vectors.mH
+    return (out + out.mH) * 0.5
+
+
+_EIGH = {u: _differentiable("eigh", lambda x, u=u: tuple(np.linalg.eigh(x, u)), _eigh_gradient) for u in ("L", "U")}
+
+
+def _eigh(A: ComplexPair, UPLO: str = "L") -> Any:
+    _check("eigh", A)
+    if UPLO not in _EIGH:
+        raise ValueError(f"linalg.eigh(): UPLO must be 'L' or 'U', got {UPLO!r}")
+    return import_module("norch.linalg.decompositions").Eigh(*_EIGH[UPLO](A))
+
+
+def _svd_gradient(a: Any, u: Any, s: Tensor, vh: Any, gu: Any, gs: Tensor, gvh: Any) -> Any:
+    """Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
+    v, gv = vh.mH, gvh.mH
+    left, right = u.mH @ gu, v.mH @ gv
+    left, right = left - left.mH, right - right.mH
+    turns = left.imag.diagonal(dim1=-2, dim2=-1)
+    _refuse_phases("svd", (turns + right.imag.diagonal(dim1=-2, dim2=-1)) / 2)
+    squares = s * s
+    gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
+    inner = _times(left, gaps) * s.unsqueeze(-2) + _times(right, gaps) * s.unsqueeze(-1)
+    turning = where(turns == 0, 0.0, turns / (2 * s))
+    inner = joined(inner.real + _diagonal(gs), inner.imag + _diagonal(turning))
+    out = u @ inner @ vh
+    if a.shape[-2] > a.shape[-1]:
+        part = _times(gu, 1 / s.unsqueeze(-2))
+        out = out + (part - u @ (u.mH @ part)) @ vh
+    elif a.shape[-2] < a.shape[-1]:
+        part = _times(gv, 1 / s.unsqueeze(-2)).mH
+        out = out + u @ (part - (part @ v) @ vh)
+    return out
+
+
+_reduced_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x, full_matrices=False)), _svd_gradient)
+
+
+def _svd(A: ComplexPair, full_matrices: bool = True) -> Any:
+    _check("svd", A, square=False)
+    kind = import_module("norch.linalg.decompositions").SVD
+    if not full_matrices or A.shape[-1] == A.shape[-2]:
+        return kind(*_reduced_svd(A))
+    if A.requires_grad and is_grad_enabled():
+        raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
+    return kind(*on_host("svd", lambda x: tuple(np.linalg.svd(x)), A))  # type: ignore[arg-type]
+
+
+def _qr_gradient(a: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
+    """Walter, Lehmann and Lamour (2010), of a diagonal of R that is real but for what QR leaves of it."""
+    rows = a.shape[-2]
+    if rows < a.shape[-1]:  # those of the first columns say what Q is, and R of the others is Q.mH @ them
+        others, g_others = a[..., rows:], gr[..., rows:]
+        first = _qr_gradient(a[..., :rows], q, r[..., :rows], gq + others @ g_others.mH, gr[..., :rows])
+        return import_module("norch").cat([first, q @ g_others], -1)
+    m = (gr @ r.mH - q.mH @ gq).triu()
+    inner = m + m.mH
+    inner = joined(inner.real - _one(r.shape[-1], inner.real) * m.real, inner.imag)
+    return (gq + q @ inner) @ r.inverse().mH
+
+
+_reduced_qr = _differentiable("qr", lambda x: tuple(np.linalg.qr(x)), _qr_gradient)
+
+
+def _qr(A: ComplexPair, mode: str = "reduced") -> Any:
+    _check("qr", A, square=False)
+    kind = import_module("norch.linalg.decompositions").QR
+    if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
+        return kind(*_reduced_qr(A))
+    if mode not in ("complete", "r"):
+        raise ValueError(f"linalg.qr(): mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    if A.requires_grad and is_grad_enabled():
+        raise AutogradError(f"linalg.qr(): mode {mode!r} has no derivative; use mode='reduced' or detach()")
+    if mode == "r":
+        return kind(A.pair.new_empty(0), on_host("qr", lambda x: np.linalg.qr(x, "r"), A))  # type: ignore[arg-type]
+    return kind(*on_host("qr", lambda x: tuple(np.linalg.qr(x, "complete")), A))  # type: ignore[arg-type]
+
+
+def _cholesky_gradient(a: Any, factor: Any, g: Any) -> Any:
+    """Murray, "Differentiation of the Cholesky decomposition" (2016)."""
+    inner = (factor.mH @ g).tril()
+    inner = inner - inner * (_one(g.shape[-1], inner.real) * 0.5)
+    under = factor.inverse()
+    return under.mH @ ((inner + inner.mH) * 0.5) @ under
+
+
+_lower = _differentiable("cholesky", np.linalg.cholesky, _cholesky_gradient)
+
+
+def _cholesky(A: ComplexPair, *, upper: bool = False) -> Any:
+    _check("cholesky", A)
+    factor = _lower(A)
+    return factor.mH if upper else factor
+
+
+def _eig_gradient(a: Any, values: Any, vectors: Any, g_values: Any, g_vectors: Any) -> Any:
+    """Boeddeker et al. (2017), for eigenvectors of length 1."""
+    inner = vectors.mH @ g_vectors
+    _refuse_phases("eig", inner.imag.diagonal(dim1=-2, dim2=-1))
+    length = inner.real.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
+    inner = inner - (vectors.mH @ vectors) * length
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    one = _one(a.shape[-1], inner.real)
+    size = where(one == 1, 1.0, gaps.real.square() + gaps.imag.square())
+    divided = joined(_times(inner, gaps.real / size).real, _times(inner, gaps.real / size).imag)
+    turned = _times(inner, gaps.imag / size)
+    divided = joined(divided.real - turned.imag, divided.imag + turned.real)
+    on = one == 1
+    summed = joined(*[where(on, g.unsqueeze(-2), d) for g, d in zip(_parts(g_values), _parts(divided), strict=True)])
+    return vectors.mH.inverse() @ summed @ vectors.mH
+
+
+def _parts(z: ComplexPair) -> tuple[Tensor, Tensor]:
+    return z.real, z.imag
+
+
+_eigen = _differentiable("eig", lambda x: tuple(np.linalg.eig(x)), _eig_gradient)
+
+
+def _eig(A: ComplexPair) -> Any:
+    _check("eig", A)
+    return import_module("norch.linalg.eigen").Eig(*_eigen(A))
+
+
+# --- What is made of them ---------------------------------------------------------------------------------------------
+
+
+def _svdvals(A: ComplexPair) -> Tensor:
+    _check("svdvals", A, square=False)
+    if A.requires_grad and is_grad_enabled():
+        return _svd(A, False).S  # type: ignore[no-any-return]
+    return on_host("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), A)  # type: ignore[arg-type, no-any-return]
+
+
+def _adjugate_times(a: Any, out: Any, g: Any) -> Any:
+    return a.inverse().mH * (g * out.conj()).unsqueeze(-1).unsqueeze(-1)
+
+
+_determinant = _differentiable("det", np.linalg.det, _adjugate_times)
+
+
+def _det(A: ComplexPair) -> Any:
+    _check("det", A)
+    return _determinant(A)
+
+
+def _slogdet_gradient(a: Any, sign: Any, logabsdet: Tensor, g_sign: Any, g_log: Tensor) -> Any:
+    turn = sign.real * g_sign.imag - sign.imag * g_sign.real
+    return a.inverse().mH * joined(g_log, turn).unsqueeze(-1).unsqueeze(-1)
+
+
+_sign_and_log = _differentiable("slogdet", lambda x: tuple(np.linalg.slogdet(x)), _slogdet_gradient)
+
+
+def _slogdet(A: ComplexPair) -> Any:
+    _check("slogdet", A)
+    return import_module("norch.linalg.solving").SLogDet(*_sign_and_log(A))
+
+
+def _logdet(A: ComplexPair) -> ComplexPair:
+    sign, log = _slogdet(A)
+    return joined(log, sign.angle())
+
+
+def _pinv_gradient(a: Any, p: Any, g: Any) -> Any:
+    """Golub and Pereyra, "The differentiation of pseudo-inverses" (1973)."""
+    k = g.mH @ p
+    along = k @ p.mH
+    return along - (p @ k).mH - (a @ p) @ along + p.mH @ p @ (g.mH - k @ a)
+
+
+def _pseudo_inverse(rtol: Any) -> Callable[[Any], Any]:
+    def compute(x: Any) -> Any:
+        cutoff = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol
+        return np.linalg.pinv(x, cutoff).astype(x.dtype)
+
+    return compute
+
+
+def _pinv(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    _check("pinv", A, square=False)
+    if atol is not None or isinstance(rtol, Tensor):
+        raise DTypeError(f"linalg.pinv(): takes an rtol that is a number, and no atol, of a ComplexPair; {INSTEAD}")
+    return _differentiable("pinv", _pseudo_inverse(rtol), _pinv_gradient)(A)
+
+
+def _matrix_rank(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    values = _svdvals(A)
+    relative = 0.0 if atol is not None else max(A.shape[-2:]) * import_module("norch").finfo(values.dtype).eps
+    limit = values[..., :1] * (relative if rtol is None else rtol)
+    return (values > (limit if atol is None else limit.clamp(min=atol))).sum(-1)
+
+
+def _matrix_norm(A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    if ord in (2, -2, "nuc"):
+        matrix = A.movedim(tuple(dim), (-2, -1))
+        values = _svdvals(matrix)
+        found = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for at in sorted(d % A.ndim for d in dim) if keepdim else ():
+            found = found.unsqueeze(at)
+        return found
+    return linalg.matrix_norm(A.abs(), ord, dim, keepdim)
+
+
+def _cond(A: ComplexPair, p: Any = None) -> Tensor:
+    if p in (None, 2, -2):
+        values = _svdvals(A)
+        return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+    return _matrix_norm(A, p) * _matrix_norm(A.inverse(), p)
+
+
+def _lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
+    """By the pseudo-inverse, which is that of every driver where the columns are independent."""
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+    given = A if isinstance(A, ComplexPair) else joined(A, A * 0)
+    solution = _pinv(given, rtol=rcond) @ (B.unsqueeze(-1) if vector else B)
+    nothing = given.pair.new_empty(0)
+    kind = import_module("norch.linalg.least_squares").LeastSquares
+    return kind(solution.squeeze(-1) if vector else solution, nothing, _matrix_rank(given), nothing)
+
+
+def _solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    triangle = A.triu() if upper else A.tril()
+    if unitriangular:
+        one = _one(A.shape[-1], A.real)
+        triangle = where(one == 1, one, triangle) if isinstance(A, Tensor) else _with_diagonal(triangle, one)
+    inverse = triangle.inverse()
+    return inverse @ B if left else B @ inverse
+
+
+def _with_diagonal(z: ComplexPair, one: Tensor) -> ComplexPair:
+    return joined(where(one == 1, one, z.real), where(one == 1, 0.0, z.imag))
+
+
+def _matrix_exp(A: ComplexPair) -> ComplexPair:
+    n, blocks = A.shape[-1], import_module("norch.compat.complex_functions")._blocks
+    found = linalg.matrix_exp(blocks(A))
+    return joined(found[..., :n, :n], found[..., n:, :n])
+
+
+LINALG: dict[str, Callable[..., Any]] = {
+    "eigh": _eigh, "eigvalsh": lambda A, UPLO="L": _eigh(A, UPLO).eigenvalues, "svd": _svd, "svdvals": _svdvals,
+    "qr": _qr, "cholesky": _cholesky, "eig": _eig, "eigvals": lambda A: _eig(A).eigenvalues,
+    "det": _det, "slogdet": _slogdet, "logdet": _logdet, "pinv": _pinv,
+    "pinverse": lambda A, rcond=None: _pinv(A, rtol=rcond),
+    "matrix_rank": _matrix_rank, "cond": _cond, "lstsq": _lstsq, "solve_triangular": _solve_triangular,
+    "matrix_exp": _matrix_exp,
+}  # fmt: skip

@@ -1,0 +1,179 @@
+"""Functions of PyTorch's that few programs call, made of others. Loaded when first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import ops
+from ..dispatch.arguments import check_functions
+from ..dtype import as_dtype, int32
+from ..errors import DTypeError, ShapeError
+from ..ops import abs as magnitude
+from ..ops import empty, floor, log2, where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tensor import Tensor
+
+
+class Frexp(NamedTuple):
+    """What frexp returns."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def frexp(input: Tensor) -> Frexp:
+    """(mantissa, exponent) with input = mantissa * 2**exponent, the mantissa from 0.5 to below 1, or 0, and the
+    exponent int32. Infinities and NaN are their own mantissas. Raises DTypeError unless floating.
+    """
+    if not input.is_floating_point():
+        raise DTypeError(f"frexp(): expected a floating dtype, got {input.dtype}")
+    plain = (input != 0) & input.isfinite()
+    size = where(plain, magnitude(input), 1.0)
+    tiny = size < 2.0**-100  # subnormal numbers, whose logarithm may be rounded, are scaled first
+    scaled = where(tiny, size * 2.0**100, size) if input.dtype.itemsize > 2 else size
+    exponent = floor(log2(scaled.double())) + 1 - where(tiny, 100.0, 0.0).double() * (input.dtype.itemsize > 2)
+    mantissa = size.double() / 2**exponent
+    low, high = mantissa < 0.5, mantissa >= 1  # where the logarithm was rounded over a whole number
+    exponent = exponent - low.double() + high.double()
+    mantissa = where(low, mantissa * 2, where(high, mantissa / 2, mantissa))
+    signed = ops.copysign(mantissa, input.double()).to(input.dtype)
+    return Frexp(where(plain, signed, input), where(plain, exponent, 0.0).to(int32))
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of `narrow(input, dim, start, length)`. Raises as that does."""
+    return ops.narrow(input, dim, start, length).clone()
+
+
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
+) -> Tensor:
+    """A copy of `input` with `src` in the place of `as_strided(input, size, stride, storage_offset)`. Raises ShapeError
+    where src has another shape.
+    """
+    if tuple(src.shape) != tuple(size):
+        raise ShapeError(f"as_strided_scatter(): src has shape {tuple(src.shape)}, the view {tuple(size)}")
+    flat = ops.arange(input.numel(), device=input.device).reshape(input.shape)
+    places = flat.as_strided(tuple(size), tuple(stride), storage_offset).reshape(-1)
+    return input.reshape(-1).index_put((places,), src.reshape(-1)).reshape(input.shape)
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero(input)`, with `fill_value` in those that there are none for."""
+    found = ops.nonzero(input)[:size]
+    rest = found.new_full((size - found.shape[0], input.ndim), fill_value)
+    return ops.cat([found, rest])
+
+
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Tensor:
+    """A tensor of shape `size` without values, whose dims lie in memory in the order `physical_layout`, the outermost
+    first. Options are those of `empty`. Raises ShapeError unless that is a permutation.
+    """
+    if sorted(physical_layout) != list(range(len(size))):
+        raise ShapeError(f"empty_permuted(): {tuple(physical_layout)} is no order of {len(size)} dims")
+    made = empty([size[d] for d in physical_layout], **options)
+    back = sorted(range(len(size)), key=lambda d: physical_layout[d])
+    return made.permute(back)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle` of `input` in `groups`. Raises as that does."""
+    n, c = input.shape[:2]
+    if c % groups:
+        raise ShapeError(f"native_channel_shuffle(): {c} channels are no multiple of {groups} groups")
+    return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(input.shape)
+
+
+class Histogram(NamedTuple):
+    """What histogram returns."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def _edges(op: str, input: Tensor, bins: Any, range: Any) -> Tensor:
+    if hasattr(bins, "spec"):
+        return bins  # type: ignore[no-any-return]
+    low, high = range if range is not None else (input.min().item(), input.max().item()) if input.numel() else (0, 0)
+    if low == high:
+        low, high = (low - 0.5, high + 0.5) if range is None or low == 0 == high else (low, high + 1)
+    if low > high:
+        raise ValueError(f"{op}(): the range goes from {low} to {high}")
+    return ops.linspace(low, high, int(bins) + 1, dtype=input.dtype, device=input.device)
+
+
+def _counted(places: list[Tensor], edges: list[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    shape = [len(e) - 1 for e in edges]
+    flat, inside = None, None
+    for x, edge, n in zip(places, edges, shape, strict=True):
+        at = ops.searchsorted(edge, x.contiguous(), right=True) - 1
+        at = where(x == edge[-1], n - 1, at)  # the last bin has its upper edge too
+        here = (at >= 0) & (at < n)
+        inside = here if inside is None else inside & here
+        flat = at if flat is None else flat * n + at
+    assert flat is not None
+    assert inside is not None
+    ones = places[0].new_ones(places[0].shape) if weight is None else weight.reshape(-1)
+    total = 1
+    for n in shape:
+        total *= n
+    hist = places[0].new_zeros(total).scatter_add(0, where(inside, flat, 0), where(inside, ones, 0.0))
+    hist = hist.reshape(shape)
+    if density:
+        for d, edge in enumerate(edges):
+            hist = hist / edge.diff().reshape([-1 if i == d else 1 for i in range(len(edges))])
+        hist = hist / where(inside, ones, 0.0).sum()
+    return hist
+
+
+def histogram(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Histogram:
+    """(hist, bin_edges): how many elements of `input` lie in each of `bins` parts of `range` (low, high), those of the
+    elements unless given, or in those between rising edges, a tensor `bins`.
+
+    weight: what each element counts for. density: divided by the widths and by all. Raises ValueError for a range that
+    falls.
+    """
+    x = input.reshape(-1)
+    edges = _edges("histogram", x, bins, range)
+    return Histogram(_counted([x], [edges], weight, density), edges)
+
+
+class HistogramDD(NamedTuple):
+    """What histogramdd returns."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+def histogramdd(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> HistogramDD:
+    """(hist, bin_edges) of the points (..., d) of `input` in boxes. bins: how many along each dim, one number for all,
+    or edges; range: low and high of each dim, one after another; weight, density: as of `histogram`.
+    """
+    points = input.reshape(-1, input.shape[-1])
+    columns = [c.contiguous() for c in points.unbind(-1)]
+    many = [bins] * len(columns) if isinstance(bins, int) else list(bins)
+    ranges = [None] * len(columns) if range is None else list(zip(range[::2], range[1::2], strict=True))
+    edges = [_edges("histogramdd", x, b, r) for x, b, r in zip(columns, many, ranges, strict=True)]
+    return HistogramDD(_counted(columns, edges, weight, density), tuple(edges))
+
+
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None) -> Tensor:
+    """`size` elements of the file `filename`, mapped: what is written to them goes to the file if `shared`. dtype: of
+    the elements, the default one unless given. Raises OSError for a file that cannot be read.
+    """
+    from ..dtype import get_default_dtype
+    from ..tensor import Storage
+
+    chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "from_file")
+    mapped = Storage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
+    return mapped._tensor.view(chosen)  # type: ignore[attr-defined, no-any-return]
+
+
+check_functions(globals())
