@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import norch
-from norch.signal import windows
 
 X = norch.tensor([[3.0, -0.1, 0.0], [9.0, 1.0, -1e-30]])
 
@@ -48,28 +47,6 @@ def test_channels_are_shuffled():
         norch.native_channel_shuffle(x, 3)
 
 
-@pytest.mark.parametrize("density", [False, True])
-def test_histograms(density):
-    x = norch.tensor(np.random.default_rng(3).standard_normal((40, 2)))
-    weight = norch.rand(40, dtype=norch.float64)
-    for range in (None, (-1.0, 1.5)):
-        found = norch.histogram(x[:, 0], 5, range=range, weight=weight, density=density)
-        expected = np.histogram(x[:, 0].numpy(), 5, range, weights=weight.numpy(), density=density)
-        np.testing.assert_allclose(found.hist.numpy(), expected[0])
-        np.testing.assert_allclose(found.bin_edges.numpy(), expected[1])
-    edges = norch.tensor([-1.0, 0.0, 0.5, 2.0], dtype=norch.float64)
-    np.testing.assert_allclose(
-        norch.histogram(x[:, 0], edges, density=density).hist.numpy(),
-        np.histogram(x[:, 0].numpy(), edges.numpy(), density=density)[0],
-    )
-    found = norch.histogramdd(x, [3, 4], density=density)
-    hist, bins = np.histogramdd(x.numpy(), [3, 4], density=density)
-    np.testing.assert_allclose(found.hist.numpy(), hist)
-    np.testing.assert_allclose(found.bin_edges[1].numpy(), bins[1])
-    with pytest.raises(ValueError, match="range goes from"):
-        norch.histogram(x[:, 0], 3, range=(1.0, 0.0))
-
-
 def test_elements_of_files(tmp_path):
     (tmp_path / "x").write_bytes(np.arange(6.0, dtype="f4").tobytes())
     mapped = norch.from_file(str(tmp_path / "x"), shared=True, size=6)
@@ -85,38 +62,6 @@ def test_einsum_of_lists():
     assert norch.einsum(a[None], [..., 0, 1], b[None], [..., 1, 2], [..., 0, 2]).tolist() == (a @ b)[None].tolist()
     with pytest.raises(norch.DTypeError, match="einsum"):
         norch.einsum(a, b)
-
-
-def test_windows():
-    n = np.arange(7)
-    np.testing.assert_allclose(windows.hann(7).numpy(), np.hanning(7), atol=1e-6)
-    np.testing.assert_allclose(windows.hamming(7).numpy(), np.hamming(7), atol=1e-6)
-    np.testing.assert_allclose(windows.blackman(7).numpy(), np.blackman(7), atol=1e-6)
-    np.testing.assert_allclose(windows.bartlett(7).numpy(), np.bartlett(7), atol=1e-6)
-    np.testing.assert_allclose(windows.kaiser(7, beta=5.0).numpy(), np.kaiser(7, 5.0), atol=1e-6)
-    np.testing.assert_allclose(windows.gaussian(7, std=2.0).numpy(), np.exp(-(((n - 3) / 2) ** 2) / 2), atol=1e-6)
-    np.testing.assert_allclose(windows.cosine(7).numpy(), np.sin(np.pi * (n + 0.5) / 7), atol=1e-6)
-    np.testing.assert_allclose(windows.exponential(7, tau=2.0).numpy(), np.exp(-abs(n - 3) / 2), atol=1e-6)
-    assert windows.nuttall(5).numpy()[2] == pytest.approx(1)
-    for name in windows.__all__:
-        options = {"a": [0.5, 0.5]} if name == "general_cosine" else {}
-        make = getattr(windows, name)
-        assert norch.allclose(make(8, sym=False, **options), make(9, **options)[:8]) or name in ("cosine",)
-        assert (make(0, **options).shape, make(1, **options).tolist()) == ((0,), [1])
-        assert make(4, dtype=norch.float64, requires_grad=True, **options).requires_grad
-        with pytest.raises(ValueError, match="negative"):
-            make(-1, **options)
-        with pytest.raises(norch.DTypeError, match="floating"):
-            make(4, dtype=norch.int32, **options)
-    for wrong in (
-        lambda: windows.exponential(4, center=1.0),
-        lambda: windows.exponential(4, tau=0),
-        lambda: windows.gaussian(4, std=-1),
-        lambda: windows.kaiser(4, beta=-1),
-        lambda: windows.general_cosine(4, a=[]),
-    ):
-        with pytest.raises(ValueError, match=r"\(\): "):
-            wrong()
 
 
 def test_close_complex_numbers():

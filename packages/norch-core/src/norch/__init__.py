@@ -208,8 +208,8 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "as_strided_scatter", "empty_permuted", "frexp", "from_file", "histogram", "histogramdd", "narrow_copy",
-        "native_channel_shuffle", "nonzero_static",
+        "as_strided_scatter", "empty_permuted", "frexp", "from_file", "narrow_copy", "native_channel_shuffle",
+        "nonzero_static",
     ),
     "compat.window_functions": (
         "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",

@@ -208,9 +208,6 @@ PLACES: dict[str, Place] = {
     "overrides": Place(("compat.overrides",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
-    "signal": Place(),
-    "signal.windows": Place(("compat.signal_windows",)),
-    "signal.windows.windows": Place(("compat.signal_windows",)),
     "storage": Place(("tensor.storage",), {"UntypedStorage": Storage, "TypedStorage": Storage}),
     "torch_version": Place(("compat.torch_version",)),
     "types": Place(
