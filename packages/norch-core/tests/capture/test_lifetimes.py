@@ -10,6 +10,7 @@ import pytest
 from capture_harness import numbers
 
 import norch
+from norch.dispatch.symbolic import Program
 
 
 def batch(device, i, *shape):
@@ -225,3 +226,14 @@ def test_other_tensors_on_the_same_memory(device, held):
     report = run.report()
     assert report.replayed == 5
     assert not report.captured_again
+
+
+def test_what_stands_for_an_operand_is_no_tensor_of_the_step(device):
+    """Such as an exception keeps alive until the collector comes, where l1_loss is no chain of elementwise ops."""
+    x = norch.ones(3, device=device)
+    symbol = Program(1).symbol(("operand", 0), x.spec)
+    run = norch.capture(lambda x: x * 2)
+    for _ in range(5):
+        assert run(x).tolist() == [2, 2, 2]
+    assert run.report().replayed
+    assert symbol.name == ("operand", 0)

@@ -95,7 +95,8 @@ class Program:
 
     def symbol(self, name: Read, spec: Spec, is_number: bool = False) -> Any:
         made = object.__new__(symbol_class())
-        made.spec, made.offset, made.node, made.base, made._grad = _symbolic(spec), 0, None, None, None
+        made.spec, made.offset, made.node, made.base = _symbolic(spec), 0, None, None
+        # Without _grad, so that what looks for living tensors passes over it, as over one that is being made.
         made.name, made.program, made.is_number = name, self, is_number
         return made
 
