@@ -56,7 +56,10 @@ def _made(op: str, M: int, sym: bool, options: dict[str, Any], weight: Callable[
 
 
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """exp(-|n - center| / tau), by default of the middle; with a center `sym` must be False (ValueError)."""
+    """exp(-|n - center| / tau), by default of the middle; with a center `sym` must be False (ValueError).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     if tau <= 0:
         raise ValueError(f"exponential(): tau must be positive, got {tau}")
     if sym and center is not None:
@@ -67,19 +70,28 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: b
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """sin(pi (n + 0.5) / N), half a wave."""
+    """sin(pi (n + 0.5) / N), half a wave.
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return _made("cosine", M, sym, options, lambda n, last: sin((n + 0.5) * (math.pi / (last + 1))))
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """exp(-((n - middle) / std)**2 / 2). Raises ValueError unless std is positive."""
+    """exp(-((n - middle) / std)**2 / 2). Raises ValueError unless std is positive.
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     if std <= 0:
         raise ValueError(f"gaussian(): std must be positive, got {std}")
     return _made("gaussian", M, sym, options, lambda n, last: exp(-(((n - last / 2) / std) ** 2) / 2))
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
-    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1. Raises ValueError for a negative beta."""
+    """I0(beta sqrt(1 - x**2)) / I0(beta), x from -1 to 1. Raises ValueError for a negative beta.
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     if beta < 0:
         raise ValueError(f"kaiser(): beta must not be negative, got {beta}")
 
@@ -92,27 +104,42 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """0.54 - 0.46 cos(2 pi n / N)."""
+    """0.54 - 0.46 cos(2 pi n / N).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return general_hamming(M, sym=sym, **options)
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """0.5 - 0.5 cos(2 pi n / N)."""
+    """0.5 - 0.5 cos(2 pi n / N).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A triangle: 1 - |2 n / N - 1|."""
+    """A triangle: 1 - |2 n / N - 1|.
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return _made("bartlett", M, sym, options, lambda n, last: 1 - (n * (2 / last) - 1).abs())
 
 
 def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: Any) -> Tensor:
-    """The sum of (-1)**i a[i] cos(2 pi i n / N). a: the weights, at least one (ValueError)."""
+    """The sum of (-1)**i a[i] cos(2 pi i n / N). a: the weights, at least one (ValueError).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     if not len(a):
         raise ValueError("general_cosine(): a must not be empty")
 
@@ -125,12 +152,18 @@ def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """alpha - (1 - alpha) cos(2 pi n / N)."""
+    """alpha - (1 - alpha) cos(2 pi n / N).
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Nuttall's sum of four cosines, the narrowest of those without a step at the ends."""
+    """Nuttall's sum of four cosines, the narrowest of those without a step at the ends.
+
+    Of shape (M,). Raises ValueError for a negative M, DTypeError for a dtype that is not floating.
+    """
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
 
 
