@@ -322,7 +322,7 @@ LEFT_OUT = {
         empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_ set_
     """,
     "what is no computation: files, devices, storages, questions": """
-        as_subclass compile cpu cuda data_ptr from_dlpack from_numpy frombuffer get_device is_coalesced
+        as_subclass compile cpu cuda data_ptr from_dlpack from_file from_numpy frombuffer get_device is_coalesced
         is_complex is_conj is_inference is_neg is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory
         record_stream save share_memory_ storage storage_offset to_dense typename untyped_storage
     """,
@@ -333,6 +333,7 @@ LEFT_OUT = {
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
     """,
     "of several right answers, or with arguments that depend on each other; they have tests of their own": """
+        as_strided_scatter empty_permuted frexp narrow_copy native_channel_shuffle nonzero_static
         cholesky_ex cholesky_inverse cholesky_solve ctc_loss eigh fractional_max_pool2d
         fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices frobenius_norm
         geqrf gradient grouped_mm householder_product inv_ex lobpcg lstsq lu_factor_ex lu_solve lu_unpack matrix_exp
