@@ -29,7 +29,7 @@ import norch
 
 NAMESPACES = (
     "norch", "norch.Tensor", "norch.accelerator", "norch.amp", "norch.autograd", "norch.autograd.functional",
-    "norch.backend", "norch.backends", "norch.compat.signal_windows", "norch.cpu", "norch.cuda", "norch.distributions",
+    "norch.backend", "norch.backends", "norch.cpu", "norch.cuda", "norch.distributions",
     "norch.distributions.constraints", "norch.distributions.transforms", "norch.fft", "norch.func", "norch.linalg",
     "norch.memory", "norch.profiler", "norch.profiler.legacy", "norch.profiler.nvtx",
     "norch.serialization", "norch.signal.windows", "norch.sparse", "norch.special", "norch.testing",

@@ -88,6 +88,7 @@ LINES = {
     "histc": [(F,), lambda t, x: (t.histc(x.detach(), 5), x.detach().histc(4, -1, 1), t.histc(x.detach(), bins=3,
         min=0, max=1))],
     "histc.edge": [(at(0.8, 0.5, 2.0),), lambda t, x: t.histc(x.detach().float(), min=-1, max=2)],
+    "histc.equal": [(at(0.8, 0.5, 2.0),), lambda t, x: t.histc(x.detach().float(), 4, min=3, max=3)],
     "cov": [(F,), lambda t, x: (t.cov(x), t.cov(x, correction=0), t.cov(x[0]), t.corrcoef(x), t.corrcoef(x[0]))],
     "cov.weights": [(F, at(1, 2, 1, 3), at(0.5, 1.0, 2.0, 1.0)), lambda t, x, f, a: (
         t.cov(x, fweights=f), t.cov(x, aweights=a.detach()), t.cov(x, fweights=f, aweights=a.detach()))],

@@ -252,14 +252,14 @@ def _counted_on_host(input: Tensor, minlength: int) -> Tensor | None:
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall in each of `bins` equal parts of [min, max], in input's dtype; others are not counted.
 
-    With min and max both 0 they are those of the elements, which this then waits for. The last bin has its upper edge
+    With min equal to max they are those of the elements, which this then waits for. The last bin has its upper edge
     too. Raises DTypeError unless floating, ValueError for no bins, min > max or an infinite range.
     """
     dtype = floating("histc", input.spec)
     if bins < 1 or min > max:
         raise ValueError(f"histc(): needs at least 1 bin and min <= max, got {bins}, {min} and {max}")
     x = upcast(reshape(input.detach(), -1))
-    if min == max == 0 and x.spec.numel:
+    if min == max and x.spec.numel:
         min, max = x.min().item(), x.max().item()
     if min == max:
         min, max = min - 1, max + 1
