@@ -178,12 +178,12 @@ def _scale(launch: _Launch) -> float:
     """How large the numbers are that may cancel each other in a result: none do in an elementwise op."""
     if launch.op in ELEMENTWISE:
         return 0.0
-    sizes = [
+    given = list(zip(launch.operands, launch.values, strict=True))[1:]  # what the output holds is not defined
+    inputs = [
         _largest(values.astype(np.float64)) if operand.dtype.category == FLOATING else 0.0
-        for operand, values in zip(launch.operands, launch.values, strict=True)
+        for operand, values in given
         if not operand.is_scalar
-    ]
-    inputs = sizes[1:] or [0.0]
+    ] or [0.0]
     return max(*inputs, prod(inputs)) if launch.op == "matmul" else max(inputs)
 
 
