@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -247,3 +248,21 @@ def test_a_model_whose_classes_and_functions_are_declared_safe(tmp_path):
         declared = [x for x in (*modules, F.relu, F.gelu, F.softplus) if x is not missing]
         with norch.serialization.safe_globals(declared), pytest.raises(norch.CheckpointError, match=name):
             norch.load(tmp_path / "x.pt")
+
+
+def test_whole_models_are_kept_where_norch_is_torch():
+    code = """
+from norch.compat.standin import install
+install()
+import io, torch
+from torch import nn
+file = io.BytesIO()
+model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+torch.save(model, file)
+file.seek(0)
+found = torch.load(file, weights_only=False)
+assert type(found) is nn.Sequential
+assert torch.equal(found[0].weight, model[0].weight) and isinstance(found[0].weight, nn.Parameter)
+"""
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (made.stdout, made.stderr) == ("", "")

@@ -148,7 +148,7 @@ class _Unpickler(pickle.Unpickler):
 def _refuse_theirs(found: Any, full: str, fail: Callable[[str], Exception]) -> None:
     """A class that stands on PyTorch's own cannot have norch's tensors."""
     theirs = sys.modules.get("torch")
-    if theirs is None or theirs.__name__ == "norch" or not isinstance(found, type):
+    if theirs is None or theirs is sys.modules[_ROOT] or not isinstance(found, type):
         return
     if any(base.__module__.partition(".")[0] == "torch" for base in found.__mro__):
         raise fail(
