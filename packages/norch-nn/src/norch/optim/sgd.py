@@ -47,7 +47,8 @@ class SGD(MultiTensorOptimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = self._with_gradient(group)
-        if any(kind.add_ is not _add for kind in set(map(type, params))):
+        kinds: set[Any] = set(map(type, params))
+        if any(kind.add_ is not _add for kind in kinds):
             params, grads = self._by_their_classes(params, grads, group)
             if not params:
                 return
