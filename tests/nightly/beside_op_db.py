@@ -25,7 +25,7 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-5, torch.bfloat16: 3e-2}
 # Random ops draw from the seed that a test gave, not each time from the same.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
-UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 TIES = {"sort", "msort", "kthvalue", "mode", "topk"}  # which of equal elements is meant, PyTorch leaves open
 SIGNS = {"svd", "linalg.svd", "linalg.eig", "linalg.eigh", "linalg.qr", "qr"}  # and here the sign of a vector
 

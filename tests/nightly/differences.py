@@ -75,6 +75,12 @@ DIFFERENCES = (
         "The gradient is the derivative; PyTorch's is right only behind log_softmax, whose part it has in it.",
     ),
     Difference(
+        "strided-scatter-gradient",
+        "as_strided_scatter",
+        "gradient: ",
+        "The gradient of input is 0 where src came in its place; PyTorch's is 0 elsewhere.",
+    ),
+    Difference(
         "normal-gradient",
         "normal.*",
         "gradient: ",
@@ -138,7 +144,7 @@ LACKING = {
     "masked and ragged tensors": """
         _segment_reduce masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
         masked.log_softmax masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize
-        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var nonzero_static
+        masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var
     """,
     "pooling and sampling": """
         grid_sampler_2d grid_sampler_3d
@@ -146,9 +152,9 @@ LACKING = {
     "what PyTorch's own code calls": """
         _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
         _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa alias_copy as_strided_copy constant_pad_nd
-        diagonal_copy empty_permuted expand_copy fill hash_tensor jiterator_2inputs_2outputs
+        diagonal_copy expand_copy fill hash_tensor jiterator_2inputs_2outputs
         jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary
-        max_pool2d_with_indices_backward narrow_copy native_batch_norm native_dropout_backward native_group_norm
+        max_pool2d_with_indices_backward native_batch_norm native_dropout_backward native_group_norm
         native_layer_norm permute_copy slice split_with_sizes_copy squeeze_copy t_copy torch._scaled_mm
         torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward
         torch.ops.aten._safe_softmax.default transpose_copy unbind_copy unfold_copy unsafe_chunk unsafe_split
@@ -158,7 +164,7 @@ LACKING = {
         __rdiv__
     """,
     "linear algebra": """
-        as_strided_scatter geqrf linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve ormqr
+        linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
     """,
     "special functions": """
         special.airy_ai special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
@@ -170,7 +176,7 @@ LACKING = {
         special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
     """,
     "others": """
-        cauchy chalf exponential frexp geometric log_normal uniform
+        cauchy chalf exponential geometric log_normal uniform
     """,
 }
 """The ops of PyTorch's samples that norch does not have, by what they are for. In place `exponential_` is there."""

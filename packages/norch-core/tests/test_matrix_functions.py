@@ -177,6 +177,10 @@ def test_geqrf_of_columns_without_reflections_and_what_is_refused():
     assert norch.allclose(factors.triu(), L.qr(a, "complete")[1])
     with pytest.raises(norch.ShapeError):
         norch.geqrf(double(3))
+    assert norch.autograd.gradcheck(
+        lambda *args: norch.ormqr(*args, transpose=True),
+        [x.requires_grad_() for x in (double(4, 2), double(2), double(4, 3))],
+    )
     with pytest.raises(norch.ShapeError, match="ormqr"):
         norch.ormqr(factors, tau, double(3, 2))
 

@@ -117,23 +117,23 @@ def geqrf(input: Tensor) -> GeQRF:
             start = where(is_done, first, -copysign(length, first))
             tau[..., i] = where(is_done, 0.0, (start - first) / where(is_done, 1.0, start))
             vector = below / where(is_done, 1.0, first - start).unsqueeze(-1)
-            _reflect(out[..., i:, i + 1 :], vector, tau[..., i])
+            out[..., i:, i + 1 :] = _reflected(out[..., i:, i + 1 :], vector, tau[..., i])
             out[..., i, i] = start
             out[..., i + 1 :, i] = vector
         return GeQRF(out, tau)
 
 
-def _reflect(rows: Tensor, vector: Tensor, tau: Tensor) -> None:
-    """Writes (1 - tau * v @ v.T) @ rows in their place, v being 1 and then `vector`."""
+def _reflected(rows: Tensor, vector: Tensor, tau: Tensor) -> Tensor:
+    """(1 - tau * v @ v.T) @ rows, v being 1 and then `vector`."""
     v = cat([ones_like(tau).unsqueeze(-1), vector], -1).unsqueeze(-1)
-    rows -= tau[..., None, None] * (v @ (v.mT @ rows))
+    return rows - tau[..., None, None] * (v @ (v.mT @ rows))
 
 
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, or with left=False other @ Q, of the Q that `geqrf` gives as `input` and `tau`; with `transpose` of
     its transpose.
 
-    Raises ShapeError where shapes do not match. It has no derivative.
+    Raises ShapeError where shapes do not match.
     """
     check_matrices("ormqr", input, square=False)
     m, k = input.shape[-2], tau.shape[-1]
@@ -141,12 +141,11 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
         raise ShapeError(
             f"ormqr(): shapes {tuple(input.shape)}, {tuple(tau.shape)} and {tuple(other.shape)} do not match"
         )
-    with no_grad():
-        out = other.clone() if left else other.mT.clone()
-        transpose = bool(transpose) is bool(left)
-        for i in range(k) if transpose else reversed(range(k)):
-            _reflect(out[..., i:, :], input[..., i + 1 :, i], tau[..., i])
-        return out if left else out.mT
+    out = (other if left else other.mT).clone()
+    transpose = bool(transpose) is bool(left)
+    for i in range(k) if transpose else reversed(range(k)):
+        out = cat([out[..., :i, :], _reflected(out[..., i:, :], input[..., i + 1 :, i], tau[..., i])], -2)
+    return out if left else out.mT
 
 
 check_functions(globals())
