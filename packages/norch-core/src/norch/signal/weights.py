@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import as_dtype, float64, get_default_dtype
@@ -21,15 +23,58 @@ BLACKMAN = (0.42, 0.5, 0.08)
 NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 
 
-def window(
-    op: str,
-    M: int,
-    sym: bool,
-    dtype: Any,
-    device: Any,
-    weight: Weight,
-    requires_grad: bool = False,
-) -> Tensor:
+def window_of(weights: Callable[..., Weight]) -> Callable[..., Tensor]:
+    """The window function that has its weights from `weights`, of its own options: M points, symmetric if `sym`."""
+    knows_sym = "sym" in inspect.signature(weights).parameters
+
+    def call(
+        M: int,
+        *,
+        sym: bool = True,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> Tensor:
+        weight = weights(**options, sym=sym) if knows_sym else weights(**options)
+        return _window(weights.__name__, M, sym, weight, dtype, device, requires_grad)
+
+    return _shown_as(call, weights, after=1)
+
+
+def older_window_of(weights: Callable[..., Weight]) -> Callable[..., Tensor]:
+    """As `window_of`, with PyTorch's older arguments: the options come behind `periodic`, which is not symmetric."""
+
+    def call(
+        window_length: int,
+        periodic: bool = True,
+        *options: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        **named: Any,
+    ) -> Tensor:
+        weight = weights(*options, **named)
+        return _window(weights.__name__, window_length, not periodic, weight, dtype, device, requires_grad)
+
+    return _shown_as(call, weights, after=2)
+
+
+def _shown_as(call: Callable[..., Tensor], weights: Callable[..., Weight], after: int) -> Callable[..., Tensor]:
+    """`call` under the name and text of `weights`, whose options stand behind the first `after` parameters."""
+    shared = [p for p in inspect.signature(call).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    own = [p for p in inspect.signature(weights).parameters.values() if p.name != "sym"]
+    update_wrapper(call, weights)
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*shared[:after], *own, *shared[after:]], return_annotation="Tensor"
+    )
+    return call
+
+
+def _window(op: str, M: int, sym: bool, weight: Weight, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     """`weight` of the points 0, 1, ... and of the place of the last, in float64; 1 for a window of 1 point."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, op)
     if not chosen.is_floating_point:
