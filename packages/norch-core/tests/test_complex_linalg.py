@@ -183,7 +183,12 @@ def test_layers_and_lists():
     row = sum(np.convolve(z.numpy()[0, i], k.numpy()[0, i, ::-1], "valid") for i in range(4))
     close(norch.conv1d(z, k)[0, 0], row)
     close(norch.cumprod(b, 0), np.cumprod(b.numpy()))
-    close(norch.trapezoid(b), np.trapezoid(b.numpy()) if hasattr(np, "trapezoid") else np.trapz(b.numpy()))
+    integral = np.trapezoid if hasattr(np, "trapezoid") else np.trapz
+    close(norch.trapezoid(b), integral(b.numpy()))
+    y = matrix(3, 4, 6)
+    for dim in (0, 1, -1, -3):
+        at = np.cumsum(np.arange(1.0, y.shape[dim] + 1))
+        close(norch.trapezoid(y, norch.tensor(at), dim=dim), integral(y.numpy(), at, axis=dim))
     close(norch.block_diag(w, w)[3:, 6:], w.numpy())
     close(norch.meshgrid(b, b, indexing="ij")[0][:, 0], b.numpy())
     close(norch.cartesian_prod(b, b)[:, 1], np.tile(b.numpy(), 3))

@@ -43,7 +43,7 @@ def test_copies_of_views():
 def test_channels_are_shuffled():
     x = norch.arange(8.0).reshape(1, 4, 2)
     assert norch.native_channel_shuffle(x, 2)[0, :, 0].tolist() == [0, 4, 2, 6]
-    with pytest.raises(norch.ShapeError, match="no multiple"):
+    with pytest.raises(norch.ShapeError, match="are not 3 groups"):
         norch.native_channel_shuffle(x, 3)
 
 

@@ -17,8 +17,7 @@ from ..dtype import complex64, complex128
 from ..errors import DTypeError, ShapeError
 from ..ops import broadcast_tensors, cat, where
 from ..tensor import Tensor
-from .complex_linalg import LINALG
-from .complex_linalg import _matrix_norm as matrix_norm
+from .complex_linalg import LINALG, matrix_norm
 from .complex_more import MORE
 from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of, tensors_of
 
@@ -200,7 +199,7 @@ def _einsum(equation: str, *operands: Any) -> ComplexPair:
     return joined(found[..., 0, 0] - found[..., 1, 1], found[..., 0, 1] + found[..., 1, 0])
 
 
-def _blocks(z: Any) -> Tensor:
+def blocks(z: Any) -> Tensor:
     """The real matrix that does to (real; imaginary) what `z` does."""
     re, im = tensors_of(z)
     return cat([cat([re, -im], -1), cat([im, re], -1)], -2)
@@ -208,7 +207,7 @@ def _blocks(z: Any) -> Tensor:
 
 def _inv(z: ComplexPair) -> ComplexPair:
     n = z.shape[-1]
-    found = import_module("norch.linalg").inv(_blocks(z))
+    found = import_module("norch.linalg").inv(blocks(z))
     return joined(found[..., :n, :n], found[..., n:, :n])
 
 
@@ -218,7 +217,7 @@ def _solve(A: Any, B: Any, *, left: bool = True) -> ComplexPair:
     n = A.shape[-1]
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
     re, im = [part.unsqueeze(-1) if vector else part for part in tensors_of(B)]
-    found = import_module("norch.linalg").solve(_blocks(A), cat([re, im], -2))
+    found = import_module("norch.linalg").solve(blocks(A), cat([re, im], -2))
     found = found.squeeze(-1) if vector else found
     dim = -1 if vector else -2
     return joined(found.narrow(dim, 0, n), found.narrow(dim, n, n))

@@ -6,6 +6,7 @@ The gradient of a loss with respect to a pair has the derivatives by its real an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -195,18 +196,14 @@ def _eig_gradient(a: Any, values: Any, vectors: Any, g_values: Any, g_vectors: A
     length = inner.real.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
     inner = inner - (vectors.mH @ vectors) * length
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    one = _one(a.shape[-1], inner.real)
-    size = where(one == 1, 1.0, gaps.real.square() + gaps.imag.square())
-    divided = joined(_times(inner, gaps.real / size).real, _times(inner, gaps.real / size).imag)
-    turned = _times(inner, gaps.imag / size)
-    divided = joined(divided.real - turned.imag, divided.imag + turned.real)
-    on = one == 1
-    summed = joined(*[where(on, g.unsqueeze(-2), d) for g, d in zip(_parts(g_values), _parts(divided), strict=True)])
+    on = _one(a.shape[-1], inner.real) == 1
+    size = where(on, 1.0, gaps.real.square() + gaps.imag.square())
+    divided, turned = _times(inner, gaps.real / size), _times(inner, gaps.imag / size)
+    summed = joined(
+        where(on, g_values.real.unsqueeze(-2), divided.real - turned.imag),
+        where(on, g_values.imag.unsqueeze(-2), divided.imag + turned.real),
+    )
     return vectors.mH.inverse() @ summed @ vectors.mH
-
-
-def _parts(z: ComplexPair) -> tuple[Tensor, Tensor]:
-    return z.real, z.imag
 
 
 _eigen = _differentiable("eig", lambda x: tuple(np.linalg.eig(x)), _eig_gradient)
@@ -264,19 +261,20 @@ def _pinv_gradient(a: Any, p: Any, g: Any) -> Any:
     return along - (p @ k).mH - (a @ p) @ along + p.mH @ p @ (g.mH - k @ a)
 
 
-def _pseudo_inverse(rtol: Any) -> Callable[[Any], Any]:
+@lru_cache(16)
+def _pseudo_inverse(rtol: float | None) -> Callable[..., Any]:
     def compute(x: Any) -> Any:
         cutoff = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol
         return np.linalg.pinv(x, cutoff).astype(x.dtype)
 
-    return compute
+    return _differentiable("pinv", compute, _pinv_gradient)
 
 
 def _pinv(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
     _check("pinv", A, square=False)
     if atol is not None or isinstance(rtol, Tensor):
         raise DTypeError(f"linalg.pinv(): takes an rtol that is a number, and no atol, of a ComplexPair; {INSTEAD}")
-    return _differentiable("pinv", _pseudo_inverse(rtol), _pinv_gradient)(A)
+    return _pseudo_inverse(rtol)(A)
 
 
 def _matrix_rank(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
@@ -286,7 +284,7 @@ def _matrix_rank(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitia
     return (values > (limit if atol is None else limit.clamp(min=atol))).sum(-1)
 
 
-def _matrix_norm(A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+def matrix_norm(A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
     if ord in (2, -2, "nuc"):
         matrix = A.movedim(tuple(dim), (-2, -1))
         values = _svdvals(matrix)
@@ -301,7 +299,7 @@ def _cond(A: ComplexPair, p: Any = None) -> Tensor:
     if p in (None, 2, -2):
         values = _svdvals(A)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
-    return _matrix_norm(A, p) * _matrix_norm(A.inverse(), p)
+    return matrix_norm(A, p) * matrix_norm(A.inverse(), p)
 
 
 def _lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
@@ -328,7 +326,7 @@ def _with_diagonal(z: ComplexPair, one: Tensor) -> ComplexPair:
 
 
 def _matrix_exp(A: ComplexPair) -> ComplexPair:
-    n, blocks = A.shape[-1], import_module("norch.compat.complex_functions")._blocks
+    n, blocks = A.shape[-1], import_module("norch.compat.complex_functions").blocks
     found = linalg.matrix_exp(blocks(A))
     return joined(found[..., :n, :n], found[..., n:, :n])
 

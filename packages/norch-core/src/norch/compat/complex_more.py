@@ -127,7 +127,7 @@ def _trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
         return pairs.sum(dim) * ((1 if dx is None else dx) / 2)
     steps = x.diff(dim=-1 if x.ndim == 1 else dim)
     if x.ndim == 1:
-        steps = steps.reshape(-1, *[1] * (-dim % y.ndim - 1 if dim >= 0 else -dim - 1))
+        steps = steps.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
     return (pairs * steps).sum(dim) / 2
 
 

@@ -47,7 +47,8 @@ class TorchFunctionMode:
 
     `__torch_function__(func, types, args, kwargs)` is called with the mode off, so that `func(*args, **kwargs)` is what
     there would be without it; of nested modes the inner one is asked first. Functions that norch itself calls within
-    another are not asked for. Attributes, such as `x.shape`, are never asked for.
+    another are not asked for. Attributes, such as `x.shape`, are never asked for, and a captured step that is replayed
+    calls no function.
     """
 
     def __torch_function__(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import ops
 from ..dispatch.arguments import check_functions
-from ..dtype import as_dtype, int32
+from ..dtype import as_dtype, get_default_dtype, int32
 from ..errors import DTypeError, ShapeError
 from ..ops import abs as magnitude
 from ..ops import empty, floor, log2, where
+from ..tensor.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,19 +82,13 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **option
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`channel_shuffle` of `input` in `groups`. Raises as that does."""
-    n, c = input.shape[:2]
-    if c % groups:
-        raise ShapeError(f"native_channel_shuffle(): {c} channels are no multiple of {groups} groups")
-    return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(input.shape)
+    return ops.channel_shuffle(input, groups)
 
 
 def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None) -> Tensor:
     """`size` elements of the file `filename`, mapped: what is written to them goes to the file if `shared`. dtype: of
     the elements, the default one unless given. Raises OSError for a file that cannot be read.
     """
-    from ..dtype import get_default_dtype
-    from ..tensor import Storage
-
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "from_file")
     mapped = Storage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
     return mapped._tensor.view(chosen)  # type: ignore[attr-defined, no-any-return]
