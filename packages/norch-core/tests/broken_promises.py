@@ -194,6 +194,10 @@ class ViewsPool(Deferred):
 
 @fault(8, "contract", "a view by the host does not wait")
 class ViewsAtOnce(Deferred):
+    def allocate(self, nbytes: int, index: int) -> Any:
+        left = np.full((nbytes + 3) // 4, 2, np.float32)  # the result, as an earlier case may have left it there
+        return Pooled(left.view(np.uint8)[:nbytes], self, index)
+
     def freed(self, buffer: Any) -> None:
         pass
 

@@ -134,6 +134,9 @@ def _forgotten(device: Device) -> None:
 def _viewed(device: Device) -> None:
     add = adder(device)
     x, y = filled(device, 1), filled(device, 0)
+    device.backend.synchronize(
+        device.index or 0
+    )  # memory may hold what another case left there, and y's is 0 from here
     add(y, x, x)
     view = device.backend.host_view(y)
     if view is None:
