@@ -134,9 +134,7 @@ def _forgotten(device: Device) -> None:
 def _viewed(device: Device) -> None:
     add = adder(device)
     x, y = filled(device, 1), filled(device, 0)
-    device.backend.synchronize(
-        device.index or 0
-    )  # memory may hold what another case left there, and y's is 0 from here
+    device.backend.synchronize(device.index or 0)  # y is 0 then, and not what another case left in its memory
     add(y, x, x)
     view = device.backend.host_view(y)
     if view is None:
