@@ -39,23 +39,27 @@ void pack_panel(const T* b, MatrixStrides strides, int64_t steps, int64_t width,
         for (int64_t j = 0; j < width; ++j) panel[p * panel_width + j] = b[p * strides.row + j * strides.column];
 }
 
+constexpr int64_t STEPS_AT_ONCE = 16;
+
 template <class T, int R>
 void copy_steps(const T* a, int64_t a_step, int64_t steps, T* out) {
-    for (int64_t p = 0; p < steps; ++p) std::memcpy(out + p * R, a + p * a_step, R * sizeof(T));
+    for (int64_t p = 0; p < steps; ++p) {
+        __builtin_prefetch(a + (p + STEPS_AT_ONCE) * a_step);
+        std::memcpy(out + p * R, a + p * a_step, R * sizeof(T));
+    }
 }
 
 /// Brings the columns of a, `height` elements next to each other in each of `steps` of k, into the tiles of `for_tiles`,
 /// one after another, each step by step. A few steps at a time, so that lines are read once.
 template <class T>
 void pack_tiles(const T* a, int64_t a_step, int64_t steps, int64_t height, T* tiles) {
-    constexpr int64_t AT_ONCE = 16;
     using Copy = void (*)(const T*, int64_t, int64_t, T*);
     static constexpr auto copies = []<int... R>(std::integer_sequence<int, R...>) {
         return std::array<Copy, TILE_ROWS>{copy_steps<T, R + 1>...};
     }(std::make_integer_sequence<int, TILE_ROWS>());
     const int64_t count = (height + TILE_ROWS - 1) / TILE_ROWS, least = height / count, larger = height % count;
-    for (int64_t first = 0; first < steps; first += AT_ONCE) {
-        const int64_t here = std::min(steps - first, AT_ONCE);
+    for (int64_t first = 0; first < steps; first += STEPS_AT_ONCE) {
+        const int64_t here = std::min(steps - first, STEPS_AT_ONCE);
         for (int64_t t = 0, i = 0, rows; t < count; ++t, i += rows) {
             rows = least + (t < larger);
             copies[rows - 1](a + first * a_step + i, a_step, here, tiles + i * steps + first * rows);
