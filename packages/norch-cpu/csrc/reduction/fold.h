@@ -66,9 +66,24 @@ struct Fold {
         }
     }
 
+    /// 2 * APART elements next to each other, of each half one block at a time.
+    static constexpr int64_t APART = std::max<int64_t>(MAX_DIRECT, (16 << 10) / sizeof(S));
+    static __attribute__((noinline)) Upcast halves(const S* x) {
+        Upcast total = Op::template identity<Upcast>;
+        for (int64_t i = 0; i < APART; i += MAX_DIRECT) {
+            A first, second;
+            fold_pair<S, Op>(x + i, x + APART + i, MAX_DIRECT, first, second);
+            total = Op::apply(total, Op::apply(Upcast(first), Upcast(second)));
+        }
+        return total;
+    }
+
     static __attribute__((noinline)) Upcast row(const Elements& e, const char* x, int64_t stride, int64_t n) {
         if (n <= MAX_DIRECT) return block(e, x, stride, n);
-        int64_t half = (n / 2 + MAX_DIRECT - 1) / MAX_DIRECT * MAX_DIRECT;
+        if constexpr (!IS_PLAIN)
+            if (n == 2 * APART && is_direct(e, stride)) return halves(reinterpret_cast<const S*>(x));
+        const int64_t whole = n > 2 * APART ? 2 * APART : MAX_DIRECT;
+        int64_t half = (n / 2 + whole - 1) / whole * whole;
         return Op::apply(row(e, x, stride, half), row(e, x + half * stride, stride, n - half));
     }
 

@@ -158,6 +158,27 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
     }
 }
 
+/// Two contiguous rows of n elements, whole times four vectors, as one number each. What comes from memory in two streams
+/// comes faster than in one: prefetchers stop at the end of a page.
+template <class T, class Op>
+inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, compute_t<T>& second) {
+    using A = compute_t<T>;
+    constexpr int LANES = SIMD_WIDTH<A>, VECTORS = 4;
+    const auto combine = [](auto a, auto b) NORCH_INLINE_LAMBDA { return fold_vectors<Op, A, LANES>(a, b); };
+    vector_t<A, LANES> a[VECTORS], b[VECTORS];
+    NORCH_UNROLL
+    for (int i = 0; i < VECTORS; ++i) a[i] = widen<LANES>(p + i * LANES), b[i] = widen<LANES>(q + i * LANES);
+    for (int64_t done = VECTORS * LANES; done < n; done += VECTORS * LANES) {
+        NORCH_UNROLL
+        for (int i = 0; i < VECTORS; ++i) {
+            a[i] = combine(a[i], widen<LANES>(p + done + i * LANES));
+            b[i] = combine(b[i], widen<LANES>(q + done + i * LANES));
+        }
+    }
+    first = fold_vector<LANES, Op, A, LANES>(combine(combine(a[0], a[1]), combine(a[2], a[3])));
+    second = fold_vector<LANES, Op, A, LANES>(combine(combine(b[0], b[1]), combine(b[2], b[3])));
+}
+
 /// The same for elements `stride` bytes apart.
 template <class T, class Op>
 inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
