@@ -127,10 +127,11 @@ template <class T, int R, class S>
 void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
     constexpr int C = dot_columns(R);
-    int64_t c = 0;
-    for (; c + C <= columns; c += C)
-        dot_tile<T, R, C>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
-    for (; c < columns; ++c)
+    // For one row b comes from memory, and in few long streams faster than in many short ones.
+    const int64_t tiles = columns / C, apart = R == 1 ? tiles : 1, step = R == 1 ? 1 : C;
+    for (int64_t t = 0; t < tiles; ++t)
+        dot_tile<T, R, C>(a, a_row, b + t * step * b_row, apart * b_row, k, out + t * step * out_column, out_row, apart * out_column);
+    for (int64_t c = tiles * C; c < columns; ++c)
         dot_tile<T, R, 1>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
 }
 
@@ -138,7 +139,7 @@ void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t colu
 template <class T, class S>
 void multiply_dots(const T* a, int64_t a_row, int64_t rows, const S* b, int64_t b_row, int64_t columns, int64_t k,
                    T* out, int64_t out_row, int64_t out_column) {
-    const int64_t at_once = rows > columns ? columns : dot_columns(rows);
+    const int64_t at_once = rows > columns || rows == 1 ? columns : dot_columns(rows);
     for (int64_t c = 0; c < columns; c += at_once) {
         const int64_t width = columns - c < at_once ? columns - c : at_once;
         for (int64_t r = 0; r < rows; r += DOT_ROWS) {

@@ -94,12 +94,13 @@ struct Tile {
     Sum sums[R][C] = {};
     float below[R][C] = {};  // by how much the sums are too large
 
-    /// Adds the products of block b. The rows of w are `row` bytes apart; what lies `ahead` bytes further is fetched.
-    NORCH_INLINE void add(const RoundedRows& x, int64_t b, const char* w, int64_t row, int64_t ahead) {
+    /// Adds the products of block b. The rows of w are `row` bytes apart; for several vectors, what lies `ahead`
+    /// bytes further is fetched.
+    NORCH_INLINE void add(const RoundedRows& x, int64_t b, const char* w, int64_t row, [[maybe_unused]] int64_t ahead) {
         NORCH_UNROLL
         for (int c = 0; c < C; ++c) {
             const char* block = w + c * row;
-            __builtin_prefetch(block + ahead);
+            if constexpr (R > 1) __builtin_prefetch(block + ahead);
             const auto numbers = load_numbers<F>(block + numbers_at(F));
             const float scale = F == Format::int8 ? 1 : scale_of(block);
             NORCH_UNROLL
@@ -111,37 +112,48 @@ struct Tile {
             }
         }
     }
+
+    NORCH_INLINE void store(float* out, int64_t out_row, int64_t out_column) const {
+        for (int r = 0; r < R; ++r)
+            for (int c = 0; c < C; ++c) out[r * out_row + c * out_column] = total(sums[r][c]) - 8 * below[r][c];
+    }
 };
 
+/// R vectors with C rows of the weight: `first` and those that are `apart` rows further each.
 template <Format F, int R, int C>
-void dot_tile(const RoundedRows& x, const StoredRows& w, int64_t first, float* out, int64_t out_row) {
+Tile<F, R, C> dot_tile(const RoundedRows& x, const StoredRows& w, int64_t first, int64_t apart) {
     Tile<F, R, C> tile;
     const char* rows = w.data + first * w.row;
-    const int64_t whole = w.features / BLOCK_NUMBERS;
+    const int64_t row = apart * w.row, whole = w.features / BLOCK_NUMBERS;
     [[maybe_unused]] const int64_t rest = w.features % BLOCK_NUMBERS;
-    for (int64_t b = 0; b < whole; ++b) tile.add(x, b, rows + b * block_bytes(F), w.row, C * w.row);
+    for (int64_t b = 0; b < whole; ++b) tile.add(x, b, rows + b * block_bytes(F), row, C * w.row);
     if constexpr (F == Format::int8)
         if (rest) {
             char last[C * BLOCK_NUMBERS] = {};
             for (int c = 0; c < C; ++c)
-                std::memcpy(last + c * BLOCK_NUMBERS, rows + c * w.row + whole * BLOCK_NUMBERS, size_t(rest));
+                std::memcpy(last + c * BLOCK_NUMBERS, rows + c * row + whole * BLOCK_NUMBERS, size_t(rest));
             tile.add(x, whole, last, BLOCK_NUMBERS, 0);
         }
-    for (int r = 0; r < R; ++r)
-        for (int c = 0; c < C; ++c) out[r * out_row + first + c] = total(tile.sums[r][c]) - 8 * tile.below[r][c];
+    return tile;
 }
 
 /// R vectors with all rows of the weight.
 template <Format F, int R>
 void dot_all(const RoundedRows& x, const StoredRows& w, int64_t first, int64_t last, float* out, int64_t out_row) {
     constexpr int C = R > 2 ? 2 : 4;
-    for (; first + C <= last; first += C) dot_tile<F, R, C>(x, w, first, out, out_row);
-    for (; first < last; ++first) dot_tile<F, R, 1>(x, w, first, out, out_row);
+    for (; first + C <= last; first += C) dot_tile<F, R, C>(x, w, first, 1).store(out + first, out_row, 1);
+    for (; first < last; ++first) dot_tile<F, R, 1>(x, w, first, 1).store(out + first, out_row, 1);
 }
 
 template <Format F>
 void dot_rows(const RoundedRows& x, const StoredRows& w, float* out, int64_t out_row) {
     constexpr int64_t AT_ONCE = 4;  // rows of the weight, which stay in the first cache for all vectors
+    if (x.rows == 1) {  // the weight comes from memory, and in few long streams faster than in many short ones
+        const int64_t apart = w.columns / AT_ONCE;
+        for (int64_t c = 0; c < apart; ++c) dot_tile<F, 1, AT_ONCE>(x, w, c, apart).store(out + c, out_row, apart);
+        for (int64_t c = AT_ONCE * apart; c < w.columns; ++c) dot_tile<F, 1, 1>(x, w, c, 1).store(out + c, out_row, 1);
+        return;
+    }
     for (int64_t c = 0; c < w.columns; c += AT_ONCE) {
         const int64_t last = c + AT_ONCE < w.columns ? c + AT_ONCE : w.columns;
         RoundedRows some = x;
