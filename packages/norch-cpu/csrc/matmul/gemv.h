@@ -1,10 +1,12 @@
 // Products of one vector, or very few, and a matrix: what counts is that the matrix is read once, as it lies in memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
+#include "runtime/streams.h"
 #include "runtime/widen.h"
 
 namespace norch::matmul {
@@ -127,11 +129,14 @@ template <class T, int R, class S>
 void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
     constexpr int C = dot_columns(R);
-    // For one row b comes from memory, and in few long streams faster than in many short ones.
-    const int64_t tiles = columns / C, apart = R == 1 ? tiles : 1, step = R == 1 ? 1 : C;
-    for (int64_t t = 0; t < tiles; ++t)
-        dot_tile<T, R, C>(a, a_row, b + t * step * b_row, apart * b_row, k, out + t * step * out_column, out_row, apart * out_column);
-    for (int64_t c = tiles * C; c < columns; ++c)
+    const int64_t most = R == 1 ? lines_apart(b_row * int64_t(sizeof(S))) : 1;
+    int64_t c = 0;
+    for (int64_t apart; columns - c >= C; c += apart * C) {
+        apart = std::min(most, (columns - c) / C);
+        for (int64_t i = c; i < c + apart; ++i)
+            dot_tile<T, R, C>(a, a_row, b + i * b_row, apart * b_row, k, out + i * out_column, out_row, apart * out_column);
+    }
+    for (; c < columns; ++c)
         dot_tile<T, R, 1>(a, a_row, b + c * b_row, b_row, k, out + c * out_column, out_row, out_column);
 }
 

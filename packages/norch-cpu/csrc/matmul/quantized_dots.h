@@ -1,11 +1,13 @@
 // Dot products of vectors rounded to 8 bits with rows of few bits. What includes it chooses by NORCH_VNNI which
 // instructions they are made of, and by NORCH_DOTS the namespace that they are in.
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/dtype.h"
 #include "matmul/quantized.h"
 #include "runtime/simd.h"
+#include "runtime/streams.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -148,10 +150,13 @@ void dot_all(const RoundedRows& x, const StoredRows& w, int64_t first, int64_t l
 template <Format F>
 void dot_rows(const RoundedRows& x, const StoredRows& w, float* out, int64_t out_row) {
     constexpr int64_t AT_ONCE = 4;  // rows of the weight, which stay in the first cache for all vectors
-    if (x.rows == 1) {  // the weight comes from memory, and in few long streams faster than in many short ones
-        const int64_t apart = w.columns / AT_ONCE;
-        for (int64_t c = 0; c < apart; ++c) dot_tile<F, 1, AT_ONCE>(x, w, c, apart).store(out + c, out_row, apart);
-        for (int64_t c = AT_ONCE * apart; c < w.columns; ++c) dot_tile<F, 1, 1>(x, w, c, 1).store(out + c, out_row, 1);
+    if (x.rows == 1) {
+        int64_t c = 0;
+        for (int64_t apart; w.columns - c >= AT_ONCE; c += apart * AT_ONCE) {
+            apart = std::min(2 * lines_apart(w.row), (w.columns - c) / AT_ONCE);
+            for (int64_t i = c; i < c + apart; ++i) dot_tile<F, 1, AT_ONCE>(x, w, i, apart).store(out + i, out_row, apart);
+        }
+        for (; c < w.columns; ++c) dot_tile<F, 1, 1>(x, w, c, 1).store(out + c, out_row, 1);
         return;
     }
     for (int64_t c = 0; c < w.columns; c += AT_ONCE) {

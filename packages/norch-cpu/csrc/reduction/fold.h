@@ -7,6 +7,7 @@
 #include "reduction/elements.h"
 #include "reduction/fold_plan.h"
 #include "reduction/reduction.h"
+#include "runtime/streams.h"
 
 namespace norch::reduction {
 namespace {
@@ -67,7 +68,7 @@ struct Fold {
     }
 
     /// 2 * APART elements next to each other, of each half one block at a time.
-    static constexpr int64_t APART = std::max<int64_t>(MAX_DIRECT, (16 << 10) / sizeof(S));
+    static constexpr int64_t APART = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
     static __attribute__((noinline)) Upcast halves(const S* x) {
         Upcast total = Op::template identity<Upcast>;
         for (int64_t i = 0; i < APART; i += MAX_DIRECT) {

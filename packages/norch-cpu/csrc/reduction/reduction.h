@@ -158,8 +158,7 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
     }
 }
 
-/// Two contiguous rows of n elements, whole times four vectors, as one number each. What comes from memory in two streams
-/// comes faster than in one: prefetchers stop at the end of a page.
+/// Two contiguous rows of n elements, whole times four vectors, as one number each.
 template <class T, class Op>
 inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, compute_t<T>& second) {
     using A = compute_t<T>;
