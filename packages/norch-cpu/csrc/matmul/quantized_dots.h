@@ -25,14 +25,35 @@ NORCH_INLINE float scale_of(const char* block) {
 #endif
 }
 
+/// The scales of C blocks that are `row` bytes apart.
+template <int C>
+NORCH_INLINE void load_scales(const char* w, int64_t row, float* scales) {
+#if defined(__F16C__)
+    if constexpr (C == 4) {
+        const auto bits = [=](int c) NORCH_INLINE_LAMBDA {
+            uint16_t of;
+            std::memcpy(&of, w + c * row, sizeof of);
+            return of;
+        };
+        __m128i four = _mm_cvtsi32_si128(bits(0));
+        four = _mm_insert_epi16(four, bits(1), 1);
+        four = _mm_insert_epi16(four, bits(2), 2);
+        four = _mm_insert_epi16(four, bits(3), 3);
+        _mm_store_ps(scales, _mm_cvtph_ps(four));
+        return;
+    }
+#endif
+    for (int c = 0; c < C; ++c) scales[c] = scale_of(w + c * row);
+}
+
 #if defined(__AVX2__)
 typedef __m256 Sum;
 
 template <Format F>
 NORCH_INLINE __m256i load_numbers(const char* p) {
     if constexpr (F != Format::q4_0) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(pairs, 4), pairs), _mm256_set1_epi8(15));
+    const __m256i pairs = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_and_si256(_mm256_srlv_epi64(pairs, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
 }
 
 /// The sums of four products each, of w's magnitude and x with its sign; of q4_0, 8 too much in each w.
@@ -99,18 +120,24 @@ struct Tile {
     /// Adds the products of block b. The rows of w are `row` bytes apart; for several vectors, what lies `ahead`
     /// bytes further is fetched.
     NORCH_INLINE void add(const RoundedRows& x, int64_t b, const char* w, int64_t row, [[maybe_unused]] int64_t ahead) {
+        alignas(16) float scales[C], factors[R][C];
+        if constexpr (F != Format::int8) load_scales<C>(w, row, scales);
+        NORCH_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const float factor = x.factors[r * x.blocks + b];
+            for (int c = 0; c < C; ++c) factors[r][c] = F == Format::int8 ? factor : factor * scales[c];
+            if constexpr (F == Format::q4_0 && IS_UNSIGNED)
+                for (int c = 0; c < C; ++c) below[r][c] += scales[c] * x.sums[r * x.blocks + b];
+        }
         NORCH_UNROLL
         for (int c = 0; c < C; ++c) {
             const char* block = w + c * row;
             if constexpr (R > 1) __builtin_prefetch(block + ahead);
             const auto numbers = load_numbers<F>(block + numbers_at(F));
-            const float scale = F == Format::int8 ? 1 : scale_of(block);
             NORCH_UNROLL
             for (int r = 0; r < R; ++r) {
                 const auto product = multiply<F>(numbers, load_rounded(x.numbers + (r * x.blocks + b) * BLOCK_NUMBERS));
-                const float factor = x.factors[r * x.blocks + b];
-                add_product(sums[r][c], F == Format::int8 ? factor : factor * scale, product);
-                if constexpr (F == Format::q4_0 && IS_UNSIGNED) below[r][c] += scale * x.sums[r * x.blocks + b];
+                add_product(sums[r][c], factors[r][c], product);
             }
         }
     }
