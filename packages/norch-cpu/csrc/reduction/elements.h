@@ -51,7 +51,7 @@ struct ElementsOf {
     }
 
     static constexpr Elements all = {SIZE, std::is_same_v<S, T>, load_row<false>, store_row};
-    static constexpr Elements squares = {SIZE, false, load_row<true>, store_row};
+    static constexpr Elements squares = {SIZE, false, load_row<true>, store_row, true};
 };
 
 }  // namespace norch::reduction::inline NORCH_SIMD

@@ -67,13 +67,17 @@ struct Fold {
         }
     }
 
-    /// 2 * APART elements next to each other, of each half one block at a time.
+    // A long row is folded block by block of each of its halves at a time.
     static constexpr int64_t APART = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
-    static __attribute__((noinline)) Upcast halves(const S* x) {
+
+    static constexpr bool HAS_SQUARES = std::is_same_v<Op, Sum> && std::is_floating_point_v<S>;
+
+    template <bool SQUARES>
+    static __attribute__((noinline)) Upcast halves(const S* x, int64_t apart) {
         Upcast total = Op::template identity<Upcast>;
-        for (int64_t i = 0; i < APART; i += MAX_DIRECT) {
+        for (int64_t i = 0; i < apart; i += MAX_DIRECT) {
             A first, second;
-            fold_pair<S, Op>(x + i, x + APART + i, MAX_DIRECT, first, second);
+            fold_pair<S, Op, SQUARES>(x + i, x + apart + i, MAX_DIRECT, first, second);
             total = Op::apply(total, Op::apply(Upcast(first), Upcast(second)));
         }
         return total;
@@ -81,11 +85,18 @@ struct Fold {
 
     static __attribute__((noinline)) Upcast row(const Elements& e, const char* x, int64_t stride, int64_t n) {
         if (n <= MAX_DIRECT) return block(e, x, stride, n);
-        if constexpr (!IS_PLAIN)
-            if (n == 2 * APART && is_direct(e, stride)) return halves(reinterpret_cast<const S*>(x));
         const int64_t whole = n > 2 * APART ? 2 * APART : MAX_DIRECT;
-        int64_t half = (n / 2 + whole - 1) / whole * whole;
-        return Op::apply(row(e, x, stride, half), row(e, x + half * stride, stride, n - half));
+        int64_t part = (n / 2 + whole - 1) / whole * whole;
+        if constexpr (!IS_PLAIN) {
+            if (stride == e.size && (e.is_seen || e.are_squares) && n >= 4 * MAX_DIRECT && n < 4 * APART) {
+                const S* start = reinterpret_cast<const S*>(x);
+                const int64_t apart = n / 2 / MAX_DIRECT * MAX_DIRECT;
+                const Upcast total = HAS_SQUARES && e.are_squares ? halves<HAS_SQUARES>(start, apart) : halves<false>(start, apart);
+                part = 2 * apart;
+                return part == n ? total : Op::apply(total, row(e, x + part * stride, stride, n - part));
+            }
+        }
+        return Op::apply(row(e, x, stride, part), row(e, x + part * stride, stride, n - part));
     }
 
     static void rows(const Elements& e, void* partial, const char* x, Odometer& at, int64_t rows, int64_t stride,

@@ -17,6 +17,7 @@ struct Elements {
     bool is_seen;  // whether the loops see the elements themselves
     void (*load)(void* to, const char* x, int64_t stride, int64_t n);
     void (*store)(char* out, int64_t stride, const void* from, int64_t n);
+    bool are_squares = false;  // of the elements, as the loops see them
 };
 
 /// `count` rows of n elements, `stride` bytes apart; the steps are from row to row.

@@ -158,20 +158,25 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
     }
 }
 
-/// Two contiguous rows of n elements, whole times four vectors, as one number each.
-template <class T, class Op>
+/// Two contiguous rows of n elements, or of their squares, whole times four vectors, as one number each.
+template <class T, class Op, bool SQUARES>
 inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, compute_t<T>& second) {
     using A = compute_t<T>;
     constexpr int LANES = SIMD_WIDTH<A>, VECTORS = 4;
     const auto combine = [](auto a, auto b) NORCH_INLINE_LAMBDA { return fold_vectors<Op, A, LANES>(a, b); };
+    const auto load = [](const T* from) NORCH_INLINE_LAMBDA {
+        const auto x = widen<LANES>(from);
+        if constexpr (SQUARES) return x * x;
+        else return x;
+    };
     vector_t<A, LANES> a[VECTORS], b[VECTORS];
     NORCH_UNROLL
-    for (int i = 0; i < VECTORS; ++i) a[i] = widen<LANES>(p + i * LANES), b[i] = widen<LANES>(q + i * LANES);
+    for (int i = 0; i < VECTORS; ++i) a[i] = load(p + i * LANES), b[i] = load(q + i * LANES);
     for (int64_t done = VECTORS * LANES; done < n; done += VECTORS * LANES) {
         NORCH_UNROLL
         for (int i = 0; i < VECTORS; ++i) {
-            a[i] = combine(a[i], widen<LANES>(p + done + i * LANES));
-            b[i] = combine(b[i], widen<LANES>(q + done + i * LANES));
+            a[i] = combine(a[i], load(p + done + i * LANES));
+            b[i] = combine(b[i], load(q + done + i * LANES));
         }
     }
     first = fold_vector<LANES, Op, A, LANES>(combine(combine(a[0], a[1]), combine(a[2], a[3])));
