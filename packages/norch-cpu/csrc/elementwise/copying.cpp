@@ -85,7 +85,7 @@ public:
         constexpr int64_t PIECE = 2048, SIDE = 64;
         const int64_t side = rows_ < 8 ? PIECE / rows_ : SIDE;
         piece_columns_ = std::min(columns_, is_transposed ? side : PIECE);
-        piece_rows_ = std::min(rows_, std::max<int64_t>(PIECE / piece_columns_, 1));
+        piece_rows_ = std::min(rows_, std::max<int64_t>((is_transposed ? 2 * PIECE : PIECE) / piece_columns_, 1));
         row_pieces_ = (rows_ + piece_rows_ - 1) / piece_rows_;
         column_pieces_ = (columns_ + piece_columns_ - 1) / piece_columns_;
         items_ = loops_.numel / (rows_ * columns_) * row_pieces_ * column_pieces_;

@@ -129,7 +129,8 @@ private:
         for (int i = 0; i < count_; ++i) staged |= part_[i].via_scratch;
         tile_columns_ = std::min(columns_, transposed_ ? TRANSPOSED_SIDE : staged ? TILE : SEGMENT);
         tile_columns_ = std::max<int64_t>(tile_columns_, 1);
-        tile_rows_ = std::min(rows_, std::max<int64_t>(1, TILE / tile_columns_));
+        const int64_t tile = transposed_ && part_[0].size <= 4 ? 2 * TILE : TILE;
+        tile_rows_ = std::min(rows_, std::max<int64_t>(1, tile / tile_columns_));
         tile_rows_ = std::max<int64_t>(tile_rows_, 1);
         row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
         column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
