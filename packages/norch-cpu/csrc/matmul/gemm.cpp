@@ -24,6 +24,7 @@ constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it i
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
 constexpr int64_t AHEAD_BYTES = 40 << 10;
 constexpr int64_t PAGE_BYTES = 4096;
+constexpr int64_t FEW_STEPS = 256;  // a panel of so many leaves room in the first cache for what the next one will touch
 constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
@@ -404,19 +405,22 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     // Tiles of an area's first panel fetch rows of a, which then stay in the second cache; later ones the next panel.
     const bool has_next = call.panels && column > area.left && column + 2 * PANEL<T> <= area.right;
     const T* const next = has_next ? panel + k_ * PANEL<T> : nullptr;
+    // Of few steps the next panel's are fetched, and the places of its sums, which both lie next to this one's.
+    const int64_t packs_ahead = steps <= FEW_STEPS ? PANEL<T> : PREFETCH_STEPS * b_.row;
     TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
         if (rows_of_a.in_tiles) in.a_step = rows;
         if constexpr (IS_TUNED<T>) {
             if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
-            if (unpacked && i == 0)
-                kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
+            if (unpacked && i == 0) in.ahead_step = packs_ahead, kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
             else if (padded == PANEL<T> && (next ? look_at_panel(in, next, i / rows) : look_ahead(in, rows)))
                 kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
         }
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;
         if (in_place) {
+            if (steps <= FEW_STEPS)
+                for (int64_t r = 0; r < rows; ++r) __builtin_prefetch(c + r * c_.row + PANEL<T>);
             if (!is_first) in.start = c, in.start_row = c_.row;
             kernel(in, c, c_.row);
             return;

@@ -30,7 +30,7 @@ struct TileInput {
     int64_t start_row;
     T* panel = nullptr;        // where a kernel that packs leaves the vectors of b, step after step
     const T* ahead = nullptr;  // what the next tile will read of a, which a kernel that looks ahead fetches meanwhile
-    int64_t ahead_step = 0;
+    int64_t ahead_step = 0;    // and where its next step lies; for one that packs, how far behind b what it fetches lies
 };
 
 enum class Tile { plain, packs, looks_ahead };
@@ -61,7 +61,7 @@ void multiply_rows(const TileInput<T>& in, T* c, int64_t c_row) {
                 NORCH_UNROLL
                 for (int v = 0; v < V; ++v) {
                     store_vector(panel + v * L, factors[v]);
-                    __builtin_prefetch(b + PREFETCH_STEPS * b_step + v * L);  // no processor foresees such large strides
+                    __builtin_prefetch(b + ahead_step + v * L);  // no processor foresees such large strides
                 }
                 panel += V * L;
             }
