@@ -406,7 +406,8 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     const bool has_next = call.panels && column > area.left && column + 2 * PANEL<T> <= area.right;
     const T* const next = has_next ? panel + k_ * PANEL<T> : nullptr;
     // Of few steps the next panel's are fetched, and the places of its sums, which both lie next to this one's.
-    const int64_t packs_ahead = steps <= FEW_STEPS ? PANEL<T> : PREFETCH_STEPS * b_.row;
+    const bool fetches_next = FETCHES_FAR && steps <= FEW_STEPS;
+    const int64_t packs_ahead = fetches_next ? PANEL<T> : PREFETCH_STEPS * b_.row;
     TileInput<T> in{nullptr, rows_of_a.row, rows_of_a.step, panel, padded, steps, start_row, 0, to_pack};
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
@@ -419,7 +420,7 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
         }
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;
         if (in_place) {
-            if (steps <= FEW_STEPS)
+            if (fetches_next)
                 for (int64_t r = 0; r < rows; ++r) __builtin_prefetch(c + r * c_.row + PANEL<T>);
             if (!is_first) in.start = c, in.start_row = c_.row;
             kernel(in, c, c_.row);

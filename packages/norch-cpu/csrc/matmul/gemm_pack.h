@@ -44,7 +44,7 @@ constexpr int64_t STEPS_AT_ONCE = 16;
 template <class T, int R>
 void copy_steps(const T* a, int64_t a_step, int64_t steps, T* out) {
     for (int64_t p = 0; p < steps; ++p) {
-        __builtin_prefetch(a + (p + STEPS_AT_ONCE) * a_step);
+        if constexpr (FETCHES_FAR) __builtin_prefetch(a + (p + STEPS_AT_ONCE) * a_step);
         std::memcpy(out + p * R, a + p * a_step, R * sizeof(T));
     }
 }
