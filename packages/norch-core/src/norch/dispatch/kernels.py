@@ -37,7 +37,8 @@ def op_kernel(
     operands = [Operand(s.dtype, tuple(s.shape), s.strides) for s in outputs]
     at = 2 * len(outputs)
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
-    places = []
+    places: list[int] = []
+    views: list[Spec] = []
     for (by_value, value), wanted in zip(given, inferred.operands, strict=True):
         places.append(at)
         if type(value) is not Spec:
@@ -57,6 +58,7 @@ def op_kernel(
                 converts.append((at, _tensor_conversion(value, source)))
             view = source.like(shape, expand_strides(source.shape, source.strides, shape))
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
+        views.append(view)
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
         for spec in outputs:
@@ -68,6 +70,8 @@ def op_kernel(
         kernel = compile_kernel(op.kernel, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
     if kernel is None and not is_row_major and inferred.parts is None:
         kernel = _to_row_major(op, device, outputs, operands, inferred.attrs)
+    if kernel is None and op.decompose is not None and op.params[0] == "grad" and views[0].overlaps:
+        kernel = _of_dense_gradient(op, device, operands, len(outputs), views[0], inferred.attrs)
     if kernel is None and inferred.parts is not None:
         kernel = _by_parts(device, inferred.parts, operands, places)
     if kernel is None and op.is_elementwise and "fused" in device.backend.kept and outputs[0].numel:
@@ -128,6 +132,26 @@ def _to_row_major(
         found(*flat)
         for at, _, copy in copies:
             copy(args[at], args[at + 1], flat[at], 0)
+
+    return call
+
+
+def _of_dense_gradient(
+    op: Op, device: Device, operands: list[Operand], at: int, grad: Spec, attrs: Any
+) -> Kernel | None:
+    """A kernel that takes the gradient without repeated elements, which that of `sum` and `mean` has: copying it costs less
+    than decomposing."""
+    dense = grad.like()
+    seen = Operand(dense.dtype, tuple(dense.shape), dense.strides)
+    kernel = compile_kernel(op.kernel, device, (*operands[:at], seen, *operands[at + 1 :]), attrs, False, op)
+    if kernel is None:
+        return None
+    convert, place, found = _tensor_conversion(grad, dense), 2 * at, kernel
+
+    def call(*args: Any) -> None:
+        flat = list(args)
+        convert(flat, place)
+        found(*flat)
 
     return call
 
