@@ -139,8 +139,8 @@ def _to_row_major(
 def _of_dense_gradient(
     op: Op, device: Device, operands: list[Operand], at: int, grad: Spec, attrs: Any
 ) -> Kernel | None:
-    """A kernel that takes the gradient without repeated elements, which that of `sum` and `mean` has: copying it costs less
-    than decomposing."""
+    """A kernel that takes the gradient without repeated elements, which that of `sum` has: copying it costs less than
+    decomposing."""
     dense = grad.like()
     seen = Operand(dense.dtype, tuple(dense.shape), dense.strides)
     kernel = compile_kernel(op.kernel, device, (*operands[:at], seen, *operands[at + 1 :]), attrs, False, op)
