@@ -72,6 +72,8 @@ ONE, NONE = (1, 1), (0, 0, 0, 0)
 AROUND = (1, 1, 1, 1)
 # input, weight, stride, pads, dilation, groups
 CASES = {
+    "patches": ((3, 3, 16, 20), (24, 3, 4, 4), (4, 4), NONE, ONE, 1),
+    "patches apart, dilated": ((2, 5, 23, 19), (10, 5, 2, 3), (4, 5), (1, 0, 2, 1), (3, 2), 1),
     "first layer": ((3, 1, 28, 28), (32, 1, 3, 3), ONE, AROUND, ONE, 1),
     "second layer": ((5, 32, 14, 14), (64, 32, 3, 3), ONE, AROUND, ONE, 1),
     "more channels than a panel": ((1, 70, 4, 5), (130, 70, 2, 2), ONE, NONE, ONE, 1),

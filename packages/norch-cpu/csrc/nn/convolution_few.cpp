@@ -1,6 +1,7 @@
 // conv2d and its gradients where there are few windows, as in the last layers of a network that is given one image, or a
 // model that listens to a second of sound: products of im2col's matrix with the weights as they lie, where packing them
-// would cost more than the products. With one tap also of many images of a few pixels, as one product of all.
+// would cost more than the products. With one tap also of many images of a few pixels, as one product of all; and the
+// gradient of images of few channels where windows do not overlap, as those of a vision transformer's patches.
 #include "common/scratch.h"
 #include "matmul/gemm.h"
 #include "matmul/transpose.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t MAX_WINDOWS = 12, LEAST_DEPTH = 128;
 constexpr int64_t LARGE_CHANNELS = 256, LARGE_WEIGHT = 1 << 18;  // whose packing costs more than im2col
 constexpr int64_t CHANNELS_AT_ONCE = 64;
+constexpr int64_t FEW_CHANNELS = 16;
 constexpr int64_t TOO_NARROW = 16, MOST_JOINED = 4096, LEAST_JOINED = 4096;  // pixels of an image, of all; weights
 
 /// im2col's matrix: what the windows of all images see, a row each, (channels, taps), as a weight lies.
@@ -83,14 +85,16 @@ template <class T>
 void copy_grad(const T* grad, const Image& about, bool by_channel, T* out) {
     const auto &size = about.size, &stride = about.stride;
     const int64_t windows = size[2] * size[3], rows = size[0] * windows;
-    for (int64_t n = 0; n < size[0]; ++n)
-        for (int64_t c = 0; c < size[1]; ++c) {
-            const T* from = grad + n * stride[0] + c * stride[1];
-            T* to = by_channel ? out + c * rows + n * windows : out + n * windows * size[1] + c;
-            const int64_t step = by_channel ? 1 : size[1];
-            for (int64_t y = 0; y < size[2]; ++y)
-                for (int64_t x = 0; x < size[3]; ++x, to += step) *to = from[y * stride[2] + x * stride[3]];
-        }
+    parallel_for(size[0], double(windows * size[1]), [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n)
+            for (int64_t c = 0; c < size[1]; ++c) {
+                const T* from = grad + n * stride[0] + c * stride[1];
+                T* to = by_channel ? out + c * rows + n * windows : out + n * windows * size[1] + c;
+                const int64_t step = by_channel ? 1 : size[1];
+                for (int64_t y = 0; y < size[2]; ++y)
+                    for (int64_t x = 0; x < size[3]; ++x, to += step) *to = from[y * stride[2] + x * stride[3]];
+            }
+    });
 }
 
 template <class T>
@@ -165,7 +169,10 @@ KernelPtr conv2d_of_few_windows(const Request& r) {
     const bool joins_images = has_one_tap && !of_weight && windows > 1 && windows < TOO_NARROW && result.shape[0] > 1 &&
                               weight.numel() >= LEAST_JOINED;
     if (joins_images) most = MOST_JOINED;
-    const bool is_deep = joins_images || weight.numel() >= LEAST_DEPTH * weight.shape[0];
+    const bool are_apart = stride[0] >= weight.shape[2] && stride[1] >= weight.shape[3] && !has_one_tap;
+    const bool are_patches = of_input && are_apart && image.shape[1] <= FEW_CHANNELS;
+    if (are_patches) most = INT64_MAX;
+    const bool is_deep = joins_images || are_patches || weight.numel() >= LEAST_DEPTH * weight.shape[0];
     const bool fits = weight.is_contiguous() && result.shape[1] && r.attrs.integer("groups") == 1 && rows && rows <= most &&
                       is_deep && (of_weight || r.operands[0].is_contiguous());
     if (!fits || (r.operands.size() == 4 && !r.operands[3].is_contiguous())) return nullptr;
