@@ -269,14 +269,27 @@ def test_gains():
 
 def test_constructors_say_what_is_wrong():
     for make, message in (
-        (lambda: nn.Threshold(1.0), r"Threshold.__init__\(\) missing a required argument: 'value'"),
+        (lambda: nn.Threshold(1.0), r"Threshold.__init__\(\) missing 1 required positional argument: 'value'"),
         (lambda: nn.LeakyReLU(slope=1.0), r"LeakyReLU.__init__\(\) got an unexpected keyword argument 'slope'"),
         (lambda: nn.ELU(1.0, alpha=2.0), r"multiple values for (keyword )?argument 'alpha'"),
-        (lambda: nn.Linear(1, 2, True, None, None, None), r"Linear.__init__\(\) too many positional arguments"),
-        (lambda: nn.GroupNorm(1, 2, 1e-5, True, None, None, False), r"GroupNorm.__init__\(\) too many"),
+        (lambda: nn.Linear(1, 2, True, None, None, None), r"Linear.__init__\(\) takes from 3 to 6 positional arguments"),
+        (lambda: nn.GroupNorm(1, 2, 1e-5, True, None, None, False), r"GroupNorm.__init__\(\) takes from 3 to 7"),
     ):
         with pytest.raises(TypeError, match=message):
             make()
+
+
+def test_the_code_of_constructors_has_their_arguments():
+    for kind, names in (
+        (nn.Threshold, ("self", "threshold", "value", "inplace")),
+        (nn.Softmax, ("self", "dim")),
+        (norch.optim.Rprop, ("self", "params", "lr", "etas", "step_sizes")),
+    ):
+        code = kind.__init__.__code__
+        assert code.co_varnames[: code.co_argcount] == names
+    assert {"lr", "betas", "fused"} <= set(norch.optim.Adam.__init__.__code__.co_varnames)  # torchtuples looks there
+    assert nn.Softmax.__init__.__defaults__ == (None,)
+    assert norch.optim.Rprop.__init__.__kwdefaults__["maximize"] is False
 
 
 def test_layers_can_be_subclassed_and_mixed():

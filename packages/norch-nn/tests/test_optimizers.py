@@ -231,7 +231,7 @@ def test_a_subclass_of_an_optimizer_keeps_its_constructor():
     assert Annotated([parameter()]).param_groups[0]["lr"] == 1e-3
     assert Annotated([parameter()]).note == "kept"
     assert Halved([parameter()], 1.0, amsgrad=True).param_groups[0]["lr"] == 0.5
-    with pytest.raises(TypeError, match=r"SGD.__init__\(\) missing a required argument: 'params'"):
+    with pytest.raises(TypeError, match=r"SGD.__init__\(\) missing 1 required positional argument: 'params'"):
         optim.SGD()
     with pytest.raises(TypeError, match=r"Adam.__init__\(\) got an unexpected keyword argument 'momentum'"):
         optim.Adam([parameter()], momentum=0.9)

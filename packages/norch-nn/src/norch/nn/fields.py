@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 
@@ -24,20 +25,22 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
             if name in cls.__dict__:
                 delattr(cls, name)
     fields = dict(sorted(fields.items(), key=lambda item: item[1].kind))
+    by_name = [field for field in fields.values() if field.kind is inspect.Parameter.KEYWORD_ONLY]
+    given_as = _initialiser.__code__.replace(  # some libraries look there for an option before they give it
+        co_varnames=("self", *fields), co_nlocals=1 + len(fields), co_argcount=1 + len(fields) - len(by_name),
+        co_kwonlyargcount=len(by_name), co_name="__init__", co_qualname=f"{cls.__qualname__.lstrip('_')}.__init__",
+    )  # fmt: skip
+    init: Any = FunctionType(given_as, {"initialise": initialise, "__name__": cls.__module__})
+    has_default = [field for field in fields.values() if field.default is not inspect.Parameter.empty]
+    init.__defaults__ = tuple(field.default for field in has_default if field not in by_name)
+    init.__kwdefaults__ = {field.name: field.default for field in has_default if field in by_name}
     self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    signature = inspect.Signature([self_parameter, *fields.values()])
-    positional = [name for name, field in fields.items() if field.kind is not inspect.Parameter.KEYWORD_ONLY]
-    defaults = {name: f.default for name, f in fields.items() if f.default is not inspect.Parameter.empty}
+    init.__signature__ = inspect.Signature([self_parameter, *fields.values()])  # with its annotations
+    cls.__init__, cls._fields = init, fields
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = dict(zip(positional, args), **kwargs)
-        values = {**defaults, **given}
-        if len(given) != len(args) + len(kwargs) or values.keys() != fields.keys():
-            try:
-                signature.bind(self, *args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
-        initialise(self, values)
 
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    cls.__init__, cls._fields = __init__, fields
+def _initialiser(self: Any) -> None:
+    """The code of each constructor, but for its arguments."""
+    values = locals()
+    del values["self"]
+    initialise(self, values)  # type: ignore[name-defined]  # noqa: F821
