@@ -181,6 +181,8 @@ DRAWS = {
     "bernoulli": lambda a: norch.bernoulli(a * 0 + 0.5).repeat(20) * norch.rand(60),
     "normal_": lambda a: a.clone().normal_(),
     "dropout": lambda a: norch.dropout((a * 0 + 1).repeat(30)),
+    "multinomial": lambda a: norch.multinomial((a * 0 + 1).repeat(30), 40),
+    "multinomial of few": lambda a: norch.multinomial(a * 0 + 1, 40, replacement=True),
 }
 
 
@@ -193,6 +195,14 @@ def test_random_ops(name, x) -> None:
     assert all(a != b for a, b in itertools.combinations(rows, 2))
     rows = vmap(DRAWS[name], randomness="same")(x).tolist()
     assert all(row == rows[0] for row in rows)
+
+
+def test_multinomial_goes_by_the_weights_of_its_sample() -> None:
+    norch.manual_seed(0)
+    weights = norch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    found = vmap(lambda w: norch.multinomial(w, 50, replacement=True), randomness="different")(weights)
+    assert [sorted(set(row)) for row in found.tolist()] == [[1], [0], [1, 2]]
+    assert vmap(lambda w: norch.multinomial(w, 1), randomness="different")(weights[:2]).tolist() == [[1], [0]]
 
 
 # --- Functions with a derivative of their own -----------------------------------------------------------------------

@@ -44,7 +44,8 @@ def multinomial(
     if not replacement and count > input.spec.shape[-1]:
         raise ShapeError(f"multinomial(): {count} samples of {input.spec.shape[-1]} without replacement")
     weights = input.detach().double()
-    is_on_cpu, last = input.spec.device.type == "cpu", input.spec.shape[-1] - 1
+    last = input.spec.shape[-1] - 1
+    is_on_cpu = input.spec.device.type == "cpu" and type(input.spec) is Spec  # of another kind inside vmap
     if replacement:
         edges = cumsum(weights, -1)
         sums = narrow(edges, -1, last, 1)
