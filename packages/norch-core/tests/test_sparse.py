@@ -206,6 +206,17 @@ def test_rearranged(make):
     assert [row.to_dense().tolist() for row in x] == dense.tolist()
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_unsqueeze(dim):
+    x = coo()
+    close(x.unsqueeze(dim), x.to_dense().unsqueeze(dim))
+    assert x.unsqueeze(dim).sparse_dim() == 3
+    mixed = norch.tensor([[[1.0, 2.0]], [[0.0, 0.0]]]).to_sparse(1)
+    close(mixed.unsqueeze(dim), mixed.to_dense().unsqueeze(dim))
+    with pytest.raises(norch.DTypeError, match="CSR"):
+        x.to_sparse_csr().unsqueeze(dim)
+
+
 def test_the_dense_at_sparse_places():
     x, d, a, b = coo().coalesce(), draw(3, 4), draw(3, 2), draw(2, 4)
     mask = (x.to_dense() != 0).double()

@@ -272,7 +272,10 @@ def test_constructors_say_what_is_wrong():
         (lambda: nn.Threshold(1.0), r"Threshold.__init__\(\) missing 1 required positional argument: 'value'"),
         (lambda: nn.LeakyReLU(slope=1.0), r"LeakyReLU.__init__\(\) got an unexpected keyword argument 'slope'"),
         (lambda: nn.ELU(1.0, alpha=2.0), r"multiple values for (keyword )?argument 'alpha'"),
-        (lambda: nn.Linear(1, 2, True, None, None, None), r"Linear.__init__\(\) takes from 3 to 6 positional arguments"),
+        (
+            lambda: nn.Linear(1, 2, True, None, None, None),
+            r"Linear.__init__\(\) takes from 3 to 6 positional arguments",
+        ),
         (lambda: nn.GroupNorm(1, 2, 1e-5, True, None, None, False), r"GroupNorm.__init__\(\) takes from 3 to 7"),
     ):
         with pytest.raises(TypeError, match=message):

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ..autograd.graph import is_recording
 from ..errors import AutogradError, DTypeError, IndexError, ShapeError
+from ..ops import cat
 from ..ops.registry import IN_PLACE, METHODS
 from ..spec import wrap_dim
 from ..tensor import Tensor
@@ -46,6 +47,19 @@ def permute(self: SparseTensor, *order: Any, dims: Any = None) -> SparseTensor:
     places = self.places.index_select(0, self.places.new_tensor(wrapped[:k]))
     out = make_coo(places, self.entries, [self.spec.shape[d] for d in wrapped], False)
     return out if self.crow is None else out.to_sparse_csr()
+
+
+def unsqueeze(self: SparseTensor, dim: int) -> SparseTensor:
+    """The tensor with a dim of size 1 before `dim`, a sparse one up to behind the last of those. DTypeError for CSR."""
+    if self.crow is not None:
+        refuse("unsqueeze() of CSR")
+    at, k, shape = wrap_dim(dim, self.spec.ndim + 1, "unsqueeze"), self.sparse_dim(), list(self.spec.shape)
+    shape.insert(at, 1)
+    if at > k:
+        return make_coo(self.places, self.entries.unsqueeze(at - k + 1), shape, self.coalesced)
+    zeros = self.places.new_zeros((1, self.places.spec.shape[1]))
+    rows = [self.places.narrow(0, 0, at), zeros, self.places.narrow(0, at, k - at)]
+    return make_coo(cat(rows), self.entries, shape, self.coalesced)
 
 
 def select(self: SparseTensor, dim: int, index: int) -> Any:
@@ -98,7 +112,7 @@ def norm(self: SparseTensor, p: Any = 2, dim: Any = None, keepdim: bool = False,
     return (entries if dtype is None else entries.to(dtype)).norm(p)
 
 
-_OWN = (transpose, t, permute, select, index_select, unbind, norm)
+_OWN = (transpose, t, permute, unsqueeze, select, index_select, unbind, norm)
 for _own in _OWN:
     setattr(SparseTensor, _own.__name__, _own)
 for _name in ("swapaxes", "swapdims"):
