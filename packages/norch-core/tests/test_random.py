@@ -155,6 +155,9 @@ def test_forms_of_randint() -> None:
     assert norch.randint(5, (2, 3)).shape == (2, 3)
     assert norch.randint(5, (2,), dtype=norch.int8).dtype is norch.int8
     assert norch.randint_like(norch.zeros(3), 2, 4).dtype is norch.float32
+    assert set(norch.randint_like(norch.zeros(100), high=2).tolist()) == {0.0, 1.0}
+    with pytest.raises(TypeError, match="high"):
+        norch.randint_like(norch.zeros(3))
     for low, high in ((3, 3), (4, 3), (0, 2**64)):
         with pytest.raises(ShapeError, match="randint"):
             norch.randint(low, high, (2,))

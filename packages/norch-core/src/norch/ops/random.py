@@ -157,7 +157,7 @@ def randint(
 @public(method=False)
 def randint_like(
     input: Tensor,
-    low: int,
+    low: int | None = None,
     high: int | None = None,
     *,
     generator: Generator | None = None,
@@ -165,9 +165,8 @@ def randint_like(
     device: DeviceLike = None,
 ) -> Tensor:
     """`randint` in input's shape, and its dtype and device unless given. Raises as randint does."""
-    bounds = (0, low) if high is None else (low, high)
     shape = tuple(input.spec.shape)
-    return randint(*bounds, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
+    return randint(low, high, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
 
 
 @public(method=False)
