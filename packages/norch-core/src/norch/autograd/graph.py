@@ -96,6 +96,20 @@ class Node:
         """How many outputs the op has."""
         return len(self.plan.outputs)
 
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(grads)` with the gradients of the op's results, before those of its operands are computed.
+
+        A tuple that it returns replaces them.
+        """
+        return import_module("norch.autograd.node_hooks").before(self, hook)  # type: ignore[no-any-return]
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(grads, grads_of_results)` with the gradients of the op's operands, None for those without one.
+
+        A tuple that it returns is handed on in their place.
+        """
+        return import_module("norch.autograd.node_hooks").after(self, hook)  # type: ignore[no-any-return]
+
     @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:
         """Hands each edge that wants one the gradient of its operand; `grad` is that of the output, a list of several.
