@@ -264,3 +264,8 @@ kaiming_uniform, kaiming_normal = _without_underscore("kaiming_uniform"), _witho
 constant, sparse = _without_underscore("constant"), _without_underscore("sparse")
 
 norch.check_functions(globals())
+
+
+# PyTorch's names, by which libraries such as mup find them.
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
