@@ -85,6 +85,43 @@ def test_function_with_several_results() -> None:
     assert x.grad.tolist() == [1, 1]
 
 
+class WithOthers(Function):
+    """Results of which some are no tensors: `backward` has a place for each."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return "a name", x * 2, None, x * 3, 5
+
+    @staticmethod
+    def backward(ctx, *grads):
+        assert [g is None for g in grads] == [True, False, True, False, True]
+        return grads[1] * 2 + grads[3] * 3
+
+
+class WithCount(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x.numel()
+
+    @staticmethod
+    def backward(ctx, grad, of_count):
+        assert of_count is None
+        return grad * 2
+
+
+def test_results_that_are_no_tensors_have_a_place_among_the_gradients() -> None:
+    x = norch.tensor([1.0, 2.0], requires_grad=True)
+    name, a, nothing, b, number = WithOthers.apply(x)
+    assert (name, nothing, number) == ("a name", None, 5)
+    (a.sum() + (b * norch.tensor([1.0, 10.0])).sum()).backward()
+    assert x.grad.tolist() == [2 + 3, 2 + 30]
+    x.grad = None
+    doubled, count = WithCount.apply(x)
+    assert count == 2
+    doubled.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
 def test_function_checks_what_it_saved() -> None:
     x = leaf(1, 2)
     y = x * 1

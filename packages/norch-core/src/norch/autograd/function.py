@@ -111,7 +111,7 @@ class FunctionContext:
 class FunctionNode(Node):
     """The node of a custom function."""
 
-    __slots__ = ("complex_inputs", "complex_results", "context", "function", "inputs", "specs")
+    __slots__ = ("complex_inputs", "complex_results", "context", "function", "inputs", "is_tensor", "specs")
 
     context: FunctionContext
     function: type[Function]
@@ -119,6 +119,8 @@ class FunctionNode(Node):
     specs: tuple[Spec, ...]
     complex_inputs: tuple[Any, ...]
     complex_results: tuple[Any, ...]
+    is_tensor: tuple[bool, ...]
+    """Of each result of forward; the other attributes and the outputs are of those that are."""
 
     def __init__(self, edges: tuple[Node | None, ...]) -> None:
         init_node(self, None, edges)
@@ -145,6 +147,9 @@ class FunctionNode(Node):
             ]
         del grad
         grads = [k(g) if k and g is not None else g for k, g in zip(self.complex_results, grads, strict=True)]
+        if not all(self.is_tensor):
+            of_tensors = iter(grads)
+            grads = [next(of_tensors) if is_tensor else None for is_tensor in self.is_tensor]
         self.context._running = self
         try:
             found = self.function.backward(self.context, *grads)
@@ -196,7 +201,7 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """The gradients of the arguments, None for those that have none, from those of the results (`grads`, in their
-        shapes).
+        shapes; None for a result that is no tensor).
 
         To be written by the subclass, with ops, so that it can be differentiated. Raises NotImplementedError.
         """
@@ -249,6 +254,7 @@ class Function:
         node.inputs = tuple([None if a is None else a.spec for a in given])
         tensors = [t for r in results if (t := _tensor(r)) is not None]
         node.specs = tuple(r.spec for r in tensors)
+        node.is_tensor = tuple([_tensor(r) is not None for r in results])
         dirty = {id(_tensor(t)) for t in context._dirty}
         constant = {id(_tensor(t)) for t in context._not_differentiable}
         inputs = {id(a) for a in given if a is not None}
