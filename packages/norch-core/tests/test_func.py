@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+from norch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 
 
 def close(found: norch.Tensor, expected: object, rtol: float = 1e-6) -> None:
@@ -104,6 +104,33 @@ def test_vjp_and_jvp(x, v) -> None:
     close(aux, X)
 
 
+def test_products_are_differentiated_by_their_vectors(x, v) -> None:
+    ones = norch.ones_like(x)
+    _, back = vjp(norch.sin, x)
+    close(vjp(lambda u: back(u)[0], v)[1](ones)[0], np.cos(X))
+    close(grad(lambda u: (back(u)[0] ** 2).sum())(v), 2 * V * np.cos(X) ** 2)
+    close(grad(lambda u: (jvp(norch.sin, (x,), (u,))[1] ** 2).sum())(v), 2 * V * np.cos(X) ** 2)
+    with norch.no_grad():  # as in the backward of a Function
+        close(vjp(lambda u: back(u)[0], v)[1](ones)[0], np.cos(X))
+    leaf = norch.tensor(V, requires_grad=True)
+    (back(leaf)[0] ** 2).sum().backward()
+    close(leaf.grad, 2 * V * np.cos(X) ** 2)
+    assert not back(v)[0].requires_grad
+
+
+def test_linearize(x, v) -> None:
+    value, change = linearize(norch.sin, x)
+    close(value, np.sin(X))
+    close(change(v), V * np.cos(X))
+    close(change(2 * v), 2 * V * np.cos(X))
+    close(grad(lambda u: (change(u) ** 2).sum())(v), 2 * V * np.cos(X) ** 2)
+    parts, change = linearize(lambda a, b: {"product": a * b["b"]}, x, {"b": v})
+    close(change(v, {"b": x})["product"], V**2 + X**2)
+    close(vmap(change)(norch.stack([v, x]), {"b": norch.zeros(2, 2, 3)})["product"], np.stack([V**2, X * V]))
+    with pytest.raises(norch.ShapeError, match="tangents"):
+        change(v[0], {"b": x})
+
+
 def test_hessian_vector_products(x, v) -> None:
     def f(a):
         return (a**3).sum()
@@ -190,8 +217,8 @@ def test_mistakes_are_named(x) -> None:
         vjp(norch.sin, x)[1](norch.ones(2))
     with pytest.raises(norch.AutogradError, match="does not depend on the primals"):
         jvp(lambda a: norch.ones(2), (x,), (x,), strict=True)
-    with pytest.raises(AttributeError, match=r"'norch\.func' has no attribute 'linearize'"):
-        norch.func.linearize
+    with pytest.raises(AttributeError, match=r"'norch\.func' has no attribute 'push_forward'"):
+        norch.func.push_forward
     with pytest.raises(norch.AutogradError, match="tuples of one length"):
         jvp(norch.sin, x, x)
 

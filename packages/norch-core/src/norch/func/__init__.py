@@ -7,7 +7,7 @@ from typing import Any
 
 from ..submodules import late_submodules
 from .mapping import vmap
-from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp
+from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
 
 __all__ = [
     "functional_call",
@@ -17,6 +17,7 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
     "stack_module_state",
     "value_and_grad",
     "vjp",

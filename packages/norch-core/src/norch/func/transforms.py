@@ -96,12 +96,13 @@ class Tape:
         pairs = [(out, seed) for out, seed in zip(outputs, seeds, strict=True) if out.requires_grad]
         grads: list[Any] = [None] * len(by)
         if pairs:
+            by_seeds = is_recording() and any(seed.requires_grad for _, seed in pairs)
             found = engine_grad(
                 [out for out, _ in pairs],
                 by,
                 [seed for _, seed in pairs],
                 retain_graph=True,
-                create_graph=self.tracked,
+                create_graph=self.tracked or by_seeds,
                 allow_unused=True,
             )
             grads = list(found)
@@ -229,9 +230,12 @@ class _Pushed:
         rows, tape = self.rows, self.tape
         return tape.pull([tangents[i] for i, _ in rows], [g for _, g in rows], self.seeds)
 
-    def lifted(self, tangents: list[Tensor]) -> Any:
+    def lifted(self, tangents: tuple[Any, ...]) -> Any:
+        """The change in the structure of the outputs, for one in that of the primals."""
         tape = self.tape
-        return unflatten(tape.out_structure, [lift(x, tape.levels) for x in self.push(tangents)])
+        shapes = [tuple(lift(x, tape.levels).spec.shape) for x in tape.inputs]
+        lowered = tape.lowered(list(tangents), "tangents", shapes, tape.structure)
+        return unflatten(tape.out_structure, [lift(x, tape.levels) for x in self.push(lowered)])
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
@@ -245,9 +249,19 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     tape = Tape("jvp", func, primals, tuple(range(len(primals))), has_aux, {})
     if strict and not all(out.requires_grad for out in tape.outputs):
         raise AutogradError("jvp(): an output does not depend on the primals")
-    shapes = [tuple(x.spec.shape) for x in flatten(list(primals))[0]]
-    change = _Pushed(tape).lifted(tape.lowered(list(tangents), "tangents", shapes, tape.structure))
+    change = _Pushed(tape).lifted(tangents)
     return (tape.value(), change, tape.extra()) if has_aux else (tape.value(), change)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(output, jvp_fn): what `func` gives of the primals, and a function from a change of those to that of the output.
+
+    As `jvp` for many changes: `func` runs once. jvp_fn takes a tangent for each primal, and raises AutogradError for
+    another structure, ShapeError for other shapes.
+    """
+    tape = Tape("linearize", func, primals, tuple(range(len(primals))), False, {})
+    pushed = _Pushed(tape)
+    return tape.value(), lambda *tangents: pushed.lifted(tangents)
 
 
 # --- Jacobians ------------------------------------------------------------------------------------------------------
