@@ -67,6 +67,8 @@ class _Alias(Loader):
             sys.modules[name] = import_module(_ours(name))
             _set_version(name, sys.modules[name])
             _keep_functions(name, sys.modules[name])
+            if name == "torch":
+                import_module("multiprocessing.connection")  # which PyTorch imports, and scripts name
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("norch"):
                 raise

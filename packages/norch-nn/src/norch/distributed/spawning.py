@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing.connection  # noqa: F401  (scripts name torch.multiprocessing.connection)
 import os
 import shutil
 import subprocess
