@@ -230,13 +230,12 @@ def f(torch_): return torch_.neither
 def test_check_says_what_there_is_instead(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "graph.py"
     file.write_text(
-        "import torch, torch.sparse\nfrom torch.func import vmap, jvp, linearize\n"
+        "import torch, torch.sparse\nfrom torch.func import vmap, jvp\n"
         "x = torch.sparse.FloatTensor(torch.sparse_coo_tensor, torch.spmm, torch.sparse.mm, torch.sparse_csr)\n"
         "y = torch.sparse_csc_tensor(torch.fft.fft(x), torch.sparse.spdiags)\n"
     )
     assert main(["check", str(file)]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"{file}:2: norch lacks torch.func.linearize: use func.jvp",
         f"{file}:4: norch lacks torch.sparse.spdiags: use norch.diag(diagonal, k).to_sparse()",
         f"{file}:4: norch lacks torch.sparse_csc_tensor: {check._COO}",
     ]

@@ -21,7 +21,6 @@ _ROOTS = MEANS | {"norch": "norch"}
 
 _COO = "sparse tensors are COO or CSR: sparse_coo_tensor, sparse_csr_tensor"
 _INSTEAD = {
-    "func.linearize": "use func.jvp",
     "hspmm": "use spmm",
     "sparse.check_sparse_tensor_invariants": "indices are always checked",
     "sparse.spdiags": "use norch.diag(diagonal, k).to_sparse()",

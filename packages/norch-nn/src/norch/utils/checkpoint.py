@@ -43,10 +43,10 @@ class _Again(norch.autograd.Function):
             if ctx.random is not None:
                 norch.set_rng_state(ctx.random)
             result = ctx.call(*args)
-        tensors = [r for r in ((result,) if ctx.returns_tensor else result) if isinstance(r, norch.Tensor)]
-        pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if t.requires_grad and g is not None]
+        results = (result,) if ctx.returns_tensor else result
+        pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
         if pairs:
-            norch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
+            norch.autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
         found = [a.grad if isinstance(a, norch.Tensor) else None for a in args]
         return (None, None, None, *found)
 
