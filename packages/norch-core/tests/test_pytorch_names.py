@@ -196,6 +196,15 @@ def test_variable():
     x = norch.ones(2)
     assert norch.autograd.Variable(x) is x
     assert norch.autograd.Variable(x, requires_grad=True).requires_grad
+    assert isinstance(x, norch.autograd.Variable)
+    assert not isinstance(1.0, norch.autograd.Variable)
+
+
+def test_the_node_of_a_leaf_is_called_as_pytorchs():
+    x = norch.ones(2, requires_grad=True)
+    ((node, _), *_) = (x * 2).grad_fn.next_functions
+    assert type(node).__name__ == "AccumulateGrad"
+    assert node.variable is x
 
 
 def test_anomaly_mode_names_the_op():

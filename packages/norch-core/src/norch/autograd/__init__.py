@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..submodules import late_submodules
+from ..tensor_base import TensorBase
 from .engine import backward, grad, queue_callback
 from .graph import Node
 from .lines import record_lines
@@ -48,21 +49,29 @@ __all__ = [
 ]
 
 
-def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
-    """PyTorch's old form of a tensor: the tensor itself, or a detached one that requires grad.
-
-    data: the tensor, or what `tensor` makes one of. volatile: ignored.
-    """
-    return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
-
-
 class _Engine:
     """What PyTorch's scripts use of its engine."""
 
     queue_callback = staticmethod(queue_callback)
 
 
-Variable._execution_engine = _Engine()  # type: ignore[attr-defined]
+class _VariableMeta(type):
+    """Every tensor is a Variable."""
+
+    _execution_engine = _Engine()
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, TensorBase)
+
+
+class Variable(metaclass=_VariableMeta):
+    """PyTorch's old form of a tensor, by which old scripts know one: `isinstance(x, Variable)`.
+
+    Called it gives the tensor `data` itself, or a detached one that requires grad. volatile: ignored.
+    """
+
+    def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
+        return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
 
 
 _LATER = {

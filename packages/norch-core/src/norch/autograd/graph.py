@@ -324,6 +324,9 @@ class Leaf(Node):
             hook((), (given,))
 
 
+Leaf.__name__ = Leaf.__qualname__ = "AccumulateGrad"  # PyTorch's name, by which what walks graphs knows a leaf
+
+
 class Output(Node):
     """One result of an op that has several: hands its gradient on as that result's."""
 
