@@ -200,6 +200,14 @@ def test_variable():
     assert not isinstance(1.0, norch.autograd.Variable)
 
 
+def test_views_know_their_base():
+    x = norch.ones(2, 3)
+    assert x[0]._is_view()
+    assert x[0]._base is x
+    assert not x._is_view()
+    assert x._base is None
+
+
 def test_the_node_of_a_leaf_is_called_as_pytorchs():
     x = norch.ones(2, requires_grad=True)
     ((node, _), *_) = (x * 2).grad_fn.next_functions

@@ -285,6 +285,14 @@ class GraphMethods(TensorBase):
         modified = self.buffer.modified
         return 0 if modified is None else int(modified[0])
 
+    def _is_view(self) -> bool:
+        return self.base is not None
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor that this one is a view of, under PyTorch's name."""
+        return self.base  # type: ignore[return-value]
+
     def is_inference(self) -> bool:
         """False: there are no inference tensors apart from others."""
         return False
