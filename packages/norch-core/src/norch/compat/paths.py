@@ -149,7 +149,7 @@ PLACES: dict[str, Place] = {
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
-    "_utils": Place(("compat.flattening",)),
+    "_utils": Place(("compat.flattening", "compat.plain_pickles")),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
@@ -208,7 +208,7 @@ PLACES: dict[str, Place] = {
     "overrides": Place(("compat.overrides",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
-    "storage": Place(("tensor.storage",), {"UntypedStorage": Storage, "TypedStorage": Storage}),
+    "storage": Place(("tensor.storage", "compat.plain_pickles"), {"UntypedStorage": Storage, "TypedStorage": Storage}),
     "torch_version": Place(("compat.torch_version",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
