@@ -57,7 +57,8 @@ def around(node: Node) -> Around:
     hooks = hooks_of(node)
     if AROUND not in hooks:
         hooks[AROUND] = Around()
-        node.__class__ = _with_hooks(type(node))
+        kind: Any = type(node)
+        node.__class__ = _with_hooks(kind)
     found: Around = hooks[AROUND]
     return found
 

@@ -291,7 +291,7 @@ class GraphMethods(TensorBase):
     @property
     def _base(self) -> Tensor | None:
         """The tensor that this one is a view of, under PyTorch's name."""
-        return self.base  # type: ignore[return-value]
+        return self.base
 
     def is_inference(self) -> bool:
         """False: there are no inference tensors apart from others."""
