@@ -73,9 +73,10 @@ def test_a_jacobian_that_is_differentiated_again() -> None:
     assert not functional.jacobian(lambda x: x**3, x).requires_grad
 
 
-def test_only_reverse_mode() -> None:
-    with pytest.raises(NotImplementedError, match="forward-mode"):
-        functional.jacobian(lambda x: x, X, strategy="forward-mode")
+def test_strategies_give_the_same() -> None:
+    close(functional.jacobian(lambda x: A @ x, X, vectorize=True, strategy="forward-mode"), A)
+    with pytest.raises(ValueError, match="'reverse-mode' or 'forward-mode', got 'both'"):
+        functional.jacobian(lambda x: x, X, strategy="both")
 
 
 # --- Hessians -------------------------------------------------------------------------------------------------------

@@ -100,11 +100,11 @@ def jacobian(
     """The derivative of each element of `func(*inputs)` by each element of the inputs: (*output, *input).
 
     One backward pass for each element of the output. Tuples of inputs or outputs give tuples. `strict`: AutogradError
-    where an output does not depend on an input; else zeros. `vectorize` is a hint without effect. strategy:
-    "reverse-mode"; NotImplementedError for another.
+    where an output does not depend on an input; else zeros. `vectorize` and strategy, "reverse-mode" or "forward-mode",
+    are hints without effect. Raises ValueError for another strategy.
     """
-    if strategy != "reverse-mode":
-        raise NotImplementedError(f"jacobian(): norch has no {strategy}; use strategy='reverse-mode'")
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise ValueError(f"jacobian(): strategy must be 'reverse-mode' or 'forward-mode', got {strategy!r}")
     several_inputs, leaves = _prepared(inputs, create_graph)
     several_outputs, outputs = _outputs(func, leaves, "jacobian")
     rows = []
