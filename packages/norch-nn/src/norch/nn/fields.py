@@ -30,7 +30,12 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
         co_varnames=("self", *fields), co_nlocals=1 + len(fields), co_argcount=1 + len(fields) - len(by_name),
         co_kwonlyargcount=len(by_name), co_name="__init__", co_qualname=f"{cls.__qualname__.lstrip('_')}.__init__",
     )  # fmt: skip
-    init: Any = FunctionType(given_as, {"initialise": initialise, "__name__": cls.__module__})
+
+    def start(self: Any, values: dict[str, Any]) -> None:
+        del values["self"]
+        initialise(self, values)
+
+    init: Any = FunctionType(given_as, {"start": start, "__name__": cls.__module__})
     has_default = [field for field in fields.values() if field.default is not inspect.Parameter.empty]
     init.__defaults__ = tuple(field.default for field in has_default if field not in by_name)
     init.__kwdefaults__ = {field.name: field.default for field in has_default if field in by_name}
@@ -40,7 +45,5 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
 
 
 def _initialiser(self: Any) -> None:
-    """The code of each constructor, but for its arguments."""
-    values = locals()
-    del values["self"]
-    initialise(self, values)  # type: ignore[name-defined]  # noqa: F821
+    """The code of each constructor, but for its arguments. It has no variable of its own, whose place one would take."""
+    start(self, locals())  # type: ignore[name-defined]  # noqa: F821
