@@ -45,5 +45,5 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
 
 
 def _initialiser(self: Any) -> None:
-    """The code of each constructor, but for its arguments. It has no variable of its own, whose place one would take."""
+    """The code of each constructor, but for its arguments: it has no variable, whose place one of them would take."""
     start(self, locals())  # type: ignore[name-defined]  # noqa: F821
