@@ -68,10 +68,10 @@ def op_kernel(
     is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
     if is_row_major or op.kernel in device.backend.channels_last:
         kernel = compile_kernel(op.kernel, device, tuple(operands), inferred.attrs, op.kind == "primitive", op)
+        if kernel is None and op.decompose is not None and op.params[0] == "grad" and views[0].overlaps:
+            kernel = _of_dense_gradient(op, device, operands, len(outputs), views[0], inferred.attrs)
     if kernel is None and not is_row_major and inferred.parts is None:
         kernel = _to_row_major(op, device, outputs, operands, inferred.attrs)
-    if kernel is None and op.decompose is not None and op.params[0] == "grad" and views[0].overlaps:
-        kernel = _of_dense_gradient(op, device, operands, len(outputs), views[0], inferred.attrs)
     if kernel is None and inferred.parts is not None:
         kernel = _by_parts(device, inferred.parts, operands, places)
     if kernel is None and op.is_elementwise and "fused" in device.backend.kept and outputs[0].numel:
