@@ -18,13 +18,12 @@ def reflection(x):
     return norch.pad(x, (1, 1, 1, 1), mode="reflect")
 
 
-@pytest.mark.parametrize("dtype", [norch.float32, norch.float64], ids=str)
 @pytest.mark.parametrize("op", [group_norm, attention, reflection])
-def test_they_give_the_bits_and_the_ops_of_dense_ones(op, dtype):
-    x = norch.randn(2, 8, 6, 6, dtype=dtype, requires_grad=True)
+def test_they_give_the_bits_and_the_ops_of_dense_ones(op):
+    x = norch.randn(2, 8, 6, 6, requires_grad=True)
     y = op(x)
     found, counts = [], []
-    for grad in (norch.ones(()).to(dtype).expand(y.shape), norch.ones(y.shape, dtype=dtype)):
+    for grad in (norch.ones(()).expand(y.shape), norch.ones(y.shape)):
         with norch.profiler.profile() as p:
             found += norch.autograd.grad(y, x, grad, retain_graph=True)
         counts.append(sum(event.count for event in p.key_averages()))
