@@ -18,7 +18,7 @@ constexpr int TILE_ROWS = 6;
 constexpr bool FETCHES_FAR = true;
 #endif
 constexpr int TILE_VECTORS = 2;
-constexpr int PREFETCH_STEPS = 192 / TILE_ROWS;
+constexpr int PREFETCH_STEPS = 192 / TILE_ROWS;  // as many cycles ahead with few rows as with many
 constexpr int64_t CHUNK_STEPS = 256;  // products that are summed on their own: in one long sum rounding errors pile up
 
 /// What a tile reads: a's element (i, p) at a[i * a_row + p * a_step], b's vectors at b + p * b_step, what the sums begin

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t MAX_WINDOWS = 12, LEAST_DEPTH = 128;
 constexpr int64_t LARGE_CHANNELS = 256, LARGE_WEIGHT = 1 << 18;  // whose packing costs more than im2col
 constexpr int64_t CHANNELS_AT_ONCE = 64;
-constexpr int64_t FEW_CHANNELS = 16;
+constexpr int64_t FEW_CHANNELS = 16, MOST_OFFSETS = 1 << 20;  // of an image's patches
 constexpr int64_t TOO_NARROW = 16, MOST_JOINED = 4096, LEAST_JOINED = 4096;  // pixels of an image, of all; weights
 
 /// im2col's matrix: what the windows of all images see, a row each, (channels, taps), as a weight lies.
@@ -170,7 +170,8 @@ KernelPtr conv2d_of_few_windows(const Request& r) {
                               weight.numel() >= LEAST_JOINED;
     if (joins_images) most = MOST_JOINED;
     const bool are_apart = stride[0] >= weight.shape[2] && stride[1] >= weight.shape[3] && !has_one_tap;
-    const bool are_patches = of_input && are_apart && image.shape[1] <= FEW_CHANNELS;
+    const bool are_patches = of_input && are_apart && image.shape[1] <= FEW_CHANNELS &&
+                             windows * weight.shape[2] * weight.shape[3] <= MOST_OFFSETS;
     if (are_patches) most = INT64_MAX;
     const bool is_deep = joins_images || are_patches || weight.numel() >= LEAST_DEPTH * weight.shape[0];
     const bool fits = weight.is_contiguous() && result.shape[1] && r.attrs.integer("groups") == 1 && rows && rows <= most &&

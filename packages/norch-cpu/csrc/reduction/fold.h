@@ -67,17 +67,16 @@ struct Fold {
         }
     }
 
-    // A long row is folded block by block of each of its halves at a time.
-    static constexpr int64_t APART = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
-
     static constexpr bool HAS_SQUARES = std::is_same_v<Op, Sum> && std::is_floating_point_v<S>;
+    /// Elements of a stream: rows of two to four such are folded block by block of each of their halves.
+    static constexpr int64_t STREAM = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
 
     template <bool SQUARES>
-    static __attribute__((noinline)) Upcast halves(const S* x, int64_t apart) {
+    static __attribute__((noinline)) Upcast halves(const S* x, int64_t half) {
         Upcast total = Op::template identity<Upcast>;
-        for (int64_t i = 0; i < apart; i += MAX_DIRECT) {
+        for (int64_t i = 0; i < half; i += MAX_DIRECT) {
             A first, second;
-            fold_pair<S, Op, SQUARES>(x + i, x + apart + i, MAX_DIRECT, first, second);
+            fold_pair<S, Op, SQUARES>(x + i, x + half + i, MAX_DIRECT, first, second);
             total = Op::apply(total, Op::apply(Upcast(first), Upcast(second)));
         }
         return total;
@@ -85,18 +84,16 @@ struct Fold {
 
     static __attribute__((noinline)) Upcast row(const Elements& e, const char* x, int64_t stride, int64_t n) {
         if (n <= MAX_DIRECT) return block(e, x, stride, n);
-        const int64_t whole = n > 2 * APART ? 2 * APART : MAX_DIRECT;
-        int64_t part = (n / 2 + whole - 1) / whole * whole;
         if constexpr (!IS_PLAIN) {
-            if (stride == e.size && (e.is_seen || e.are_squares) && n >= 4 * MAX_DIRECT && n < 4 * APART) {
-                const S* start = reinterpret_cast<const S*>(x);
-                const int64_t apart = n / 2 / MAX_DIRECT * MAX_DIRECT;
-                const Upcast total = HAS_SQUARES && e.are_squares ? halves<HAS_SQUARES>(start, apart) : halves<false>(start, apart);
-                part = 2 * apart;
-                return part == n ? total : Op::apply(total, row(e, x + part * stride, stride, n - part));
+            if (stride == e.size && (e.is_seen || e.are_squares) && n >= 4 * MAX_DIRECT && n < 4 * STREAM) {
+                const int64_t half = n / 2 / MAX_DIRECT * MAX_DIRECT, rest = n - 2 * half;
+                const auto fold = HAS_SQUARES && e.are_squares ? halves<HAS_SQUARES> : halves<false>;
+                const Upcast total = fold(reinterpret_cast<const S*>(x), half);
+                return rest ? Op::apply(total, row(e, x + 2 * half * stride, stride, rest)) : total;
             }
         }
-        return Op::apply(row(e, x, stride, part), row(e, x + part * stride, stride, n - part));
+        const int64_t whole = n > 2 * STREAM ? 2 * STREAM : MAX_DIRECT, half = (n / 2 + whole - 1) / whole * whole;
+        return Op::apply(row(e, x, stride, half), row(e, x + half * stride, stride, n - half));
     }
 
     static void rows(const Elements& e, void* partial, const char* x, Odometer& at, int64_t rows, int64_t stride,

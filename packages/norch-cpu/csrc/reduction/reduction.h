@@ -158,6 +158,25 @@ inline compute_t<T> fold_block(const T* p, int64_t n) {
     }
 }
 
+/// The same for elements `stride` bytes apart.
+template <class T, class Op>
+inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
+    using A = compute_t<T>;
+    auto at = [=](int64_t i) { return A(load(*reinterpret_cast<const T*>(p + i * stride))); };
+    if constexpr (is_plain<A>) {
+        A all = Op::template identity<A>;
+        for (int64_t i = 0; i < n; ++i) all = Op::apply(all, at(i));
+        return all;
+    }
+    A acc[8];
+    for (int j = 0; j < 8; ++j) acc[j] = j < n ? at(j) : Op::template identity<A>;
+    int64_t i = 8;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) acc[j] = Op::apply(acc[j], at(i + j));
+    for (; i < n; ++i) acc[i & 7] = Op::apply(acc[i & 7], at(i));
+    return fold_lanes<8, Op>(acc);
+}
+
 /// Two contiguous rows of n elements, or of their squares, whole times four vectors, as one number each.
 template <class T, class Op, bool SQUARES>
 inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, compute_t<T>& second) {
@@ -181,25 +200,6 @@ inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, co
     }
     first = fold_vector<LANES, Op, A, LANES>(combine(combine(a[0], a[1]), combine(a[2], a[3])));
     second = fold_vector<LANES, Op, A, LANES>(combine(combine(b[0], b[1]), combine(b[2], b[3])));
-}
-
-/// The same for elements `stride` bytes apart.
-template <class T, class Op>
-inline compute_t<T> fold_block(const char* p, int64_t stride, int64_t n) {
-    using A = compute_t<T>;
-    auto at = [=](int64_t i) { return A(load(*reinterpret_cast<const T*>(p + i * stride))); };
-    if constexpr (is_plain<A>) {
-        A all = Op::template identity<A>;
-        for (int64_t i = 0; i < n; ++i) all = Op::apply(all, at(i));
-        return all;
-    }
-    A acc[8];
-    for (int j = 0; j < 8; ++j) acc[j] = j < n ? at(j) : Op::template identity<A>;
-    int64_t i = 8;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; ++j) acc[j] = Op::apply(acc[j], at(i + j));
-    for (; i < n; ++i) acc[i & 7] = Op::apply(acc[i & 7], at(i));
-    return fold_lanes<8, Op>(acc);
 }
 
 }  // inline namespace NORCH_SIMD
