@@ -20,32 +20,15 @@ TileKernel<float> tile_kernel<float, SIMD_WIDTH<float>, TILE_VECTORS>(int64_t ro
 
 namespace {
 
-constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it is read again where it lies
 constexpr int64_t SPLIT_BYTES = 512 << 10;  // of a matrix times a row: its rows are then dealt out, not its columns
 constexpr int64_t AHEAD_BYTES = 40 << 10;
-constexpr int64_t PAGE_BYTES = 4096;
 constexpr int64_t FEW_STEPS = 256;  // a panel of so many leaves room in the first cache for what the next one will touch
-constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all pieces at a time
-constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
-constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
-constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
-
-template <class T>
-constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
-/// Whether there are tiles of all kinds: products of integers are rare, and make do with plain ones.
-template <class T>
-constexpr bool IS_TUNED = std::is_floating_point_v<T>;
-/// The fewest columns that `direct` has vectors for.
-template <class T>
-constexpr int64_t FEWEST_COLUMNS = IS_TUNED<T> ? 4 : SIMD_WIDTH<T>;
 
 template <class T>
 const T* zeros() {
     alignas(64) static constexpr T row[PANEL<T>] = {};
     return row;
 }
-
-int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 /// Sets where what comes after a tile's rows of a lies together, and the first cache has room for both: each step's
 /// elements, or all steps'.
@@ -82,91 +65,6 @@ struct Product<T>::Call {
 };
 
 template <class T>
-Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c)
-    : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c) {
-    // The stride of a dim of size 1 says nothing; 1 is what the paths below like best.
-    if (m == 1) a_.row = k * a_.column, c_.row = n * c_.column;
-    if (n == 1) b_.column = 1, c_.column = 1;
-    if (k == 1) a_.column = 1, b_.row = n * b_.column;
-    const bool along_k = a_.column == 1 && b_.row == 1;
-    // Of two factors that lie along k one is turned over when it is packed: the smaller.
-    const bool turns_smaller = along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
-                               k >= 2 * SIMD_WIDTH<T> && k <= PANEL_STEPS<T>;
-    if (turns_smaller || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
-        swapped_ = true;
-        std::swap(m_, n_);
-        std::swap(a_, b_);
-        for (MatrixStrides* s : {&a_, &b_, &c_}) std::swap(s->row, s->column);
-        if (m_ == 1) a_.row = k, c_.row = n_;
-    }
-    choose_path();
-    cut();
-    if (shares_panels())
-        note_scratch((k_ * shared_span() + (spreads_rows() ? m_ * spread_row() : 0)) * int64_t(sizeof(T)));
-}
-
-template <class T>
-void Product<T>::choose_path() {
-    const int64_t b_bytes = k_ * b_.row * int64_t(sizeof(T));
-    if (m_ == 0 || n_ == 0 || k_ == 0)
-        path_ = Path::fill;
-    else if (b_.row == 1 && a_.column == 1 && std::min(m_, n_) <= MAX_DOTS && k_ >= 8 * SIMD_WIDTH<T>)
-        path_ = Path::dots;
-    else if (b_.row == 1 && m_ <= DOT_ROWS && k_ >= 2 * SIMD_WIDTH<T>)
-        path_ = Path::dots;
-    else if (m_ == 1 && b_.column == 1 && c_.column == 1)
-        path_ = Path::row_times_rows;
-    else if (b_.column == 1 && c_.column == 1 && n_ >= FEWEST_COLUMNS<T> && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
-        path_ = Path::direct;
-    else
-        path_ = Path::packed;
-    starts_with_bias_ = !swapped_ && path_ != Path::dots;
-    turns_output_ = path_ == Path::packed && IS_TUNED<T> && c_.row == 1 && c_.column != 1 && k_ <= most_steps();
-}
-
-/// Pieces: enough for many threads, large enough to be worth starting.
-template <class T>
-void Product<T>::cut() {
-    const double element_ns = double(k_) / (SIMD_WIDTH<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
-    piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
-    double whole_ns = double(m_) * double(n_) * element_ns;
-    const int64_t wanted = 4 * num_threads();
-    switch (path_) {
-        case Path::fill: break;
-        case Path::row_times_rows:
-        case Path::dots: {
-            // Long lines of one matrix, each read once and used for the few of the other.
-            const bool by_rows = m_ > n_;
-            const int64_t lines = by_rows ? m_ : n_;
-            const double line_ns =
-                std::max(double(std::min(m_, n_)) * element_ns, double(k_) * sizeof(T) / LINE_BYTES_PER_NS) + 2;
-            whole_ns = double(lines) * line_ns;
-            if (whole_ns < PARALLEL_NS) break;
-            const int64_t least = std::max<int64_t>(path_ == Path::dots ? 4 : 64, int64_t(PARALLEL_NS / 4 / line_ns));
-            (by_rows ? piece_rows_ : piece_columns_) = divide_up(std::max(least, divide_up(lines, wanted)), 64) * 64;
-            break;
-        }
-        case Path::direct:
-            if (whole_ns < PARALLEL_NS) break;
-            if (m_ <= TILE_ROWS)
-                piece_columns_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(m_)) / 64)) * 64;
-            else
-                piece_rows_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(n_)) / TILE_ROWS)) * TILE_ROWS;
-            break;
-        case Path::packed:
-            piece_rows_ = divide_up(m_, divide_up(m_, PIECE_ROWS));
-            piece_columns_ = PIECE_COLUMNS;
-            while (piece_columns_ > PANEL<T> && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
-                piece_columns_ /= 2;
-            while (piece_rows_ >= 8 * TILE_ROWS && divide_up(n_, piece_columns_) * divide_up(m_, piece_rows_) < wanted)
-                piece_rows_ = divide_up(piece_rows_, 2);
-    }
-    row_pieces_ = divide_up(m_, piece_rows_);
-    column_pieces_ = divide_up(n_, piece_columns_);
-    piece_ns_ = whole_ns / double(std::max<int64_t>(1, pieces()));
-}
-
-template <class T>
 void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) const {
     if (path_ == Path::row_times_rows && k_ >= 64 && k_ * n_ * int64_t(sizeof(T)) >= SPLIT_BYTES) {
         run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
@@ -177,30 +75,6 @@ void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) 
         return;
     }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
-}
-
-template <class T>
-bool Product<T>::shares_panels() const {
-    // Where it is packed as it goes, the first tile that reads a panel touches a page of memory for each row of it.
-    const bool is_slow_to_pack = b_.column != 1 || b_.row * int64_t(sizeof(T)) >= PAGE_BYTES;
-    return path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack;
-}
-
-/// Rows that lie whole pages apart share one set of the first cache, which has no room for a tile's and a panel's.
-template <class T>
-bool Product<T>::spreads_rows() const {
-    return shares_panels() && a_.column == 1 && a_.row * int64_t(sizeof(T)) % PAGE_BYTES == 0 && n_ >= 512;
-}
-
-template <class T>
-int64_t Product<T>::spread_row() const {
-    return k_ + SIMD_WIDTH<T>;
-}
-
-template <class T>
-int64_t Product<T>::shared_span() const {
-    const int64_t pieces_at_once = std::max<int64_t>(1, SHARED_BYTES / int64_t(sizeof(T)) / (k_ * piece_columns_));
-    return std::min(column_pieces_, pieces_at_once) * piece_columns_;
 }
 
 /// b is packed before it is multiplied, by all threads, and along its rows.
@@ -337,12 +211,6 @@ void Product<T>::direct(const Call& call, const Area& area) const {
     if constexpr (L >= 8 && IS_TUNED<T>) left = direct_columns<L / 2>(call, area, left, area.right);
     if constexpr (L >= 16 && IS_TUNED<T>) left = direct_columns<L / 4>(call, area, left, area.right);
     if (left < area.right) packed(call, {area.top, area.bottom, left, area.right});
-}
-
-/// The steps of k that are multiplied at a time.
-template <class T>
-int64_t Product<T>::most_steps() const {
-    return a_.row == 1 && a_.column != 1 ? COLUMN_STEPS : PANEL_STEPS<T>;
 }
 
 template <class T>

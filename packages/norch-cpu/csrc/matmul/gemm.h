@@ -5,6 +5,8 @@
 
 namespace norch::matmul {
 
+constexpr int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
 /// Element (i, j) of a matrix lies at data + i * row + j * column.
 struct MatrixStrides {
     int64_t row, column;

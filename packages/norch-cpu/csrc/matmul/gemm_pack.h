@@ -12,6 +12,15 @@
 
 namespace norch::matmul {
 
+/// Whether there are tiles of all kinds: products of integers are rare, and make do with plain ones.
+template <class T>
+constexpr bool IS_TUNED = std::is_floating_point_v<T>;
+/// The fewest columns that tiles take where they lie.
+template <class T>
+constexpr int64_t FEWEST_COLUMNS = IS_TUNED<T> ? 4 : SIMD_WIDTH<T>;
+/// The columns of a panel.
+template <class T>
+constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
 /// The rows of a panel. It stays in the second cache: fewer rows for the sake of the first cost more, since the sums
 /// would go to memory and back more often.
 template <class T>

@@ -11,6 +11,8 @@
 
 namespace norch::matmul {
 
+constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
+
 /// y += x @ b for b's rows of n elements, T or what is widened to it. Eight rows at a time are read side by side, and y a time for all of them.
 template <class T, class S>
 void add_rows(const T* x, int64_t x_step, const S* b, int64_t b_row, int64_t k, int64_t n, T* y) {

@@ -23,12 +23,10 @@ constexpr int64_t TILE_STEPS = 640;            // of k: those of 32 lines stay i
 constexpr int64_t LINES = 2 * BLOCK_LINES;     // that are multiplied together in tiles
 constexpr int64_t SHARED_PAIRS = 4 << 20;      // of b's columns that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 256, PIECE_COLUMNS = 256;
-constexpr double LINE_BYTES_PER_NS = 12;       // what one core reads of a matrix that it multiplies by a vector
 
 /// How many rows are multiplied with a matrix as it lies.
 int64_t most_lines(Parts parts) { return has_tiles() && parts != Parts::two ? 2 : 8; }
 
-int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
 
 /// to[i][j] = from[i * row + j * column] as float32; `to` has rows of `to_row`.
