@@ -76,7 +76,7 @@ class Variable(metaclass=_VariableMeta):
 
 _LATER = {
     "Function": "function",
-    "_unsafe_preserve_version_counter": "graph",
+    "_unsafe_preserve_version_counter": "versions",
     "detect_anomaly": "anomaly",
     "gradcheck": "..testing.gradcheck",
     "gradgradcheck": "..testing.gradcheck",

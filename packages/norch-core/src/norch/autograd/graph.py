@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from itertools import count
@@ -248,27 +247,6 @@ def init_node(
     return node
 
 
-def increment_version(tensor: Tensor | Iterable[Tensor], by: str = "increment_version") -> None:
-    """Marks tensors as changed in place by what norch does not see, such as a collective or a kernel of others.
-
-    by: its name, for the error of a backward pass that needs the values as they were.
-    """
-    for changed in (tensor,) if isinstance(tensor, TensorBase) else tensor:
-        changed.buffer.modified = changed_by(by)
-
-
-@contextmanager
-def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Iterator[None]:
-    """What happens to tensors in the block does not count as a change: for values that come back as they were."""
-    buffers = [t.buffer for t in ((tensor,) if isinstance(tensor, TensorBase) else tensor)]
-    before = [buffer.modified for buffer in buffers]
-    try:
-        yield
-    finally:
-        for buffer, modified in zip(buffers, before, strict=True):
-            buffer.modified = modified
-
-
 class Leaf(Node):
     """The node of a tensor that a user marked with `requires_grad`. It does not keep that tensor alive.
 
@@ -430,12 +408,17 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
                 output.node = Output(node, i)
 
 
+_LATER = {
+    "disable_saved_tensors_hooks": "saving",
+    "increment_version": "versions",
+    "register_multi_grad_hook": "multi_grad",
+    "save_on_cpu": "saving",
+    "saved_tensors_hooks": "saving",
+}
 _submodule = late_submodules(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"):
-        return getattr(import_module("norch.autograd.saving"), name)
-    if name == "register_multi_grad_hook":
-        return import_module("norch.autograd.multi_grad").register_multi_grad_hook
+    if name in _LATER:
+        return getattr(import_module(f"norch.autograd.{_LATER[name]}"), name)
     return _submodule(name)
