@@ -270,6 +270,9 @@ def test_gains():
 def test_constructors_say_what_is_wrong():
     for make, message in (
         (lambda: nn.Threshold(1.0), r"Threshold.__init__\(\) missing 1 required positional argument: 'value'"),
+        (lambda: nn.Conv2d(3), r"Conv2d.__init__\(\) missing 2 required positional arguments"),
+        (lambda: nn.ReLU(True, 1), r"ReLU.__init__\(\) takes from 1 to 2"),
+        (lambda: nn.LazyConv2d(), r"Conv2d.__init__\(\) missing 2 required"),
         (lambda: nn.LeakyReLU(slope=1.0), r"LeakyReLU.__init__\(\) got an unexpected keyword argument 'slope'"),
         (lambda: nn.ELU(1.0, alpha=2.0), r"multiple values for (keyword )?argument 'alpha'"),
         (

@@ -44,6 +44,18 @@ def add_constructor(cls: Any, initialise: Callable[[Any, dict[str, Any]], None])
     cls.__init__, cls._fields = init, fields
 
 
+def name_constructor(cls: Any) -> None:
+    """Gives a class that inherits such a constructor one under its own name, which errors say."""
+    code = getattr(cls.__init__, "__code__", None)
+    if "__init__" in vars(cls) or code is None or code.co_filename != __file__:
+        return
+    inherited = cls.__init__
+    code = code.replace(co_qualname=f"{cls.__qualname__.lstrip('_')}.__init__")
+    init: Any = FunctionType(code, inherited.__globals__, argdefs=inherited.__defaults__)
+    init.__kwdefaults__, init.__signature__ = inherited.__kwdefaults__, inherited.__signature__
+    cls.__init__, cls._fields = init, cls._fields
+
+
 def _initialiser(self: Any) -> None:
     """The code of each constructor, but for its arguments: it has no variable, whose place one of them would take."""
     start(self, locals())  # type: ignore[name-defined]  # noqa: F821

@@ -14,6 +14,7 @@ from norch import switches
 
 from . import pickled
 from .complex_pairs import mark, tensor_of
+from .fields import name_constructor
 from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
 from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
@@ -52,6 +53,8 @@ class Module(Movable, Traversable, Hookable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("norch.nn."):  # not those of users
+            name_constructor(cls)
         if names_getattr(cls) and not issubclass(cls, NamedAccess):
             cls.__bases__ = (*cls.__bases__, NamedAccess)
 
