@@ -1,15 +1,19 @@
 #pragma once
 
-#include "elementwise/double_functions.h"
+#include "elementwise/exponential.h"
 #include "elementwise/logarithm.h"
 
 namespace norch::math {
 
+/// erf(a) / a - 1 of z = a^2 for a < 1.1.
+inline float erf_centre(float z) {
+    return polynomial(z, 0.128379166f, -0.376125991f, 0.112832919f, -0.026841443f, 0.00516486401f, -0.000780579692f,
+                      7.18800948e-05f);
+}
+
 inline float erf(float x) {
     const float a = absolute(x);
-    const float z = a * a;
-    const float p = polynomial(z, 0.128379166f, -0.376125991f, 0.112832919f, -0.026841443f, 0.00516486401f,
-                               -0.000780579692f, 7.18800948e-05f);
+    const float p = erf_centre(a * a);
     // 1 - erf by a polynomial about the middle of what is left until 3.9, where this makes it 1; odd and even terms apart.
     const float t = bounded_absolute(x, 3.9f) - 2.5f;
     const float u = t * t;
@@ -18,6 +22,22 @@ inline float erf(float x) {
     const float odd = polynomial(u, -0.00217821123f, -0.00835132506f, -0.00611114968f, -0.000556452025f,
                                  0.000267048919f, -1.6217984e-05f, -7.52067308e-07f);
     return with_sign(a >= 1.1f ? 1.0f - (even + t * odd) : a + a * p, x);
+}
+
+/// e^(-a^2) / a times a polynomial of (a - 2) / (a + 2), where that is not large. The square is taken in two parts, of
+/// which the first is exact.
+inline float erfc(float x) {
+    const float a = bounded_absolute(x, 10.6f);
+    const float high = bit_cast<float>(bit_cast<uint32_t>(a) & 0xfffff000u);
+    const ExpReduction<254> e(-high * high, (a - high) * (a + high));
+    const float scaled = polynomial((a - 2.0f) / (a + 2.0f), 0.510791361f, 0.167211041f, -0.203844398f,
+                                    0.121513739f, -0.0289742537f, -0.00750065828f, 0.00476654712f, 0.00105232885f,
+                                    -0.000682946295f, -0.000167915001f);
+    const uint32_t half = e.shifted >> 1;
+    const float raised = (scaled + scaled * (e.r * e.q)) / a;
+    const float tail = raised * power_of_two(half) * power_of_two(e.shifted - half);
+    const float outer = x < 0.0f ? 2.0f - tail : tail;
+    return mend_nan(a < 0.65f ? 1.0f - (x + x * erf_centre(a * a)) : outer, x);
 }
 
 /// erfinv(x) / x as polynomials of w = -log(1 - x^2), as Giles (2011) has them.
@@ -33,6 +53,7 @@ inline float erfinv(float x) {
 }
 
 inline double erf(double x) { return doubles::erf(x); }
+inline double erfc(double x) { return doubles::erfc(x); }
 
 /// norch's formula, with one step of Halley's method, which leaves the cube of what the approximations are off by.
 inline double erfinv(double x) {

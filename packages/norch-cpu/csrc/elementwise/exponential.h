@@ -7,15 +7,16 @@ namespace norch::math {
 
 constexpr float log2_e = 1.44269504f;
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2; n + bias is in the low bits of `shifted`, and e^r is 1 + r q.
+/// x = n ln 2 + r with |r| <= ln 2 / 2; n + bias is in the low bits of `shifted`, and e^r is 1 + r q. A small `less` may
+/// be taken off x unrounded.
 template <int bias>
 struct ExpReduction {
-    explicit ExpReduction(float x) {
+    explicit ExpReduction(float x, float less = 0.0f) {
         constexpr float zero = round_float + float(bias);
         const float sum = x * log2_e + zero;
         const float n = sum - zero;
         // Cody & Waite: n times the high part of ln 2 is exact.
-        r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+        r = (x - n * 0.693359375f) + (n * 2.12194440e-4f - less);
         p = polynomial(r, 0.49999994f, 0.166665196f, 0.0416684933f, 0.00836885627f, 0.00138071331f);
         q = 1.0f + r * p;
         shifted = bit_cast<uint32_t>(sum);

@@ -1,4 +1,4 @@
-// exp2, hypot, erfinv, and the family of the gamma function.
+// exp2, hypot, erfc, erfinv, and the family of the gamma function.
 #include "common/arithmetic_ops.h"
 #include "elementwise/functions.h"
 #include "elementwise/gamma.h"
@@ -11,6 +11,10 @@ namespace {
 struct Exp2 {
     static double apply(double x) { return std::exp2(x); }
     static float apply(float x) { return math::exp2(x); }
+};
+struct Erfc {
+    static float apply(float x) { return math::erfc(x); }
+    static double apply(double x) { return math::erfc(x); }
 };
 struct Erfinv {
     static float apply(float x) { return math::erfinv(x); }
@@ -71,6 +75,7 @@ KernelPtr gamma(const Request& request) {
 
 void add_special(Registry& registry) {
     registry["exp2"] = [](const Request& r) { return floating(r, unary_loop<float, Exp2>, 0.4, unary_loop<double, Exp2>, 6); };
+    registry["erfc"] = [](const Request& r) { return floating(r, unary_loop<float, Erfc>, 0.8, unary_loop<double, Erfc>, 6); };
     registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, unary_loop<double, Erfinv>, 12); };
     registry["hypot"] = [](const Request& r) { return floating(r, binary_loop<float, float, Hypot>, 1.2); };
     registry["lgamma"] = gamma<math::gamma::Lgamma>;
