@@ -400,3 +400,15 @@ def test_results_lie_in_memory_as_their_operands_do() -> None:
     two = x.transpose(0, 2), x.reshape(4, 3, 2)  # of two layouts the first one's
     assert (two[0] + two[1]).stride() == two[0].stride()
     assert (two[1] + two[0]).is_contiguous()
+
+
+def test_gradients_of_parts_are_gathered_in_the_layout_of_what_they_are_parts_of() -> None:
+    x = norch.arange(24.0).reshape(2, 2, 3, 2).requires_grad_()
+    heads = (x * 1).permute(2, 0, 1, 3)
+    heads.retain_grad()
+    query, key, value = heads.unbind(0)
+    (query * 2 + key * 3 + value * norch.arange(8.0).reshape(2, 2, 2)).sum().backward()
+    expected = np.stack([np.full((2, 2, 2), 2.0), np.full((2, 2, 2), 3.0), np.arange(8.0).reshape(2, 2, 2)])
+    assert heads.grad.tolist() == expected.tolist()
+    assert heads.grad.stride() == heads.stride()
+    assert x.grad.tolist() == expected.transpose(1, 2, 0, 3).tolist()

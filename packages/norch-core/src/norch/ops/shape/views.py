@@ -15,6 +15,7 @@ from ...spec import (
     Spec,
     as_int,
     broadcast_shapes,
+    dense_strides,
     expand_strides,
     infer_size,
     reshape_strides,
@@ -147,8 +148,11 @@ DIAGONAL = view(
 
 
 def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
-    """Zeros of `spec`'s shape, with `g` in the part that `select` shows: the gradient of a view."""
-    zeros = fill_spec(g.spec.like(spec.shape), 0)
+    """Zeros of `spec`'s shape, with `g` in the part that `select` shows: the gradient of a view.
+
+    In its layout too if that is dense, so that the gradients of other parts can be added in place.
+    """
+    zeros = fill_spec(g.spec.like(spec.shape, dense_strides(spec.shape, spec.strides)), 0)
     part = select(zeros)
     part.copy_(g) if g.requires_grad else write(part, g)
     return zeros
