@@ -65,3 +65,15 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_histc_of_integers(dtype):
+    """As PyTorch has it on a GPU: how mixtures of experts count their tokens."""
+    numbers = DRAW.integers(0, 9, 200)
+    for bins, low, high in ((8, 0, 7), (3, 1, 7), (5, 0, 0)):
+        found = norch.histc(norch.tensor(numbers, dtype=getattr(norch, dtype)), bins, min=low, max=high)
+        expected, _ = np.histogram(numbers, bins, (low, high) if low < high else None)
+        assert (found.tolist(), str(found.dtype)) == (expected.tolist(), f"norch.{dtype}")
+    with pytest.raises(norch.DTypeError, match="bool"):
+        norch.histc(norch.tensor([True]), 2)

@@ -253,12 +253,15 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     """How many elements fall in each of `bins` equal parts of [min, max], in input's dtype; others are not counted.
 
     With min equal to max they are those of the elements, which this then waits for. The last bin has its upper edge
-    too. Raises DTypeError unless floating, ValueError for no bins, min > max or an infinite range.
+    too. Raises DTypeError for bool, ValueError for no bins, min > max or an infinite range.
     """
-    dtype = floating("histc", input.spec)
+    dtype = input.spec.dtype
+    if dtype is bool_:
+        raise DTypeError("histc(): cannot take bool; convert it first")
     if bins < 1 or min > max:
         raise ValueError(f"histc(): needs at least 1 bin and min <= max, got {bins}, {min} and {max}")
-    x = upcast(reshape(input.detach(), -1))
+    x = reshape(input.detach(), -1)
+    x = upcast(x) if dtype.is_floating_point else x.to(float64)
     if min == max and x.spec.numel:
         min, max = x.min().item(), x.max().item()
     if min == max:
