@@ -56,6 +56,12 @@ CASES = [
     ((30, 70, 12, 30), (40, 70, 3, 3), 1, (0, 4), 1, 1),
     ((20, 3, 17, 30), (40, 3, 3, 3), 1, (0, 2), 1, 1),
     ((8, 1, 20, 20), (70, 1, 5, 5), 1, 2, (1, 2), 1),
+    ((3, 40, 14, 14), (40, 1, 7, 7), 1, 3, 1, 40),
+    ((70, 6, 7, 7), (6, 1, 7, 7), 1, (3, 1), 1, 6),
+    ((2, 12, 33, 17), (12, 1, 5, 5), 2, 2, 1, 12),
+    ((5, 6, 9, 70), (6, 1, 3, 3), 1, (0, 2), 1, 6),
+    ((400, 3, 20, 10), (3, 1, 5, 5), 1, 2, 1, 3),
+    ((2, 7, 19, 20), (7, 1, 3, 3), 2, 1, 1, 7),
 ]  # fmt: skip
 
 
@@ -73,10 +79,15 @@ def test_convolution(cuda, case, dtype):
     def two(value):
         return value if isinstance(value, tuple) else (value, value)
 
+    last = [t.to(cuda).to(memory_format=norch.channels_last) for t in (x, w)]
+    close(conv2d(*last, b.to(cuda), *how), wanted, dtype)
+
     p = two(padding)
     plain = (two(stride), (p[0], p[0], p[1], p[1]), two(dilation), groups)
     g = random(wanted.shape, dtype, 4)
     got = conv2d_input_grad(g.to(cuda), w.to(cuda), shape, *plain)
+    close(got, conv2d_input_grad(g.to(norch.float64), wide[1], shape, *plain), dtype)
+    got = conv2d_input_grad(g.to(cuda).to(memory_format=norch.channels_last), last[1], shape, *plain)
     close(got, conv2d_input_grad(g.to(norch.float64), wide[1], shape, *plain), dtype)
     got = conv2d_weight_grad(g.to(cuda), x.to(cuda), weight_shape, *plain)
     close(got, conv2d_weight_grad(g.to(norch.float64), wide[0], weight_shape, *plain), dtype)

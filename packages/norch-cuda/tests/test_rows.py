@@ -262,6 +262,28 @@ def test_batch_norm(dtype):
         compare(lambda x: ops.batch_norm(x, None, None, training=True), [x], dtype, scale=scale)
 
 
+@pytest.mark.parametrize("kept", [float32, None], ids=["float32", "the same dtype"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_batch_norm_by_running_statistics(dtype, kept):
+    if dtype is float64:
+        kept = None
+    for shape in ((64, 10), (5, 3, 7), (33, 4, 8, 8), (16, 2, 100, 100), (3, 300, 5, 4), (40, 24, 7, 7), (2, 1, 65536)):
+        c = shape[1]
+        pairs = [laid_out(a, kept or dtype) for a in (numbers(c), numbers(c, low=0.3))]
+        stats = {"cuda": [p[0] for p in pairs], "cpu": [p[1] for p in pairs]}
+        arrays = [numbers(*shape) + 1, numbers(c), numbers(c)]
+        compare(lambda x, w, b, s=stats: ops.batch_norm(x, *s[x.device.type], w, b), arrays, dtype, scale=30)
+        compare(lambda x, s=stats: ops.batch_norm(x, *s[x.device.type]), arrays[:1], dtype, scale=30)
+        if len(shape) == 4:
+            form = norch.channels_last
+
+            def of_last(x, w, b, s=stats, form=form):
+                return ops.batch_norm(x.contiguous(memory_format=form), *s[x.device.type], w, b)
+
+            compare(of_last, arrays, dtype, scale=30)
+            compare(lambda x, w, b, s=stats: ops.batch_norm(x, *s[x.device.type], w, b), arrays, dtype, "offset", 30)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_batch_norm_of_other_layouts(layout):
     x, w, b = numbers(8, 6, 40), numbers(6), numbers(6)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/kernel.h"
-#include "nn/image_layout.h"
+#include "common/image_layout.h"
 #include "nn/panel.h"
 
 namespace norch::nn {

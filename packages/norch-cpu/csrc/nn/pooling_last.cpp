@@ -1,6 +1,6 @@
 // Pooling of images whose channels lie next to each other: a window's elements are rows of channels. The numbers are
 // those of the other kernels, which go down the columns of a window first.
-#include "nn/image_layout.h"
+#include "common/image_layout.h"
 #include "nn/pooling.h"
 
 namespace norch::nn {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "common/kernel.h"
-#include "nn/image_layout.h"
+#include "common/image_layout.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"

@@ -1,5 +1,5 @@
 // batch_norm with statistics that are given: each channel's elements times a factor, plus a shift.
-#include "nn/image_layout.h"
+#include "common/image_layout.h"
 #include "nn/normalization.h"
 
 namespace norch::nn {

@@ -1,4 +1,4 @@
-// conv2d and its gradients: few channels directly, float32 by tensor cores (convolution_hopper.cu) or tiles
+// conv2d and its gradients: few channels and depthwise directly, float32 by tensor cores (convolution_hopper.cu) or tiles
 // (convolution_implicit.cu), others as products with the matrix of windows of some images at a time (K. Chellapilla,
 // S. Puri and P. Simard, "High performance convolutional neural networks for document processing", 2006).
 #include "nn/convolution.h"
@@ -337,6 +337,7 @@ KernelPtr of_one_dtype(const Request& r) {
     if (!allows_tf32 && !cudnn::settings.benchmarks) {
         if (KernelPtr kernel = few_channels_convolution(kind, r)) return kernel;
     }
+    if (KernelPtr kernel = depthwise_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = tensor_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;
     for (const Operand& operand : r.operands)

@@ -221,6 +221,7 @@ void add_normalization(Registry& registry) {
     registry["rms_norm"] = forward<false>;
     registry["rms_norm_grad"] = rms_norm_grad;
     add_channel_normalization(registry);
+    add_running_normalization(registry);
 }
 
 }  // namespace norch::nn

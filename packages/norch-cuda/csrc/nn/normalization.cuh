@@ -58,5 +58,6 @@ KernelPtr layer_norm_grad(const Request& request);  // normalization_grad.cu
 KernelPtr rms_norm_grad(const Request& request);
 KernelPtr residual_norm_grad(const Request& request);
 void add_channel_normalization(Registry&);  // channelnorm.cu: batch_norm
+void add_running_normalization(Registry&);  // runningnorm.cu
 
 }  // namespace norch::nn

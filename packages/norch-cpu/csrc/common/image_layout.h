@@ -3,7 +3,7 @@
 
 #include "common/kernel.h"
 
-namespace norch::nn {
+namespace norch {
 
 /// Whether the channels of each element lie next to each other, and the elements row by row without gaps.
 inline bool is_channels_last(const Operand& o) {
@@ -18,4 +18,4 @@ inline bool is_channels_last(const Operand& o) {
 /// Whether they lie in one of the two orders that outputs have.
 inline bool is_image_output(const Operand& o) { return o.is_contiguous() || is_channels_last(o); }
 
-}  // namespace norch::nn
+}  // namespace norch
