@@ -48,8 +48,8 @@ KernelPtr implicit_input_grad(const Convolution& conv, const Request& request);
 /// others.
 KernelPtr few_channels_convolution(ConvolutionKind kind, const Request& request);
 
-/// The depthwise convolution without gaps, of windows of 3, 5 or 7 each way and step 1 or 2, or with step 1 the gradient of
-/// its input, in either layout of images; null for others.
+/// The depthwise convolution without gaps, of windows of 3, 5 or 7 each way and step 1 or 2, the gradient of its weights, or
+/// with step 1 that of its input, in either layout of images; null for others.
 KernelPtr depthwise_convolution(ConvolutionKind kind, const Request& request);
 
 /// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.
