@@ -296,6 +296,17 @@ def test_hypot():
         _assert_close(_apply("hypot", a, b), np.hypot(a.astype(np.float64), b.astype(np.float64)), 1, a, b)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_copysign(dtype):
+    """NumPy's, of every pair of special numbers."""
+    a, b = (v.ravel() for v in np.meshgrid(np.array(SPECIAL, dtype), np.array(SPECIAL, dtype)))
+    got, exact = _apply("copysign", a, b), np.copysign(a, b)
+    number = ~np.isnan(exact)
+    np.testing.assert_array_equal(np.isnan(got), ~number)
+    np.testing.assert_array_equal(got[number], exact[number])
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(exact[number]))
+
+
 def test_erfinv():
     """Within 3 ulp; beyond 1 there is nothing."""
     y = np.concatenate([np.linspace(-3.6, 3.6, 20001), np.exp(np.linspace(-87, 0, 2001))])

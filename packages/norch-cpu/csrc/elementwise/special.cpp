@@ -1,4 +1,4 @@
-// exp2, hypot, erfc, erfinv, and the family of the gamma function.
+// copysign, exp2, hypot, erfc, erfinv, and the family of the gamma function.
 #include "common/arithmetic_ops.h"
 #include "elementwise/functions.h"
 #include "elementwise/gamma.h"
@@ -19,6 +19,12 @@ struct Erfc {
 struct Erfinv {
     static float apply(float x) { return math::erfinv(x); }
     static double apply(double x) { return math::erfinv(x); }
+};
+struct Copysign {
+    template <class T>
+    static T apply(T a, T b) {
+        return math::with_sign(math::absolute(a), b);
+    }
 };
 struct Hypot {
     static float apply(float a, float b) {
@@ -74,6 +80,9 @@ KernelPtr gamma(const Request& request) {
 }  // namespace
 
 void add_special(Registry& registry) {
+    registry["copysign"] = [](const Request& r) {
+        return floating(r, binary_loop<float, float, Copysign>, 0.15, binary_loop<double, double, Copysign>, 0.3);
+    };
     registry["exp2"] = [](const Request& r) { return floating(r, unary_loop<float, Exp2>, 0.4, unary_loop<double, Exp2>, 6); };
     registry["erfc"] = [](const Request& r) { return floating(r, unary_loop<float, Erfc>, 0.8, unary_loop<double, Erfc>, 6); };
     registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, unary_loop<double, Erfinv>, 12); };

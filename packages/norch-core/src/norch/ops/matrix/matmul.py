@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...dispatch.call import run_mixed
 from ...dispatch.codegen import call_path
 from ...dispatch.plan import Inferred
-from ...dtype import bool_
+from ...dtype import bool_, int32, int64
 from ...errors import DTypeError, ShapeError, drawn
 from ...spec import Spec, broadcast_shapes, expand_strides
 from ..creation import arange
@@ -207,7 +207,9 @@ def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
     if input.spec.ndim < 2:
         raise ShapeError(f"{op}(): needs at least 2 dims, got shape {tuple(input.spec.shape)}")
     m, n = input.spec.shape[-2:]
-    row, column = arange(m, device=input.device).unsqueeze(1) + offset, arange(n, device=input.device)
+    dtype = int32 if m + n + abs(offset) < 1 << 31 else int64  # half the bytes to compare
+    row = arange(m, dtype=dtype, device=input.device).unsqueeze(1) + offset
+    column = arange(n, dtype=dtype, device=input.device)
     return where(column <= row if lower else column >= row, input, False if input.spec.dtype is bool_ else 0)
 
 

@@ -117,7 +117,7 @@ SAMPLES = samples(
            strict=False,
            grad=False, call=lambda w, v: v.bincount(w)),
     Sample("histc", _counts, (case(x(3, 4), 5, -2, 2), case(exactly([0.0, 1.0, 1.5, 4.0]), 4),
-           case(exactly([0.5, 9.0, -3.0]), bins=2, min=0, max=1)), "float", grad=False),
+           case(exactly([0.5, 9.0, -3.0]), bins=2, min=0, max=1)), "number", grad=False),
     Sample("cov", _covariance, (case(x(2, 4)), case(x(3, 4), correction=0), case(x(4)),
            case(x(2, 3), fweights=index([1, 3, 2]))), "float", strict=False, loose=8),
     Sample("corrcoef", np.corrcoef, (case(x(2, 4)),), "float", strict=False, loose=8),
