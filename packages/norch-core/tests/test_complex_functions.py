@@ -91,6 +91,68 @@ def test_reductions():
     np.testing.assert_allclose(norch.linalg.norm(A, 2).item(), np.linalg.norm(NA, 2))
 
 
+def test_norms_of_a_number_are_of_the_elements():
+    size = np.abs(NA)
+    for found, expected in (
+        (A.norm(2), np.sqrt((size**2).sum())), (A.norm(1), size.sum()), (A.norm(3), (size**3).sum() ** (1 / 3)),
+        (A.norm(0), 16.0), (A.norm(np.inf), size.max()), (norch.dist(A, B), np.sqrt((np.abs(NA - NB) ** 2).sum())),
+        (A.norm("nuc"), np.linalg.svd(NA)[1].sum()), (A.norm(1, (0, 1)), size.sum()),
+        (norch.linalg.norm(A, 1), np.linalg.norm(NA, 1)), (norch.linalg.norm(A, -2), np.linalg.norm(NA, -2)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, 1e-12)
+
+
+def test_statistics_of_rows():
+    variance, mean = norch.var_mean(A, 0)
+    np.testing.assert_allclose(variance.numpy(), NA.var(0, ddof=1), 1e-12)
+    np.testing.assert_allclose(mean.numpy(), NA.mean(0), 1e-12)
+    np.testing.assert_allclose(norch.cov(A).numpy(), np.cov(NA), 1e-12)
+    np.testing.assert_allclose(norch.corrcoef(A).numpy(), np.corrcoef(NA), 1e-12)
+    assert norch.cov(A[0]).shape == ()
+
+
+def test_logic_is_elementwise():
+    z = norch.tensor([0j, 0j, 2j, 1 + 0j])
+    other = norch.tensor([0j, 1j, 0j, 1j])
+    assert norch.logical_and(z, other).tolist() == [False, False, False, True]
+    assert norch.logical_or(z, other).tolist() == [False, True, True, True]
+    assert norch.logical_xor(z, other).tolist() == [False, True, True, False]
+    assert bool(z[2])
+    assert not bool(z[0])
+    with pytest.raises(norch.ShapeError, match="ambiguous"):
+        bool(z)
+
+
+def test_losses_and_vectors():
+    size = np.abs(NA - NB)
+    for reduction, expected in (("mean", size.mean()), ("sum", size.sum()), ("none", size)):
+        np.testing.assert_allclose(norch.ops.l1_loss(A, B, reduction).numpy(), expected, 1e-12)
+    np.testing.assert_allclose(norch.ops.l1_loss(A, X).item(), np.abs(NA - NX).mean(), 1e-12)
+    lengths = np.linalg.norm(NA, axis=1, keepdims=True)
+    np.testing.assert_allclose(norch.ops.normalize(A).numpy(), NA / lengths, 1e-12)
+    np.testing.assert_allclose(norch.linalg.vecdot(A, B).numpy(), (NA.conj() * NB).sum(-1), 1e-12)
+    np.testing.assert_allclose(norch.linalg.cross(A[:, :3], B[:, :3]).numpy(), np.cross(NA[:, :3], NB[:, :3]), 1e-12)
+    np.testing.assert_allclose(norch.gradient(A, dim=0)[0].numpy(), np.gradient(NA, axis=0), 1e-12)
+
+
+def test_a_single_number_has_no_dims_to_split():
+    z = norch.tensor(1 + 2j)
+    assert norch.cumprod(z, 0).item() == 1 + 2j
+    assert norch.prod(z, 0).item() == 1 + 2j
+    for wrong in (z.unbind, lambda: z.select(0, 0), lambda: z.chunk(2), lambda: z.narrow(0, 0, 1)):
+        with pytest.raises(norch.ShapeError, match="at least one dim"):
+            wrong()
+    with pytest.raises(norch.ShapeError, match="pairs along the last dim"):
+        norch.view_as_complex(norch.ones(3, 2)) * type(z)(norch.tensor(1.0))
+
+
+def test_dtypes_that_complex_numbers_are_promoted_to():
+    assert norch.promote_types(norch.complex64, norch.float64) is norch.complex128
+    assert norch.promote_types(norch.int64, norch.complex64) is norch.complex64
+    assert norch.can_cast(norch.float32, norch.complex64)
+    assert not norch.can_cast(norch.complex64, norch.float32)
+
+
 def test_products():
     for found, expected in (
         (A @ B, NA @ NB), (A @ X, NA @ NX), (X @ A, NX @ NA), (norch.mm(A, B), NA @ NB), (A.mv(B[0]), NA @ NB[0]),

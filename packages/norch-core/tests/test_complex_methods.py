@@ -49,6 +49,30 @@ def test_views_share_memory(view, expected):
     assert np.count_nonzero(z.numpy()) == NA.size - expected.size
 
 
+def test_moving_dims_in_place():
+    for name, dims, shape in (
+        ("unsqueeze_", (1,), (4, 1, 3)), ("unsqueeze_", (-1,), (4, 3, 1)), ("t_", (), (3, 4)),
+        ("transpose_", (0, -1), (3, 4)),
+    ):  # fmt: skip
+        z = pair(NA)
+        assert getattr(z, name)(*dims) is z
+        assert z.shape == shape
+    z = pair(NA[None])
+    assert z.squeeze_(0).shape == pair(NA)[..., None].squeeze_().shape == (4, 3)
+    np.testing.assert_array_equal(pair(NA).t_().numpy(), NA.T)
+
+
+def test_scaled_sums_and_scattered_numbers():
+    np.testing.assert_allclose(pair(NA).add(pair(NB), alpha=2j).numpy(), NA + 2j * NB)
+    np.testing.assert_allclose(pair(NA).sub(pair(NB), alpha=0.5).numpy(), NA - 0.5 * NB)
+    index = norch.tensor([[0], [2], [1], [0]])
+    for value in (2.5, 1 - 2j):
+        expected = NA.copy()
+        np.put_along_axis(expected, index.numpy(), value, 1)
+        np.testing.assert_array_equal(pair(NA).scatter(1, index, value).numpy(), expected)
+        np.testing.assert_array_equal(pair(NA).scatter_(1, index, value=value).numpy(), expected)
+
+
 def test_a_dim_out_of_range():
     for dim in (2, -3):
         with pytest.raises(norch.ShapeError, match="out of range"):

@@ -45,6 +45,15 @@ def test_the_inverse_gives_the_signal(kwargs):
     assert norch.istft(spectrum[0], 32, window=window, length=250, **kwargs).shape == (250,)
 
 
+def test_the_inverse_reads_half_of_all_frequencies():
+    half = RNG.standard_normal((9, 20)) + 1j * RNG.standard_normal((9, 20))
+    half[[0, 8]] = half[[0, 8]].real
+    whole = np.concatenate([half, RNG.standard_normal((7, 20))])  # no conjugates of the first half
+    window = norch.hamming_window(16, dtype=norch.float64)
+    found = norch.istft(norch.tensor(whole), 16, window=window)
+    norch.testing.assert_close(found, norch.istft(norch.tensor(half), 16, window=window))
+
+
 def test_gradients():
     x = norch.tensor(SIGNAL[0, :40], requires_grad=True)
     window = norch.hann_window(12, dtype=norch.float64)

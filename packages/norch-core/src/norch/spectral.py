@@ -102,7 +102,8 @@ def istft(
         raise ShapeError(f"istft(): {frequencies} frequencies of {count} frames do not fit n_fft {n_fft}")
     z, weights = _of_one_dtype("istft", z, weights)
     scale = n_fft**-0.5 if normalized else 1 / n_fft
-    frames = dft(z, weights, n_fft, 1, 1, n_fft, scale, not whole_given).squeeze(2)
+    z = z[..., : n_fft // 2 + 1]  # the other half is taken to be its conjugate, as in PyTorch
+    frames = dft(z, weights, n_fft, 1, 1, n_fft, scale, True).squeeze(2)
     total = n_fft + (count - 1) * hop
     out = sum_windows(frames, 1, hop, total)
     covered = sum_windows((weights * weights).expand(1, count, n_fft), 1, hop, total)

@@ -38,6 +38,8 @@ def with_number(name: str, a: Any, b: Any) -> Any:
 def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ComplexPair:
     """The pair that a function makes for a complex `dtype`. Raises DTypeError for functions that make no tensor."""
     dtype, parts = kwargs.get("dtype"), {k: v for k, v in kwargs.items() if k != "dtype"}
+    if name in ("promote_types", "can_cast"):
+        return _PAIR_OF_DTYPES[name](*args, **kwargs)
     if name.startswith("new_"):
         return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
     if name.endswith("_like"):
@@ -65,6 +67,17 @@ def viewed(input: Tensor, dtype: ComplexDType) -> ComplexPair:
     if not parts.ndim or parts.shape[-1] % 2:
         raise ShapeError(f"view(): a last dim of an even size is viewed as {dtype}, got shape {tuple(parts.shape)}")
     return ComplexPair(parts.unflatten(-1, (-1, 2)))
+
+
+def _promoted(type1: Any, type2: Any) -> Any:
+    parts = [t.parts if isinstance(t, ComplexDType) else t for t in (type1, type2)]
+    floating = [t for t in parts if t.is_floating_point]
+    return complex128 if float64 in floating else complex64
+
+
+_PAIR_OF_DTYPES: dict[str, Any] = {
+    "promote_types": _promoted, "can_cast": lambda from_, to: isinstance(to, ComplexDType),
+}  # fmt: skip
 
 
 def filled(size: Any, value: complex, dtype: Any, **options: Any) -> ComplexPair:

@@ -124,31 +124,32 @@ def _isnan(z: ComplexPair) -> Tensor:
 
 
 def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False) -> ComplexPair:
-    numbers = z.reshape(-1) if dim is None else z
-    at = -1 if dim is None else dim
+    numbers, at = (z.reshape(-1), -1) if dim is None or not z.ndim else (z, dim)
     many = numbers.unbind(at)
     product = reduce(ComplexPair.__mul__, many) if many else ComplexPair(numbers.sum(at).pair) + 1
-    return product.unsqueeze(at) if keepdim and dim is not None else product  # type: ignore[no-any-return]
+    return product.unsqueeze(at) if keepdim and dim is not None and z.ndim else product  # type: ignore[no-any-return]
 
 
 def _var(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:
     return z.real.var(*args, **kwargs) + z.imag.var(*args, **kwargs)
 
 
-def _vector_norm(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:
+def _vector_norm(z: ComplexPair, *args: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+    z = z if dtype is None else z.to(dtype)
     return import_module("norch.linalg").vector_norm(z.abs(), *args, **kwargs)  # type: ignore[no-any-return]
 
 
-def _norm(z: ComplexPair, p: Any = None, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Tensor:
-    """Norms of vectors are those of the magnitudes, and of matrices all but those of singular values."""
-    p = kwargs.pop("ord", p)
-    kwargs.pop("dtype", None)
-    of_vectors = p in (None, "fro") or z.ndim < 2 or isinstance(dim, int)
-    if kwargs or not (of_vectors or dim is None or len(dim) == 2):
-        raise DTypeError(f"norm(): does not take a ComplexPair with {', '.join(kwargs) or f'dim={dim}'}; {INSTEAD}")
-    if of_vectors:
-        return _vector_norm(z, 2 if p in (None, "fro") else p, dim, keepdim)
-    return matrix_norm(z, p, (-2, -1) if dim is None else dim, keepdim)
+def _norm(z: ComplexPair, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """As `norch.norm`: of the magnitudes, and of singular values for "nuc" alone."""
+    if p == "nuc":
+        return _matrix_norm(z, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    return _vector_norm(z, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)
+
+
+def _matrix_norm(
+    A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    return matrix_norm(A if dtype is None else A.to(dtype), ord, dim, keepdim)
 
 
 # --- Products ---------------------------------------------------------------------------------------------------------
@@ -273,10 +274,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "allclose": lambda a, b, *args, **kwargs: bool(_isclose(a, b, *args, **kwargs).all()),
     "isfinite": lambda z: z.pair.isfinite().all(-1), "isinf": lambda z: z.pair.isinf().any(-1),
     "bool": lambda z: _ne(z, 0), "any": lambda z, *args, **kwargs: _ne(z, 0).any(*args, **kwargs),
-    "all": lambda z, *args, **kwargs: _ne(z, 0).all(*args, **kwargs), "nonzero": lambda z: _ne(z, 0).nonzero(),
+    "all": lambda z, *args, **kwargs: _ne(z, 0).all(*args, **kwargs),
+    "nonzero": lambda z, **kwargs: _ne(z, 0).nonzero(**kwargs),
     "count_nonzero": lambda z, dim=None: _ne(z, 0).count_nonzero(dim),
     "prod": _prod, "var": _var, "std": lambda *args, **kwargs: _var(*args, **kwargs).sqrt(),
-    "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _norm,
+    "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _matrix_norm,
     "vdot": _vdot, "einsum": _einsum, "inv": _inv, "inverse": _inv, "solve": _solve,
     "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_,

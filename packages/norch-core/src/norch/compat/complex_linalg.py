@@ -270,11 +270,11 @@ def _pseudo_inverse(rtol: float | None) -> Callable[..., Any]:
     return _differentiable("pinv", compute, _pinv_gradient)
 
 
-def _pinv(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+def _pinv(A: ComplexPair, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     _check("pinv", A, square=False)
-    if atol is not None or isinstance(rtol, Tensor):
+    if atol is not None or isinstance(rtol, Tensor) or isinstance(rcond, Tensor):
         raise DTypeError(f"linalg.pinv(): takes an rtol that is a number, and no atol, of a ComplexPair; {INSTEAD}")
-    return _pseudo_inverse(rtol)(A)
+    return _pseudo_inverse(rcond if rtol is None else rtol)(A)
 
 
 def _matrix_rank(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:

@@ -92,8 +92,56 @@ def _of(value: Any, part: int) -> Any:
 
 
 def _cumprod(z: ComplexPair, dim: int) -> ComplexPair:
+    if not z.ndim:
+        return z.clone()  # type: ignore[no-any-return]
     many = list(accumulate(z.unbind(dim), ComplexPair.__mul__))
     return ops.stack(many, dim) if many else z  # type: ignore[return-value]
+
+
+def _logical(name: str, input: Any, other: Any) -> Tensor:
+    return getattr(ops, name)(input != 0, other != 0)  # type: ignore[no-any-return]
+
+
+def _l1_loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> Tensor:
+    size: Tensor = ops.abs(input - target)
+    return ops.l1_loss(size, ops.zeros_like(size), *args, **kwargs)
+
+
+def _normalize(input: ComplexPair, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> ComplexPair:
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps)  # type: ignore[no-any-return]
+
+
+def _with_mean(
+    name: str, input: ComplexPair, dim: Any = None, unbiased: bool = True, keepdim: bool = False, **kwargs: Any
+) -> tuple[Tensor, ComplexPair]:
+    kwargs = kwargs or {"unbiased": unbiased}
+    return getattr(input, name)(dim, keepdim=keepdim, **kwargs), input.mean(dim, keepdim)
+
+
+def _cov(input: ComplexPair, *, correction: int = 1) -> ComplexPair:
+    rows = input.reshape(-1, input.shape[-1]) if input.ndim else input.reshape(1, 1)
+    rows = rows - rows.mean(-1, True)
+    return (rows @ rows.mH / (rows.shape[-1] - correction)).squeeze()  # type: ignore[no-any-return]
+
+
+def _corrcoef(input: ComplexPair) -> ComplexPair:
+    found = _cov(input)
+    if not found.ndim:
+        return found / found  # type: ignore[no-any-return]
+    spread = found.real.diagonal().sqrt()
+    return found / spread / spread.unsqueeze(-1)  # type: ignore[no-any-return]
+
+
+def _cross(input: Any, other: Any, dim: int | None = None) -> Any:
+    if dim is None:
+        shape = ops.broadcast_shapes(input.shape, other.shape)
+        dim = shape.index(3) - len(shape) if 3 in shape else -1
+    return input.roll(-1, dim) * other.roll(-2, dim) - input.roll(-2, dim) * other.roll(-1, dim)
+
+
+def _scatter(input: ComplexPair, dim: int, index: Tensor, src: Any = None, value: Any = None) -> ComplexPair:
+    re, im = tensors_of(src) if isinstance(src, ComplexPair | Tensor) else parts_of(value if src is None else src)
+    return joined(input.real.scatter(dim, index, re), input.imag.scatter(dim, index, im))
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -144,6 +192,9 @@ MORE: dict[str, Callable[..., Any]] = {
     "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
     "linear": _linear, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
     "trapezoid": _trapezoid, "trapz": _trapezoid,
+    "l1_loss": _l1_loss, "normalize": _normalize, "cov": _cov, "scatter": _scatter, "corrcoef": _corrcoef,
+    "cross": _cross,
+    "vecdot": lambda x, y, *, dim=-1: (x.conj() * y).sum(dim), "silu": lambda z: z * z.sigmoid(),
     "isreal": lambda z: z.imag == 0, "argwhere": lambda z: (z != 0).argwhere(),
     "logical_not": lambda z: z == 0, "reshape_as": lambda z, other: z.reshape(other.shape),
     "ndimension": lambda z: z.ndim, "type_as": lambda z, other: z.to(other.dtype),
@@ -158,6 +209,10 @@ MORE: dict[str, Callable[..., Any]] = {
 
 for _name in ("block_diag", "cartesian_prod", "combinations", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d"):
     MORE[_name] = partial(_both, _name)
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    MORE[_name] = partial(_logical, _name)
+for _name in ("var", "std"):
+    MORE[f"{_name}_mean"] = partial(_with_mean, _name)
 for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
     MORE[_name] = partial(_convolution, _name)
 
@@ -173,7 +228,7 @@ PARTS_OF_PAIR = frozenset({"is_cpu", "is_sparse", "is_quantized", "layout", "out
 """Attributes that are those of the pair."""
 
 PARTS_IN_PLACE = frozenset({
-    "cumsum_", "index_add_", "index_copy_", "index_put_", "masked_scatter_", "put_", "scatter_", "scatter_add_",
+    "cumsum_", "index_add_", "index_copy_", "index_put_", "masked_scatter_", "put_", "scatter_add_",
     "tril_", "triu_",
 })  # fmt: skip
 """Methods that write into each of both parts."""

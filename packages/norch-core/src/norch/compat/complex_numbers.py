@@ -29,7 +29,7 @@ from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stac
 from ..ops.elementwise.complex_products import complex_mul
 from ..tensor import Tensor
 from ..tensor.indexing import unlisted
-from .complex_views import VIEWS, view_of
+from .complex_views import MOVES_IN_PLACE, VIEWS, move_in_place, view_of
 
 INSTEAD = (
     "no tensor of norch is complex: z.real, z.imag and view_as_real(z), whose last dim holds both, are tensors with "
@@ -132,6 +132,9 @@ class ComplexPair:
     def __len__(self) -> int:
         return len(self.real)
 
+    def __bool__(self) -> bool:
+        return bool(_functions()["ne"](self, 0))
+
     def __repr__(self) -> str:
         return f"ComplexPair(real={self.real!r}, imag={self.imag!r})"
 
@@ -226,7 +229,13 @@ class ComplexPair:
     __hash__ = object.__hash__
     __radd__, __rmul__ = __add__, __mul__
     __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
-    add, sub, mul, div, neg = __add__, __sub__, __mul__, __truediv__, __neg__
+    mul, div, neg = __mul__, __truediv__, __neg__
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Any:
+        return self + (other if alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Any:
+        return self - (other if alpha == 1 else other * alpha)
 
     def abs(self) -> Tensor:
         """sqrt(real**2 + imag**2), without overflow; its gradient at 0 is 0."""
@@ -326,6 +335,8 @@ class ComplexPair:
         if name in more.PARTS_OF_PAIR:
             return getattr(self.pair, name)
         stem = name.removesuffix("_")
+        if name in MOVES_IN_PLACE:
+            return partial(move_in_place, name, self)
         if name in more.PARTS_IN_PLACE:
             return lambda *args, **kwargs: (_by_parts(name, self, *args, **kwargs), self)[1]
         if stem in more.OTHER_NAMES:
@@ -354,7 +365,7 @@ _OF_PARTS = frozenset({
     "cumsum", "diag", "diag_embed", "diagflat", "diagonal_scatter", "diff", "dsplit", "flip", "fliplr",
     "flipud", "gather", "hsplit", "index_add", "index_copy", "index_put", "index_select", "masked_scatter",
     "masked_select", "nansum", "narrow_copy", "put", "repeat", "repeat_interleave", "roll", "rot90",
-    "scatter", "scatter_add", "select_scatter", "slice_scatter", "sum_to_size", "take", "take_along_dim", "tile",
+    "scatter_add", "select_scatter", "slice_scatter", "sum_to_size", "take", "take_along_dim", "tile",
     "trace", "tril", "triu", "vsplit",
 })  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.arguments import check_functions
 from ..errors import ShapeError
 from ..ops import as_tensor, cat
+from .complex_numbers import ComplexPair, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,9 @@ def gradient(
     too small, out of range or named twice, or for another number of spacings than of dims, ValueError for another
     edge_order.
     """
+    if isinstance(input, ComplexPair):
+        re, im = [gradient(part, spacing=spacing, dim=dim, edge_order=edge_order) for part in (input.real, input.imag)]
+        return tuple(map(joined, re, im))  # type: ignore[arg-type]
     if edge_order not in (1, 2):
         raise ValueError(f"gradient(): edge_order is 1 or 2, got {edge_order}")
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.arguments import checked
 from ..errors import DTypeError, ShapeError
 from ..ops import norm as _norm
 from ..ops.families import accepts_axis
@@ -23,6 +24,7 @@ def _converted(x: Tensor, dtype: Any, op: str) -> Tensor:
     return out
 
 
+@checked
 @accepts_axis
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The `ord`-norm of the elements of x over `dim` (None for all): any number, inf or -inf. DTypeError unless
@@ -32,6 +34,7 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     return _norm(x, ord, tuple(dim) if isinstance(dim, list) else dim, keepdim)
 
 
+@checked
 @accepts_axis
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None

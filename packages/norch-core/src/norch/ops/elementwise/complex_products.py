@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dispatch.plan import Inferred
+from ...errors import ShapeError
 from ...spec import Spec, broadcast_shapes
 from ..families import composite, floating
 from ..shape.joining import stack
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 
 def _infer(a: Spec, b: Spec, conj: bool) -> Inferred:
+    if a.shape[-1:] != (2,) or b.shape[-1:] != (2,):
+        raise ShapeError(f"complex_mul(): expected pairs along the last dim, got shapes {a.shape} and {b.shape}")
     dtype, shape = floating("mul", a, b), broadcast_shapes(a.shape, b.shape, op="mul")
     return Inferred((Spec(shape, None, dtype, a.device),), ((dtype, shape), (dtype, shape)), {"conj": conj})
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def _as_bool(x: Any) -> Tensor:
-    if not hasattr(x, "spec"):
+    if isinstance(x, int | float):
         return bool(x)  # type: ignore[return-value]
     return x if x.spec.dtype is bool_ else ne(x, 0)
 
