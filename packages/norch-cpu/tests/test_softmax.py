@@ -60,6 +60,14 @@ def test_layouts_and_dtypes(name, layout, dtype):
 
 
 @both
+@pytest.mark.parametrize("n", [129, 200, 255])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_many_rows_that_are_converted_or_moved(name, n, dtype):
+    check(name, tensor(draw(40, n), dtype), 1, dtype)
+    check(name, tensor(draw(40, n).T.copy(), dtype).t(), 1, dtype)
+
+
+@both
 def test_many_threads_worth(name):
     check(name, tensor(draw(3000, 70)), 1)
     check(name, tensor(draw(40, 70, 100)), 1)

@@ -12,7 +12,7 @@
 namespace norch::nn {
 
 constexpr int64_t COLUMNS = 128;     // the most columns that lie side by side in one call
-constexpr int64_t LINES_BLOCK = 2048;  // elements of a block of short rows
+constexpr int64_t LINES_BLOCK = 2048;  // elements of a block of short rows, unless that were few lines
 
 /// Elements of an input block: row r starts at data + r * stride.
 template <class C>
@@ -46,6 +46,8 @@ inline C reduce_in_lanes(C start, int64_t n, const F& f) {
 }
 
 constexpr int64_t SHORT = 256;  // rows up to this are not worth many lanes
+constexpr int64_t STAGED_LINES = 16;  // the least lines that a block has in scratch memory
+constexpr int64_t SHORT_BLOCK = std::max(LINES_BLOCK, STAGED_LINES * SHORT);  // the most elements of a block of short rows
 
 template <class C, class F>
 inline C sum_of(int64_t n, const F& f) {
@@ -85,7 +87,7 @@ public:
         for (const Part& p : part_) staged_ += !p.is_direct;
         bool row_wise = !staged_;
         by_columns_ = column_wise && !row_wise;
-        int64_t least = row_wise ? 1 : 16, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
+        int64_t least = row_wise ? 1 : STAGED_LINES, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
         size_ = by_columns_ ? COLUMNS : std::max<int64_t>(least, most / std::max<int64_t>(n_, 1));
         size_ = std::max<int64_t>(1, std::min(size_, lines_));
         blocks_ = (lines_ + size_ - 1) / size_;

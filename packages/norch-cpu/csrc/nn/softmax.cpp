@@ -123,9 +123,9 @@ struct LogSoftmax {
         }
     }
 
-    /// At most LINES_BLOCK elements.
+    /// At most SHORT_BLOCK elements.
     static void short_rows(const LineBlock<C>& x, C* out, int64_t rows, int64_t n) {
-        C chances[LINES_BLOCK], sums[LINES_BLOCK];
+        C chances[SHORT_BLOCK], sums[SHORT_BLOCK];
         shift_rows(x, out, rows, n);
         raised_exponentials(chances, out, rows * n);
         for (int64_t r = 0; r < rows; ++r) sums[r] = sum_of<C>(n, [&](int64_t i) { return chances[r * n + i]; });
