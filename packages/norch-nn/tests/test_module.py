@@ -245,6 +245,18 @@ def test_classes_whose_code_names_getattr():
     assert issubclass(type("More", (Wrapper,), {}), nn.Module)
 
 
+def test_a_function_as_an_attribute_of_a_class_is_no_method():
+    class Net(nn.Module):
+        product, squash = norch.matmul, norch.sigmoid
+
+        def forward(self, x):
+            return self.squash(self.product(x, x))
+
+    x = norch.ones(2, 2)
+    assert norch.equal(Net()(x), norch.sigmoid(x @ x))
+    assert Net.product is norch.matmul
+
+
 def test_conv_forward_takes_another_weight():
     class Standardised(nn.Conv2d):
         def forward(self, x):

@@ -7,6 +7,7 @@ attribute costs. Beside it a module keeps only the names, in order of registrati
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import norch
@@ -55,6 +56,9 @@ class Module(Movable, Traversable, Hookable):
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("norch.nn."):  # not those of users
             name_constructor(cls)
+        for name, value in [*vars(cls).items()]:
+            if isinstance(value, FunctionType) and vars(norch).get(value.__name__) is value:
+                setattr(cls, name, staticmethod(value))  # PyTorch's are built in, and no methods of a class
         if names_getattr(cls) and not issubclass(cls, NamedAccess):
             cls.__bases__ = (*cls.__bases__, NamedAccess)
 
