@@ -333,14 +333,14 @@ LEFT_OUT = {
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
     """,
     "of several right answers, or with arguments that depend on each other; they have tests of their own": """
-        as_strided_scatter empty_permuted frexp narrow_copy native_channel_shuffle nonzero_static
-        cholesky_ex cholesky_inverse cholesky_solve ctc_loss eigh fractional_max_pool2d
-        fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices frobenius_norm
-        geqrf gradient grouped_mm householder_product inv_ex lobpcg lstsq lu_factor_ex lu_solve lu_unpack matrix_exp
-        max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
-        adaptive_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d
-        multi_head_attention_forward norm_except_dim orgqr ormqr pca_lowrank qr solve_ex svd svd_lowrank tensorinv
-        tensorsolve triangular_solve upsample_bilinear upsample_nearest
+        adaptive_max_pool3d_with_indices as_strided_scatter cholesky_ex cholesky_inverse cholesky_solve ctc_loss eigh
+        empty_permuted fake_quantize_per_channel_affine fake_quantize_per_tensor_affine fractional_max_pool2d
+        fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices frexp
+        frobenius_norm geqrf gradient grouped_mm householder_product inv_ex lobpcg lstsq lu_factor_ex lu_solve
+        lu_unpack matrix_exp max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices max_unpool1d
+        max_unpool2d max_unpool3d multi_head_attention_forward narrow_copy native_channel_shuffle nonzero_static
+        norm_except_dim orgqr ormqr pca_lowrank qr solve_ex svd svd_lowrank tensorinv tensorsolve triangular_solve
+        upsample_bilinear upsample_nearest
     """,
     "functions that are compared with more digits than PyTorch has, in tests of their own": """
         bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx gammainc gammaincc i0 i0e i1 i1e igamma igammac log_ndtr

@@ -173,6 +173,7 @@ _LATER = {
     "compat.csr_indices": ("_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo"),
     "compat.differences": ("frobenius_norm", "gradient", "norm_except_dim"),
     "compat.draws": ("binomial", "poisson"),
+    "compat.fake_quantization": ("fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"),
     "compat.histograms": ("histogram", "histogramdd"),
     "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),
     "compat.legacy": (

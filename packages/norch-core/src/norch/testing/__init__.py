@@ -8,4 +8,8 @@ def __getattr__(name: str) -> Any:
         from .compare import assert_close
 
         return assert_close
+    if name == "make_tensor":
+        from .making import make_tensor
+
+        return make_tensor
     raise AttributeError(f"module 'norch.testing' has no attribute {name!r}")
