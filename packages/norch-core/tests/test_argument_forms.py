@@ -152,3 +152,10 @@ def test_where_takes_both_values_or_none():
     assert [places.tolist() for places in norch.where(mask)] == [[0]]
     with pytest.raises(TypeError, match="where\\(\\): takes condition alone, or input and other"):
         norch.where(mask, 1.0)
+
+
+def test_broadcast_to_takes_sizes_one_by_one():
+    x = norch.ones(1, 3)
+    forms = (x.broadcast_to(2, 3), x.broadcast_to((2, 3)), x.broadcast_to(size=(2, -1)), norch.broadcast_to(x, [2, 3]),
+             norch.broadcast_to(x, size=(2, 3)), norch.broadcast_to(x, shape=(2, 3)))  # fmt: skip
+    assert {tuple(found.shape) for found in forms} == {(2, 3)}

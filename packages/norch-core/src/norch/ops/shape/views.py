@@ -330,9 +330,12 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public()
-def broadcast_to(input: Tensor, shape: Any) -> Tensor:
-    """`expand`, under the array API's name. Raises as expand does."""
-    return EXPAND.call(input, _sizes((shape,)))
+def broadcast_to(input: Tensor, *sizes: Any, shape: Any = None, size: Any = None) -> Tensor:
+    """`expand` to `sizes`, one by one or as a tuple, under the array API's name, whose argument is `shape`, PyTorch's
+    `size`. Raises as expand does.
+    """
+    named = shape if size is None else size
+    return EXPAND.call(input, _sizes(sizes) if named is None else tuple(named))
 
 
 @public(method=False)
