@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,3 +61,10 @@ def test_the_folder_is_pytorchs(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
 def test_a_repository_is_not_run() -> None:
     with pytest.raises(NotImplementedError, match=r"norch has no hub.load; clone the repository"):
         hub.load("pytorch/vision", "resnet18")
+
+
+def test_the_bar_of_downloads_is_among_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=list))
+    assert hub.tqdm is list
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = hub.nonsense

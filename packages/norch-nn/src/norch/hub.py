@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -77,4 +78,8 @@ def load_state_dict_from_url(
 
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
 
-__getattr__ = norch.late_submodules(__name__)
+_late = norch.late_submodules(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return import_module("tqdm").tqdm if name == "tqdm" else _late(name)  # which torchio imports from here
