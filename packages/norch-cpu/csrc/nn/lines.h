@@ -47,7 +47,7 @@ inline C reduce_in_lanes(C start, int64_t n, const F& f) {
 
 constexpr int64_t SHORT = 256;  // rows up to this are not worth many lanes
 constexpr int64_t STAGED_LINES = 16;  // the least lines that a block has in scratch memory
-constexpr int64_t SHORT_BLOCK = std::max(LINES_BLOCK, STAGED_LINES * SHORT);  // the most elements of a block of short rows
+constexpr int64_t SHORT_BLOCK = std::max(LINES_BLOCK, STAGED_LINES * SHORT);  // the most elements of such a block
 
 template <class C, class F>
 inline C sum_of(int64_t n, const F& f) {
