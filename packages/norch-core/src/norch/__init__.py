@@ -286,5 +286,5 @@ def __getattr__(name: str) -> Any:
         _missing_names[f"norch.{name}"] = None
     raise AttributeError(
         f"module 'norch' has no attribute {name!r}"
-        + ("; it comes with norch-nn: pip install norch-nn" if name in ("nn", "optim", "utils", "vision") else "")
+        + ("; it comes with norch-nn: pip install norch-nn" if name in ("fx", "nn", "optim", "utils", "vision") else "")
     )

@@ -88,6 +88,8 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if type(value) in (list, tuple):
             yield from _flat(value)
+        elif type(value) is slice:
+            yield from _flat((value.start, value.stop, value.step))
         else:
             yield value
 
@@ -116,11 +118,19 @@ def ask(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], found: l
     raise Unanswered(f"no implementation found for '{name}' on types that implement __torch_function__: {list(types)}")
 
 
-def of_foreign(value: Any) -> Callable[..., Any] | None:
-    """`call(name, args, kwargs)` that asks the class of what is no tensor for a function; None where it has no say."""
-    if _thread.disabled or isinstance(value, TensorBase) or not is_overriding(value):
+def of_foreign(*values: Any) -> Callable[..., Any] | None:
+    """`call(name, args, kwargs)` that asks the classes of what is no tensor for a function; None where none has a say."""
+    asked = not _thread.disabled and [v for v in _flat(values) if is_overriding(v) and not isinstance(v, TensorBase)]
+    if not asked:
         return None
-    return lambda name, args, kwargs: ask(FUNCTIONS[name], args, kwargs)
+
+    def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = FUNCTIONS.get(name)
+        if function is None:  # a method, or of a module of ops that comes late
+            function = getattr(TensorBase._result_class, name, None) or getattr(sys.modules["norch.ops"], name, name)
+        return _call(sys._getframe(1), function, args, kwargs)
+
+    return call
 
 
 class Unanswered(TypeError):
@@ -129,7 +139,7 @@ class Unanswered(TypeError):
 
 # --- Where a call comes from ----------------------------------------------------------------------------------------
 
-_OUTSIDE = "distributed distributions func hub nn optim ray utils vision".split()
+_OUTSIDE = "distributed distributions func fx hub nn optim ray utils vision".split()
 _UNASKED = ("norch.autograd", "norch.ops.from_data")
 ENTRY, UNASKED = "entry", "unasked"
 

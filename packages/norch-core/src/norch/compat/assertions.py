@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..dispatch.arguments import checked
+
 Message = Callable[[], str] | None
 
 
@@ -49,5 +51,6 @@ def _assert_async(cond: Any, message: str = "expected the condition to be true")
     _check_with(RuntimeError, cond, lambda: message)
 
 
+@checked
 def _assert(condition: Any, message: str) -> None:
     assert condition, message

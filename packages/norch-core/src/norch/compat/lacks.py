@@ -92,10 +92,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
-    "fx": [("Graph GraphModule Node Proxy Tracer symbolic_trace", _RECORDS)],
-    "fx.graph_module": [("_CodeOnlyModule _copy_attr _USER_PRESERVED_ATTRIBUTES_KEY", _RECORDS)],
-    "fx.node": [("Argument Node Target", _RECORDS)],
-    "fx.proxy": [("Proxy", _RECORDS)],
+    "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
     "jit": [
         ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),

@@ -179,7 +179,6 @@ PLACES: dict[str, Place] = {
     "futures": Place(("distributed.futures",)),
     "fx.experimental": Place(),
     "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
-    "fx": Place(names={"wrap": unchanged}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
     "distributed.fsdp.api": Place(("distributed.fsdp",)),

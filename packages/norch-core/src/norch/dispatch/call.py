@@ -40,11 +40,11 @@ def run_again(error: Exception | None, op: Op, *args: Any) -> Any:
     """`run` where a call path could not look up its plan: it raises what a user should see of the mistake, if any."""
     if isinstance(error, TakenOver):
         return error.run(op, args)
-    if isinstance(error, NorchError):
-        raise error
     handed_over = foreign(args)
     if handed_over is not None:
         return handed_over(op.name, args, {})
+    if isinstance(error, NorchError):
+        raise error
     if op.kind == "primitive" and len(op.tensors) == len(op.params) == 2:
         return run_mixed(op, *args)
     try:

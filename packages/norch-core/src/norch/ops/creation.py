@@ -16,6 +16,7 @@ from ..dispatch.op import Op
 from ..dispatch.plan import PLAN_LIMIT, SCALARS, Inferred
 from ..dtype import FLOATING, DType, as_dtype, bool_, float32, float64, get_default_dtype, iinfo, int64, scalar_dtype
 from ..errors import DTypeError, ShapeError
+from ..overriding import of_foreign
 from ..spec import Shape, Spec, as_int, as_shape, dense_strides, elementwise_layout
 from ..tensor_base import make_tensor
 from .families import primitive
@@ -296,6 +297,9 @@ def arange(
     if end is None:
         raise TypeError("arange() missing 1 required argument: 'end'")
     if not (type(start) is type(end) is type(step) is int):
+        asked = of_foreign(start, end, step)
+        if asked is not None:
+            return asked("arange", (start, end, step), {"dtype": dtype, "device": device})  # type: ignore[no-any-return]
         start, end, step = _finite("start", start), _finite("end", end), _finite("step", step)
     if step == 0 or (end - start) * step < 0:
         raise ShapeError(f"arange(): no values from {start} to {end} in steps of {step}")

@@ -31,6 +31,7 @@ from ..ops.shape.views import (
     unsqueeze,
     wrap_index,
 )
+from ..overriding import of_foreign
 from ..spec import Spec, broadcast_shapes
 from ..tensor_base import TensorBase
 
@@ -71,10 +72,16 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         chosen = _by_tensors(self, parts)
         if chosen is not None:
             return chosen
-    found = simple_view(self, parts)
-    if found is not None:
-        return found
-    view, tensors = basic_view(self, index)
+    try:
+        found = simple_view(self, parts)
+        if found is not None:
+            return found
+        view, tensors = basic_view(self, index)
+    except IndexError:
+        asked = of_foreign(*parts)
+        if asked is None:
+            raise
+        return asked("__getitem__", (self, index), {})
     return view if not tensors else _gather(view, tensors)
 
 

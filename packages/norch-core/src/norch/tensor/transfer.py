@@ -33,6 +33,7 @@ from ..dtype import (
     uint8,
 )
 from ..errors import DTypeError, MetaError
+from ..overriding import of_foreign
 from ..observing import TRANSFER, observable
 from ..ops.creation import COPY
 from ..ops.registry import method
@@ -65,7 +66,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     spec = self.spec
     dtype, device = spec.dtype, spec.device
     for value in (*args, kwargs.get("dtype"), kwargs.get("device"), kwargs.get("other")):
-        if isinstance(value, DType) or value in (float, int, bool):
+        if isinstance(value, DType) or (isinstance(value, type) and value in (float, int, bool)):
             dtype = as_dtype(value, "to")
         elif isinstance(value, Device | str) or type(value) is int:
             device = Device(value)
@@ -74,6 +75,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         elif isinstance(value, ComplexDType):
             return _complex(self, value, args, kwargs)  # type: ignore[no-any-return]
         elif value is not None and not isinstance(value, bool):
+            asked = of_foreign(value)
+            if asked is not None:
+                return asked("to", (self, *args), kwargs)  # type: ignore[no-any-return]
             raise DTypeError(f"to(): expected a dtype, a device or a tensor, got {value!r}")
     for name in kwargs:
         if name not in _NAMES:

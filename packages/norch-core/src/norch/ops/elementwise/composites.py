@@ -9,6 +9,7 @@ from ...dispatch.arguments import fits, into, must_be
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import DType, bool_, finfo, int64, result_dtype
 from ...errors import DTypeError, ShapeError
+from ...overriding import of_foreign
 from ...spec import Spec
 from ..creation import fill_spec, full
 from ..families import FLOAT, NUMBER, composite, describe, infer_elementwise, op_of
@@ -224,6 +225,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
             return (_one_sided if input.spec.dtype.is_floating_point else _between)(input, min, max)
     if min is None and max is None:
         raise ShapeError("clamp(): needs min or max")
+    asked = of_foreign(input, min, max)
+    if asked is not None:
+        return asked("clamp", (input, min, max), {})  # type: ignore[no-any-return]
     for name, note, value in (
         ("input", "Tensor", input),
         ("min", "Operand | None", min),

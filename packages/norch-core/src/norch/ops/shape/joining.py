@@ -11,6 +11,7 @@ from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import int64, result_dtype
 from ...errors import DTypeError, ShapeError, differing, drawn
+from ...overriding import of_foreign
 from ...spec import Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import owned, row_major_copy
 from ..creation import arange
@@ -93,9 +94,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out
     """
     if out is not None:
         return into(cat, out, tensors, dim, axis=axis)  # type: ignore[no-any-return]
-    return _CAT.call(
-        tensors if type(tensors) in (list, tuple) else _several(tensors, "cat"), dim if axis is None else axis
-    )
+    dim = dim if axis is None else axis
+    if type(tensors) in (list, tuple):
+        return _CAT.call(tensors, dim)
+    asked = of_foreign(tensors)
+    return asked("cat", (tensors, dim), {}) if asked else _CAT.call(_several(tensors, "cat"), dim)
 
 
 def _several(tensors: Any, op: str) -> tuple[Any, ...]:
@@ -133,8 +136,11 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, o
     """Tensors of one shape along a new dim `dim`. Their dtypes promote. Raises as `cat` does."""
     if out is not None:
         return into(stack, out, tensors, dim, axis=axis)  # type: ignore[no-any-return]
-    several = tensors if type(tensors) in (list, tuple) else _several(tensors, "stack")
-    return _STACK.call(several, dim if axis is None else axis)
+    dim = dim if axis is None else axis
+    if type(tensors) in (list, tuple):
+        return _STACK.call(tensors, dim)
+    asked = of_foreign(tensors)
+    return asked("stack", (tensors, dim), {}) if asked else _STACK.call(_several(tensors, "stack"), dim)
 
 
 shared_ops["stack"] = stack

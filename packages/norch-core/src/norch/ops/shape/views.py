@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtype import ComplexDType, as_dtype
 from ...errors import IndexError, ShapeError, differing, drawn
+from ...overriding import of_foreign
 from ...spec import (
     Shape,
     Spec,
@@ -233,7 +234,8 @@ def view_as_shape(input: Tensor, *shape: Any, size: Any = None, dtype: Any = Non
     if len(shape) == 1 and not isinstance(shape[0], int | tuple | list):
         if isinstance(shape[0], ComplexDType):
             return import_module("norch.compat.complex_creation").viewed(input, shape[0])  # type: ignore[no-any-return]
-        return bitcast(input, as_dtype(shape[0], "view"))
+        asked = of_foreign(*shape)
+        return asked("view", (input, *shape), {}) if asked else bitcast(input, as_dtype(shape[0], "view"))
     sizes = _sizes(shape)
     out: Tensor | None = RESHAPE.call(input, sizes)
     if out is None:

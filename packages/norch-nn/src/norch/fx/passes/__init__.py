@@ -1,0 +1,1 @@
+"""What goes over whole graphs."""
