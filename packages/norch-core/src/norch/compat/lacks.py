@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 ROOT = __name__.partition(".")[0]
 
 
-def lacking(path: str, name: str, instead: str) -> type:
-    """The class of such a name."""
+def lacking(path: str, name: str, instead: str, kind: type[type] = type) -> type:
+    """The class of such a name, made by `kind`."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
 
-    return type(
+    return kind(
         name,
         (),
         {
@@ -32,6 +32,8 @@ def lacking(path: str, name: str, instead: str) -> type:
 
 _RECORDS = "norch.compile(model) records what a model computes"
 _ONE_DEVICE = "norch does not split batches over devices; each process has its own"
+
+KEPT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"
 
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
@@ -95,7 +97,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
     "jit": [
-        ("ScriptModule save trace", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it"),
+        ("save trace", KEPT),
         ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
     ],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
@@ -105,7 +107,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "nn.parallel.parallel_apply": [("get_a_var parallel_apply", _ONE_DEVICE)],
     "nn.parallel.replicate": [("replicate", _ONE_DEVICE)],
     "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
-    "onnx": [("export", "norch.save(model.state_dict(), path) keeps a model, and norch.load reads it")],
+    "onnx": [("export", KEPT)],
     "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (

@@ -45,6 +45,23 @@ def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     return function if callable(function) else unchanged
 
 
+def _script(obj: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """`jit.script`: what it is given, a module or function, which runs as it is."""
+    if hasattr(obj, "forward") and not isinstance(obj, type):
+        vars(obj)["_is_scripted"] = True
+    return unchanged(obj, *args, **kwargs)
+
+
+class _Scripted(type):
+    """The class of ScriptModule, of which are the modules that `jit.script` was given."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value) or (cls is _ScriptModule and getattr(value, "_is_scripted", False))
+
+
+_ScriptModule = lacks.lacking("jit", "ScriptModule", lacks.KEPT, _Scripted)
+
+
 class _UnpackedDual(NamedTuple):
     primal: Any
     tangent: Any
@@ -106,13 +123,14 @@ class _Forked:
 
 
 _DECORATORS = (
-    "script ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
+    "ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
     "interface"
 )
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
 _JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
+_JIT |= {"script": _script, "ScriptModule": _ScriptModule}
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)

@@ -44,7 +44,6 @@ IN_PLACE = {
         ],
         "norch.vision.compiled",
     ),
-    "torchvision.models.feature_extraction": "norch.vision.models.feature_extraction",
     "torchaudio._extension": "norch.compat.audio_ops",
 }
 """Modules of installed packages that speak to their compiled library, or trace models, and what is in their place."""

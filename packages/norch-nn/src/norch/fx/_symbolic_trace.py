@@ -6,6 +6,7 @@ import builtins
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
@@ -13,12 +14,13 @@ from typing import Any, TypeVar, cast
 
 import norch
 from norch import nn
+from norch.overriding import is_inside
 
 from .graph import Graph
 from .graph_module import GraphModule
 from .naming import snake_case
 from .node import Argument
-from .proxy import Proxy, TracerBase, find_proxies
+from .proxy import ParameterProxy, Proxy, TracerBase, find_proxies
 
 F = TypeVar("F")
 
@@ -58,8 +60,8 @@ class Tracer(TracerBase):
         param_shapes_constant: bool = False,
     ) -> None:
         """autowrap_modules: modules whose functions, and autowrap_functions: functions which are recorded where they
-        are called with proxies, as those of `wrap`. param_shapes_constant: taken for PyTorch's sake: shapes of
-        parameters always are constants."""
+        are called with proxies, as those of `wrap`. param_shapes_constant: whether shapes of parameters are constants
+        rather than steps."""
         self._autowrap_search = list(autowrap_modules)
         self._autowrapped = {
             id(function): function
@@ -98,6 +100,19 @@ class Tracer(TracerBase):
         if not self.is_leaf_module(m, path):
             return forward(*args, **kwargs)
         return self.create_proxy("call_module", path, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """What an attribute of a module, `attr`, gives a traced function: of a parameter of the root a Proxy, else
+        `attr_val` as it is. parameter_proxy_cache: the proxies by name, so that each parameter has one node."""
+        name = self.tensor_attrs.get(id(attr_val)) if isinstance(attr_val, norch.Tensor) else None
+        if name is None or not (isinstance(attr_val, nn.Parameter) or self.proxy_buffer_attributes):
+            return attr_val
+        if name not in parameter_proxy_cache:
+            options: dict[str, Any] = {}
+            if self.param_shapes_constant:
+                options["proxy_factory_fn"] = functools.partial(ParameterProxy, self, name=name, param=attr_val)
+            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
+        return parameter_proxy_cache[name]
 
     def create_arg(self, a: Any) -> Argument:
         """As `TracerBase.create_arg`; tensors that the root has are nodes of the op "get_attr", and others become
@@ -201,6 +216,14 @@ class Tracer(TracerBase):
             wrap_names(getattr(getattr(type(module), "forward", None), "__globals__", {}))
             return self.call_module(module, forward, args, kwargs)
 
+        proxies: dict[str, Any] = {}
+
+        def attribute(module: nn.Module, name: str) -> Any:
+            value = object.__getattribute__(module, name)
+            if not isinstance(value, norch.Tensor) or _is_of_module(sys._getframe(1).f_globals.get("__name__", "")):
+                return value
+            return self.getattr(name, value, proxies)
+
         def wrap_names(names: dict[str, Any]) -> None:
             if id(names) not in seen:
                 seen.add(id(names))
@@ -211,6 +234,7 @@ class Tracer(TracerBase):
         before = _is_fx_tracing_flag
         try:
             patched.replace_attribute(nn.Module, "__call__", call_module)
+            patched.replace_attribute(nn.Module, "__getattribute__", attribute)
             for (_, name), names in _wrapped_fns_to_patch.items():
                 if name in names or hasattr(builtins, name):
                     patched.replace(names, name, _recorded(names.get(name, getattr(builtins, name, None))))
@@ -228,6 +252,11 @@ class Tracer(TracerBase):
 
 _STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _LAST = {inspect.Parameter.VAR_POSITIONAL: 1, inspect.Parameter.VAR_KEYWORD: 2}
+
+
+def _is_of_module(name: str) -> bool:
+    """Whether code is that of modules and tracers, which know parameters as they are."""
+    return name.startswith(("norch.nn.", "norch.fx.")) or is_inside(name)
 
 
 def _given(proxy: Proxy, value: Any) -> Any:

@@ -65,6 +65,17 @@ def _copy_attr(from_module: Any, to_module: nn.Module, target: str) -> None:
 _ABSENT = object()
 
 
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+class _CodeOnlyModule(nn.Module):
+    """A module with those attributes, which copies are made of."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__.update(body)
+
+
 class GraphModule(nn.Module):
     """A module that computes what a Graph says, with the parameters, buffers and modules that it names.
 
@@ -74,10 +85,9 @@ class GraphModule(nn.Module):
     _graph: Graph
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        if "_made_of" not in vars(cls):
-            made = type(cls)(cls.__name__, (cls,), {"_made_of": cls, "__module__": cls.__module__, "__doc__": cls.__doc__})
-            return cast("Self", object.__new__(made))
-        return object.__new__(cls)
+        kind = vars(cls).get("_made_of", cls)
+        names = {"_made_of": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
+        return cast("Self", object.__new__(type(kind)(cls.__name__, (kind,), names)))
 
     def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         """root: what nodes name: a module that has it, or a dict of it by dotted path. graph: which becomes this
@@ -122,8 +132,6 @@ class GraphModule(nn.Module):
         """Compiles `forward` of the graph as it is now. Returns its code."""
         code = self._graph.python_code(root_module="self")
         object.__setattr__(self, "_code", code.src)
-        if "_made_of" not in vars(type(self)):
-            raise AssertionError("recompile(): a GraphModule is made by GraphModule(root, graph)")
         type(self).forward = _forward_from_src(code.src, code.globals)  # type: ignore[method-assign]
         norch.switches.replaced(self, "forward")
         return code
@@ -173,6 +181,9 @@ class GraphModule(nn.Module):
     def __reduce__(self) -> Any:
         state = {key: value for key, value in vars(self).items() if key not in ("_graph", "_code")}
         return _rebuilt, (type(self)._made_of, type(self).__name__, state, self._graph)  # type: ignore[attr-defined]
+
+    def _deepcopy_init(self) -> Any:
+        return GraphModule.__init__
 
     def __copy__(self) -> GraphModule:
         made, (kind, name, state, graph) = self.__reduce__()

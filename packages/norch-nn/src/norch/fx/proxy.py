@@ -253,6 +253,43 @@ class Attribute(Proxy):
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
 
 
+class ParameterProxy(Proxy):
+    """The Proxy of a parameter whose shape is known: `shape`, `size()`, `dim()`, `ndim` and `numel()` give values."""
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: norch.Tensor) -> None:
+        """tracer, node: as of Proxy. name: the path of the parameter. param: it."""
+        super().__init__(node, tracer)
+        self.name = name
+        self.param = param
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    @property
+    def shape(self) -> norch.Size:
+        """The shape of the parameter."""
+        return self.param.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dims."""
+        return self.param.ndim
+
+    def size(self, *dim: int) -> Any:
+        """Its shape, or the size of the dim."""
+        return self.param.size(*dim)
+
+    def dim(self) -> int:
+        """The number of its dims."""
+        return self.param.ndim
+
+    def numel(self) -> int:
+        """The number of its elements."""
+        return self.param.numel()
+
+    nelement = numel
+
+
 _OPERATORS = (
     "eq ne lt gt le ge pos neg invert add sub mul floordiv truediv mod pow lshift rshift and or xor matmul getitem"
 )

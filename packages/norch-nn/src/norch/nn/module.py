@@ -87,10 +87,18 @@ class Module(Movable, Traversable, Hookable):
         """What the module computes. Subclasses define it; users call the module itself. Raises NotImplementedError."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
+    def __getstate__(self) -> Any:
+        """What pickle and copy keep. A class whose own calls this finds `_parameters`, `_buffers` and `_modules` in it
+        too, as PyTorch's, and may remove entries of them."""
+        state = super().__getstate__()
+        return state if type(self).__getstate__ is Module.__getstate__ else pickled.with_registries(self, state)
+
     def __setstate__(self, state: Any) -> None:
         """Takes what pickle and copy kept, or what PyTorch pickled of a module with this one's attributes."""
         attributes, slots = state if isinstance(state, tuple) else (state, {})
-        if pickled.is_pytorch(attributes):
+        if pickled.has_registries(attributes):
+            self.__dict__.update(pickled.by_registries(attributes))
+        elif pickled.is_pytorch(attributes):
             Module.__init__(self)
             pickled.adopt(self, attributes)
             self._complete()

@@ -30,6 +30,28 @@ def is_pytorch(state: Any) -> bool:
     return isinstance(state, dict) and all(isinstance(state.get(name), dict) for name in _REGISTRIES)
 
 
+def with_registries(module: Module, state: Any) -> Any:
+    """A module's state with its registries, as PyTorch's has them, for a class that takes entries out of them."""
+    return {**state, **{name: dict(getattr(module, name)) for name in _REGISTRIES}} if isinstance(state, dict) else state
+
+
+def has_registries(state: Any) -> bool:
+    """Whether it is a state of `with_registries`."""
+    return is_pytorch(state) and "_module_names" in state
+
+
+def by_registries(state: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a module with what the registries of `with_registries` have by now."""
+    own = {name: value for name, value in state.items() if name not in _REGISTRIES}
+    for registry in _REGISTRIES:
+        names, kept = f"{registry[:-1]}_names", state[registry]
+        for name in own[names]:
+            own.pop(name, None)
+        own[names] = {name: own[names].get(name, True) for name in kept}
+        own.update(kept)
+    return own
+
+
 def adopt(module: Module, state: dict[str, Any]) -> None:
     """Gives an empty module the attributes, parameters, buffers, children and hooks of a pickled one."""
     own = module.__dict__
