@@ -85,6 +85,44 @@ def test_train_and_eval_reach_all_modules():
         net.train("yes")
 
 
+def test_train_and_eval_are_asked_of_each_module():
+    class Frozen(nn.Linear):
+        def train(self, mode=True):
+            return super().train(False)
+
+    net = nn.Sequential(nn.Sequential(Frozen(2, 2), nn.Dropout(0.5)))
+    net.train()
+    assert [m.training for m in net.modules()] == [True, True, False, True]
+
+
+def test_a_class_takes_modules_out_of_its_state():
+    """As PyTorch's programs do that keep a part of a model in another form."""
+
+    class Codes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.made, self.kept = nn.Tanh(), nn.Linear(2, 2)
+            self.register_buffer("passing", norch.zeros(1), persistent=False)
+
+        def __getstate__(self):
+            state = super().__getstate__().copy()
+            state["_modules"] = state["_modules"].copy()
+            del state["_modules"]["made"]
+            return state
+
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            self.made = nn.Tanh()
+
+    net = Codes()
+    copied = copy.deepcopy(net)
+    assert [name for name, _ in copied.named_children()] == ["kept", "made"]
+    assert list(copied.state_dict()) == ["kept.weight", "kept.bias"]
+    assert (copied.kept.weight == net.kept.weight).all()
+    assert copied.kept.weight is not net.kept.weight
+    assert "_modules" not in vars(copied)
+
+
 def test_apply_visits_children_first():
     net, seen = Net(), []
     assert net.apply(lambda m: seen.append(type(m).__name__)) is net

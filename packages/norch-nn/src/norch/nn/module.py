@@ -270,11 +270,15 @@ class Module(Movable, Traversable, Hookable):
     # --- Changes to all parts ---------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Puts this module and all below it into training mode. Returns the module. DTypeError unless a bool."""
+        """Puts this module and all below it, by their own `train`, into training mode. Returns the module.
+
+        Raises DTypeError unless `mode` is a bool.
+        """
         if not isinstance(mode, bool):
             raise norch.DTypeError(f"train(): mode is expected to be a bool, got {mode!r}")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self) -> Self:
