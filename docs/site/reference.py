@@ -56,6 +56,7 @@ NAMESPACES = {
     "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize",
                  "norch.nn.utils.parametrizations", "norch.nn.utils.prune", "norch.nn.utils.stateless",
                  "norch.nn.parallel"),
+    "fx": ("norch.fx",),
     "optim": ("norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils"),
     "utils-data": ("norch.utils.data",),
     "utils": ("norch.utils.checkpoint", "norch.utils.tensorboard"),

@@ -182,6 +182,47 @@ def test_a_class_that_is_no_tensor_is_asked_too():
     assert norch.overrides.has_torch_function((s,))
 
 
+class Symbol:
+    """What is no tensor and refuses all that norch's own functions do with it."""
+
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+    def __iter__(self, *other):
+        raise RuntimeError("it has no parts")
+
+    __bool__ = __eq__ = __iter__
+    __hash__ = object.__hash__
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func, args
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("norch.einsum('ij->i', s)", "einsum"), ("norch.clone(s)", "clone"), ("norch.cat(s, dim=1)", "cat"),
+        ("norch.stack(s)", "stack"), ("norch.cat([P, s])", "cat"), ("norch.clamp(s, min=0.0)", "clamp"),
+        ("norch.clamp(P, 0.0, s)", "clamp"), ("norch.arange(s)", "arange"), ("norch.arange(0, s, 2)", "arange"),
+        ("norch.relu6(s)", "relu6"), ("norch.exp(s)", "exp"), ("norch._assert(s, 'message')", "_assert"),
+        ("P.reshape(s, -1)", "reshape"), ("P.view(4, s)", "reshape"),
+        ("P.view(s)", "Tensor.view"), ("P.to(s)", "Tensor.to"), ("P.to(device=s)", "Tensor.to"),
+        ("P[s]", "Tensor.__getitem__"), ("P[0, s]", "Tensor.__getitem__"), ("P[:s]", "Tensor.__getitem__"),
+    ],
+)  # fmt: skip
+def test_functions_that_give_up_ask_what_is_no_tensor(call, name):
+    s = Symbol()
+    func, args = eval(call, {"s": s, "P": P, "norch": norch})
+    expected = norch
+    for part in name.split("."):
+        expected = getattr(expected, part)
+    assert func is expected
+    assert isinstance(args, tuple)
+    with pytest.raises(RuntimeError, match="no parts"):
+        norch._check(s)
+
+
 def test_subclasses_are_asked_before_their_bases():
     order = []
 

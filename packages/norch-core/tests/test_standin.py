@@ -50,7 +50,7 @@ def test_no_path_hides_a_function() -> None:
 from importlib import import_module
 import norch, sys
 from norch.compat.paths import FUNCTIONS, PLACES
-outside = "nn", "optim", "utils", "vision", "distributed"
+outside = "fx", "nn", "optim", "utils", "vision", "distributed"
 for path in [p for p in PLACES if p not in FUNCTIONS and not p.startswith(outside)]:
     parent, _, name = f"norch.{path}".rpartition(".")
     before = vars(import_module(parent)).get(name) if parent != "norch.cuda" else None
@@ -62,7 +62,7 @@ assert names and not any(callable(getattr(norch.autograd, name)) for name in nam
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in PLACES if not p.startswith(("nn", "optim", "utils", "vision", "distributed"))]
+    "path", [p for p in PLACES if not p.startswith(("fx", "nn", "optim", "utils", "vision", "distributed"))]
 )
 def test_every_path_is_a_module(path: str) -> None:
     assert import_module(f"norch.{path}") is not None
@@ -85,7 +85,7 @@ def test_what_is_lacking_raises_when_it_is_used() -> None:
     [
         (path, name)
         for path, groups in lacks.LACKS.items()
-        if not path.startswith(("distributed", "hub", "nn", "utils", "vision"))
+        if not path.startswith(("distributed", "fx", "hub", "nn", "utils", "vision"))
         for names, _ in groups
         for name in names.split()
     ],

@@ -15,7 +15,11 @@ FILES = {
     "_meta_registrations.py": "raise RuntimeError('its library is not for norch')",
     "ops.py": "import torch\nfrom .extension import _HAS_OPS, _assert_has_ops\nnms = torch.ops.torchvision.nms\n",
     "models/__init__.py": "from . import feature_extraction\n",
-    "models/feature_extraction.py": "raise RuntimeError('traces')",
+    "models/feature_extraction.py": (
+        "from torch import fx\n"
+        "from torch.fx.graph_module import _CodeOnlyModule, _copy_attr, _USER_PRESERVED_ATTRIBUTES_KEY\n"
+        "def get_graph_node_names(model): return [n.name for n in fx.symbolic_trace(model).graph.nodes]\n"
+    ),
 }
 
 
@@ -37,15 +41,15 @@ def run(code: str, folder: Path | None = None) -> str:
 def test_its_own_python_runs(tmp_path: Path) -> None:
     code = """
 import torch, torchvision
-from torchvision.models.feature_extraction import create_feature_extractor
+from torchvision.models.feature_extraction import get_graph_node_names
 assert torchvision.__version__ == "0.99" and torchvision.extension._has_ops()
 boxes = torch.tensor([[0., 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
-print(torchvision.ops.nms(boxes, torch.tensor([.5, .9, .1]), .5).tolist(), create_feature_extractor.__module__)
+print(torchvision.ops.nms(boxes, torch.tensor([.5, .9, .1]), .5).tolist(), get_graph_node_names(torch.nn.ReLU()))
 standin.install()
 standin.uninstall()
 print("torchvision" in __import__("sys").modules)
 """
-    assert run(code, install(tmp_path, FILES)) == "[1, 2] norch.vision.models.feature_extraction\nFalse\n"
+    assert run(code, install(tmp_path, FILES)) == "[1, 2] ['input_1', 'relu', 'output']\nFalse\n"
 
 
 def test_what_does_not_run_is_norch_vision(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ assert load_state_dict_from_url is torch.hub.load_state_dict_from_url
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in lacks.LACKS if p.startswith(("distributed", "hub", "nn", "utils", "vision"))]
+    "path", [p for p in lacks.LACKS if p.startswith(("distributed", "fx", "hub", "nn", "utils", "vision"))]
 )
 def test_what_is_lacking_can_be_named(path: str) -> None:
     module = import_module(f"norch.{path}")

@@ -119,12 +119,14 @@ def ask(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], found: l
 
 
 def of_foreign(*values: Any) -> Callable[..., Any] | None:
-    """`call(name, args, kwargs)` that asks the classes of what is no tensor for a function; None where none has a say."""
+    """`call(name, args, kwargs)` that asks the classes of what is no tensor for a function; None if none has a say."""
     asked = not _thread.disabled and [v for v in _flat(values) if is_overriding(v) and not isinstance(v, TensorBase)]
     if not asked:
         return None
 
     def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "copy":  # the op of clone, with what else it takes
+            name, args = "clone", args[:1]
         function = FUNCTIONS.get(name)
         if function is None:  # a method, or of a module of ops that comes late
             function = getattr(TensorBase._result_class, name, None) or getattr(sys.modules["norch.ops"], name, name)

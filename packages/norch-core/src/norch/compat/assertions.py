@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dispatch.arguments import checked
+from ..overriding import ask, of_foreign
 
 Message = Callable[[], str] | None
 
@@ -51,6 +51,7 @@ def _assert_async(cond: Any, message: str = "expected the condition to be true")
     _check_with(RuntimeError, cond, lambda: message)
 
 
-@checked
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
+    if of_foreign(condition) is not None:
+        return ask(_assert, (condition, message), {})
     assert condition, message

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ..overriding import ask, disabled, is_enabled, is_overriding, overriding
+from ..overriding import is_inside as _is_inside
 from ..tensor import Tensor, _unwrapped
 from ..tensor_base import TensorBase
 from .function_modes import BaseTorchFunctionMode as BaseTorchFunctionMode
@@ -64,6 +65,15 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
         return call
 
     return decorate
+
+
+def is_inside(module: str) -> bool:
+    """Whether the code of the module of that name is a part of norch's functions, rather than calls them as users do.
+
+    A class that stands for tensors may refuse what such code does with it: the function that was called is then asked
+    for as a whole.
+    """
+    return _is_inside(module)
 
 
 def is_tensor_like(inp: object) -> bool:

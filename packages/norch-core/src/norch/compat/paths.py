@@ -123,13 +123,13 @@ class _Forked:
 
 
 _DECORATORS = (
-    "ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method "
-    "interface"
+    "ignore export unused script_method script_if_tracing _script_if_tracing _overload _overload_method interface"
 )
 _JIT: dict[str, Any] = dict.fromkeys(_DECORATORS.split(), unchanged)
 _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda value, type: value}
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
 _JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
+_JIT |= {"set_fusion_strategy": lambda strategy: []}
 _JIT |= {"script": _script, "ScriptModule": _ScriptModule}
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")

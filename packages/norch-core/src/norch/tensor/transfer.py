@@ -33,10 +33,10 @@ from ..dtype import (
     uint8,
 )
 from ..errors import DTypeError, MetaError
-from ..overriding import of_foreign
 from ..observing import TRANSFER, observable
 from ..ops.creation import COPY
 from ..ops.registry import method
+from ..overriding import of_foreign
 from ..spec import Spec, elementwise_layout, is_channels_last
 from ..tensor_base import TensorBase, make_tensor
 

@@ -13,8 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import norch
-from norch import nn
-from norch.overriding import is_inside
+from norch import nn, overrides
 
 from .graph import Graph
 from .graph_module import GraphModule
@@ -256,7 +255,7 @@ _LAST = {inspect.Parameter.VAR_POSITIONAL: 1, inspect.Parameter.VAR_KEYWORD: 2}
 
 def _is_of_module(name: str) -> bool:
     """Whether code is that of modules and tracers, which know parameters as they are."""
-    return name.startswith(("norch.nn.", "norch.fx.")) or is_inside(name)
+    return name.startswith(("norch.nn.", "norch.fx.")) or overrides.is_inside(name)
 
 
 def _given(proxy: Proxy, value: Any) -> Any:
@@ -302,9 +301,7 @@ def _with_plain_arguments(function: FunctionType) -> FunctionType:
     code: CodeType = function.__code__
     flags = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
     count = code.co_argcount + code.co_kwonlyargcount + bin(code.co_flags & flags).count("1")
-    plain = code.replace(
-        co_flags=code.co_flags & ~flags, co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0
-    )
+    plain = code.replace(co_flags=code.co_flags & ~flags, co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0)
     changed = FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
     changed.__annotations__ = function.__annotations__
     return changed
@@ -317,7 +314,9 @@ class _Patches:
         self._undo: list[Callable[[], None]] = []
 
     def replace(self, names: dict[str, Any], name: str, value: Any) -> None:
-        self._undo.append(functools.partial(names.__setitem__, name, names[name]) if name in names else lambda: names.pop(name))
+        self._undo.append(
+            functools.partial(names.__setitem__, name, names[name]) if name in names else lambda: names.pop(name)
+        )
         names[name] = value
 
     def replace_attribute(self, owner: Any, name: str, value: Any) -> None:
@@ -375,9 +374,7 @@ def wrap(fn_or_name: F) -> F:
     return fn_or_name
 
 
-def symbolic_trace(
-    root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
-) -> GraphModule:
+def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
     """A GraphModule that does what a module or function does, which is run once on proxies to record it.
 
     Its parts are those of the module. concrete_args: see `Tracer.trace`, whose errors it raises.

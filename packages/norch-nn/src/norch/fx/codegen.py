@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import norch
-from norch import shown
 
-from .naming import Namespace, path_of, qualified_name, shown_path
+from .naming import Namespace, path_of, qualified_name, root, shown_path
 from .node import Argument, Node, type_repr
 
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ class CodeGen:
         """Names that the code has besides."""
         return []
 
-    def write(self, graph: Graph, root: str) -> PythonCode:
-        """The code of a graph, whose owning module it names `root`."""
-        return _Writer(self, root).write(graph)
+    def write(self, graph: Graph, root_module: str) -> PythonCode:
+        """The code of a graph, whose owning module it names `root_module`."""
+        return _Writer(self, root_module).write(graph)
 
 
 class _Code(str):
@@ -76,9 +75,9 @@ class _Code(str):
 
 
 class _Writer:
-    def __init__(self, codegen: CodeGen, root: str) -> None:
-        self.codegen, self.root = codegen, root
-        self.globals: dict[str, Any] = {shown.root: norch, **dict(codegen.additional_globals())}
+    def __init__(self, codegen: CodeGen, root_module: str) -> None:
+        self.codegen, self.root_module = codegen, root_module
+        self.globals: dict[str, Any] = {root(): norch, **dict(codegen.additional_globals())}
         self.names = Namespace()
         self.wrapped: list[str] = []
 
@@ -106,7 +105,7 @@ class _Writer:
                 lines.append(self._statement(node) + (f";  {freed}None" if freed else ""))
         head = self.codegen.gen_fn_def(arguments, returned)
         body = "\n".join([f"    {line}" for line in "\n".join(lines or ["pass"]).split("\n")])
-        wraps = "\n".join([f'{shown.root}.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped])
+        wraps = "\n".join([f'{root()}.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped])
         return PythonCode(f"\n{wraps}\n\n{head}\n{body}\n", self.globals)
 
     def _argument(self, node: Node) -> str:
@@ -126,13 +125,15 @@ class _Writer:
 
     def _call(self, node: Node, args: list[str]) -> str:
         if node.op == "get_attr":
-            return attribute(self.root, node.target)
+            return attribute(self.root_module, node.target)
         if node.op == "call_function" and node.target is getattr and len(args) == 2 and _is_name(node.args[1]):
             return attribute(args[0], node.args[1])
         if node.op == "call_method":
             called = attribute(args.pop(0), node.target)
         else:
-            called = attribute(self.root, node.target) if node.op == "call_module" else self.of_object(node.target)
+            called = (
+                attribute(self.root_module, node.target) if node.op == "call_module" else self.of_object(node.target)
+            )
             if node.meta.get("is_wrapped") and called not in self.wrapped:
                 self.wrapped.append(called)
         given = [*args, *[f"{key} = {self.argument(value)}" for key, value in node.kwargs.items()]]
@@ -154,12 +155,14 @@ class _Writer:
             return f"slice({', '.join(map(self.argument, (arg.start, arg.stop, arg.step)))})"
         if isinstance(arg, float) and not math.isfinite(arg):
             return f"float('{arg}')"
-        if arg is None or isinstance(arg, bool | int | float | complex | str | bytes) and not isinstance(arg, enum.Enum):
+        if arg is None or (
+            isinstance(arg, bool | int | float | complex | str | bytes) and not isinstance(arg, enum.Enum)
+        ):
             return repr(arg)
         if isinstance(arg, norch.dtype | norch.layout | norch.memory_format):
             return shown_path(f"norch.{str(arg).partition('.')[2]}")
         if isinstance(arg, norch.device):
-            return f"{shown.root}.{arg!r}"
+            return f"{root()}.{arg!r}"
         return "..." if arg is ... else self.of_object(arg)
 
     def of_object(self, value: Any) -> str:

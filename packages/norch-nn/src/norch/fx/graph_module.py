@@ -192,7 +192,7 @@ class GraphModule(nn.Module):
     # --- Showing it -------------------------------------------------------------------------------------------------
 
     def print_readable(self, print_output: bool = True, **options: Any) -> str:
-        """The code as that of a class, which is printed unless `print_output=False`. options: taken for PyTorch's sake."""
+        """The code as that of a class, which is printed unless `print_output=False`. options: are PyTorch's."""
         body = "\n".join([f"    {line}".rstrip() for line in self.code.strip("\n").split("\n")])
         found = f"class {type(self).__name__}(norch.nn.Module):\n{body}\n"
         if print_output:

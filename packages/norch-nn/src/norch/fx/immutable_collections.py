@@ -13,7 +13,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     )
 
 
-class immutable_list(list[Any]):  # noqa: N801, PyTorch's name
+class immutable_list(list[Any]):
     """A list among the arguments of a Node. What would change it raises NotImplementedError."""
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
@@ -26,7 +26,7 @@ class immutable_list(list[Any]):  # noqa: N801, PyTorch's name
         return hash(tuple(self))
 
 
-class immutable_dict(dict[Any, Any]):  # noqa: N801, PyTorch's name
+class immutable_dict(dict[Any, Any]):
     """A dict among the arguments of a Node. What would change it raises NotImplementedError."""
 
     __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]

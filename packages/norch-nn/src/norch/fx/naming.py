@@ -5,16 +5,20 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import norch
-from norch import shown
 
 _HOMES = ("norch", "norch.nn.functional", "norch.linalg", "norch.fft", "norch.special", "norch.nn", "norch.nn.init")
 """Where a public function of norch is looked for, by which its path is the one that users know."""
+
+
+def root() -> str:
+    """What norch is called where it shows itself: `torch` in the place of PyTorch."""
+    return str(norch.float32).partition(".")[0]
+
 
 class Namespace:
     """Names that are taken: `create_name` gives one that is not, an identifier and no name of Python's."""
@@ -66,19 +70,20 @@ def find(path: str) -> Any:
 @cache
 def _path_in_norch(function: Callable[..., Any]) -> str | None:
     name = getattr(function, "__name__", "")
-    for home in (*_HOMES, str(getattr(function, "__module__", ""))):
-        if home in sys.modules and getattr(sys.modules[home], name, None) is function:
-            return f"{home}.{name}"
-    for kind in norch.Tensor.__mro__[:-1]:
-        if vars(kind).get(name) is function:
-            return f"norch.Tensor.{name}"
+    kinds = [kind for kind in norch.Tensor.__mro__[:-1] if vars(kind).get(name) is function]
+    for home in (*_HOMES, "norch.Tensor" if kinds else str(getattr(function, "__module__", ""))):
+        try:
+            if find(f"{home}.{name}") is function:
+                return f"{home}.{name}"
+        except AttributeError:
+            continue
     return None
 
 
 def path_of(function: Any) -> str | None:
     """The path of a function or class of norch, as "norch.relu"; None for others, and those that have none."""
     module = str(getattr(function, "__module__", ""))
-    if module.partition(".")[0] not in ("norch", shown.root) or module.startswith("norch.vision."):
+    if module.partition(".")[0] not in ("norch", root()) or module.startswith("norch.vision."):
         return None
     try:
         return _path_in_norch(function)
@@ -88,7 +93,7 @@ def path_of(function: Any) -> str | None:
 
 def shown_path(path: str) -> str:
     """A path of norch as users read it, who may know norch as torch."""
-    return path.replace("norch", shown.root, 1)
+    return path.replace("norch", root(), 1)
 
 
 def qualified_name(function: Any) -> str:

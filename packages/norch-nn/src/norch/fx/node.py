@@ -26,7 +26,7 @@ base_types = (
 )  # fmt: skip
 """Of what an argument may be, besides nodes and containers of arguments."""
 
-_side_effectful_functions: set[Callable[..., Any]] = {norch._assert, operator.setitem}
+_side_effectful_functions: set[Callable[..., Any]] = {operator.setitem}
 
 
 def has_side_effect(fn: F) -> F:
@@ -147,7 +147,7 @@ class Node:
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Puts an argument before the one at the position `idx`. Raises IndexError where `idx` is not in 0..len(args)."""
+        """Puts an argument before the one at the position `idx`. Raises IndexError unless 0 <= idx <= len(args)."""
         if not 0 <= idx <= len(self._args):
             raise IndexError(f"insert_arg(): idx must be in 0..{len(self._args)}, got {idx}")
         self.args = (*self._args[:idx], arg, *self._args[idx:])
@@ -240,8 +240,9 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            drawn = impure_random and getattr(self.target, "__name__", "") in _RANDOM
-            return drawn or self.target in _side_effectful_functions or _is_in_place(self.target.__name__, self.kwargs)
+            name = getattr(self.target, "__name__", "")
+            known = self.target in _side_effectful_functions or name in _CHECKS or (impure_random and name in _RANDOM)
+            return known or _is_in_place(name, self.kwargs)
         if self.op == "call_method":
             return _is_in_place(self.target, self.kwargs)
         if self.op == "call_module":
@@ -288,6 +289,7 @@ class Node:
         return f"{line}(args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"
 
 
+_CHECKS = frozenset({"_assert", "_assert_async"})
 _RANDOM = frozenset(
     "rand randn randint randperm normal bernoulli multinomial dropout rand_like randn_like randint_like".split()
 )

@@ -10,7 +10,7 @@ from types import MethodType
 from typing import Any
 
 import norch
-from norch.overriding import is_inside
+from norch import overrides
 
 from .graph import Graph
 from .naming import is_public_function
@@ -107,7 +107,7 @@ class TracerBase:
         """Asked by `for` and `*`. Of `a, b = x` it gives the parts; raises TraceError else."""
         frame = sys._getframe(2)
         code = frame.f_code.co_code
-        if not is_inside(_module_of(frame)) and dis.opname[code[frame.f_lasti]] == "UNPACK_SEQUENCE":
+        if not overrides.is_inside(_module_of(frame)) and dis.opname[code[frame.f_lasti]] == "UNPACK_SEQUENCE":
             return (obj[i] for i in range(code[frame.f_lasti + 1]))
         raise TraceError(
             "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or "
@@ -144,7 +144,7 @@ def _user_stack() -> str:
 
 def _refuse_inside() -> None:
     """Raises where norch itself asked: a function of norch that cannot go on is recorded as a whole."""
-    if is_inside(_module_of(sys._getframe(2))):
+    if overrides.is_inside(_module_of(sys._getframe(2))):
         raise TraceError("a function of norch cannot be traced: it looks at its arguments; put it into norch.fx.wrap")
 
 
@@ -178,7 +178,7 @@ class Proxy:
         return f"Proxy({self.node.name})"
 
     def __getattr__(self, name: str) -> Any:
-        if (name.startswith("__") and name.endswith("__")) or is_inside(_module_of(sys._getframe(1))):
+        if (name.startswith("__") and name.endswith("__")) or overrides.is_inside(_module_of(sys._getframe(1))):
             raise AttributeError(f"a Proxy has no value while a function is traced, and no {name}")
         return Attribute(self, name)
 
@@ -224,7 +224,7 @@ class Proxy:
         tracers = list({id(proxy.tracer): proxy.tracer for proxy in find_proxies(args, kwargs)}.values())
         if len(tracers) > 1:
             raise RuntimeError(f"Found multiple different tracers {tracers} while trying to trace operations {func}")
-        if norch.overrides.is_tensor_method_or_property(func) and not is_public_function(func):
+        if overrides.is_tensor_method_or_property(func) and not is_public_function(func):
             return tracers[0].create_proxy("call_method", func.__name__, args, kwargs)
         if isinstance(func, MethodType):
             return tracers[0].create_proxy("call_method", func.__name__, (func.__self__, *args), kwargs)

@@ -97,8 +97,10 @@ class _Matching:
             kind = tuple if isinstance(wanted, tuple) else list
             return isinstance(given, kind) and len(given) == len(wanted) and all(map(self._same, wanted, given))
         if isinstance(wanted, dict):
-            return isinstance(given, dict) and given.keys() == wanted.keys() and all(
-                self._same(value, given[key]) for key, value in wanted.items()
+            return (
+                isinstance(given, dict)
+                and given.keys() == wanted.keys()
+                and all(self._same(value, given[key]) for key, value in wanted.items())
             )
         if isinstance(wanted, slice):
             parts = (wanted.start, wanted.stop, wanted.step)

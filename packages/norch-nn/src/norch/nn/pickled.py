@@ -32,7 +32,9 @@ def is_pytorch(state: Any) -> bool:
 
 def with_registries(module: Module, state: Any) -> Any:
     """A module's state with its registries, as PyTorch's has them, for a class that takes entries out of them."""
-    return {**state, **{name: dict(getattr(module, name)) for name in _REGISTRIES}} if isinstance(state, dict) else state
+    return (
+        {**state, **{name: dict(getattr(module, name)) for name in _REGISTRIES}} if isinstance(state, dict) else state
+    )
 
 
 def has_registries(state: Any) -> bool:
