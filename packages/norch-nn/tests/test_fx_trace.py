@@ -133,7 +133,7 @@ def test_what_asks_for_values_cannot_be_traced():
     with pytest.raises(TraceError, match="control flow"):
         fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
     with pytest.raises(TraceError, match="cannot be iterated"):
-        fx.symbolic_trace(lambda x: [part for part in x])
+        fx.symbolic_trace(lambda x: list(x))
     with pytest.raises(TraceError, match="cannot be iterated"):
         fx.symbolic_trace(lambda x: max(*x))
     with pytest.raises(RuntimeError, match="'len' is not supported"):

@@ -77,7 +77,7 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         if found is not None:
             return found
         view, tensors = basic_view(self, index)
-    except IndexError:
+    except Exception:
         asked = of_foreign(*parts)
         if asked is None:
             raise
