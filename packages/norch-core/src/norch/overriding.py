@@ -127,7 +127,7 @@ def of_foreign(*values: Any) -> Callable[..., Any] | None:
     def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name == "copy":  # the op of clone, with what else it takes
             name, args = "clone", args[:1]
-        function = FUNCTIONS.get(name)
+        function: Any = FUNCTIONS.get(name)
         if function is None:  # a method, or of a module of ops that comes late
             function = getattr(TensorBase._result_class, name, None) or getattr(sys.modules["norch.ops"], name, name)
         return _call(sys._getframe(1), function, args, kwargs)

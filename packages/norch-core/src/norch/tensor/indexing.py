@@ -81,7 +81,7 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         asked = of_foreign(*parts)
         if asked is None:
             raise
-        return asked("__getitem__", (self, index), {})
+        return asked("__getitem__", (self, index), {})  # type: ignore[no-any-return]
     return view if not tensors else _gather(view, tensors)
 
 

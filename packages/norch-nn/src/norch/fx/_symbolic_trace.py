@@ -34,7 +34,6 @@ class PHBase:
 PH = PHBase()
 
 _wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}
-_wrapped_methods_to_patch: list[tuple[type, str]] = []
 _is_fx_tracing_flag = False
 
 
@@ -235,10 +234,9 @@ class Tracer(TracerBase):
             patched.replace_attribute(nn.Module, "__call__", call_module)
             patched.replace_attribute(nn.Module, "__getattribute__", attribute)
             for (_, name), names in _wrapped_fns_to_patch.items():
-                if name in names or hasattr(builtins, name):
-                    patched.replace(names, name, _recorded(names.get(name, getattr(builtins, name, None))))
-            for kind, name in _wrapped_methods_to_patch:
-                patched.replace_attribute(kind, name, _recorded_method(getattr(kind, name), name))
+                wrapped: Any = names.get(name, getattr(builtins, name, None))
+                if wrapped is not None:
+                    patched.replace(names, name, _recorded(wrapped))
             for module in self._autowrap_search:
                 wrap_names(vars(module))
             wrap_names(getattr(inspect.unwrap(function), "__globals__", {}))
@@ -249,8 +247,8 @@ class Tracer(TracerBase):
             patched.undo()
 
 
-_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-_LAST = {inspect.Parameter.VAR_POSITIONAL: 1, inspect.Parameter.VAR_KEYWORD: 2}
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_LAST: dict[Any, int] = {inspect.Parameter.VAR_POSITIONAL: 1, inspect.Parameter.VAR_KEYWORD: 2}
 
 
 def _is_of_module(name: str) -> bool:
@@ -342,17 +340,6 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
         found = proxies[0].tracer.create_proxy("call_function", function, args, kwargs)
         found.node.meta["is_wrapped"] = True
         return found
-
-    return call
-
-
-def _recorded_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        proxies = find_proxies(args, kwargs)
-        if not proxies:
-            return function(*args, **kwargs)
-        return proxies[0].tracer.create_proxy("call_method", name, args, kwargs)
 
     return call
 

@@ -7,7 +7,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import norch
 from norch import overrides
@@ -197,6 +197,10 @@ class Proxy:
 
     def __bool__(self) -> bool:
         return self.tracer.to_bool(self)
+
+    if TYPE_CHECKING:  # operators are put on the class below
+
+        def __getitem__(self, key: Any) -> Proxy: ...
 
     def __abs__(self) -> Proxy:
         _refuse_inside()
