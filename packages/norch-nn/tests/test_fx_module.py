@@ -10,6 +10,7 @@ import pytest
 import norch
 import norch.nn.functional as F
 from norch import fx, nn
+from norch.fx.experimental.optimization import fuse, remove_dropout
 from norch.fx.graph_module import _copy_attr
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -167,6 +168,23 @@ def test_a_convolution_takes_its_normalisation_in():
     x = norch.randn(2, 2, 5, 5)
     assert [type(m).__name__ for m in traced.children()] == ["Conv2d", "ReLU"]
     norch.testing.assert_close(traced(x), net(x), rtol=1e-5, atol=1e-6)
+
+
+def test_fuse_and_remove_dropout():
+    norch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Dropout(0.5), nn.Flatten(), nn.Linear(27, 4), nn.BatchNorm1d(4)
+    )
+    net(norch.randn(8, 2, 5, 5))
+    fused = fuse(net.eval())
+    x = norch.randn(2, 2, 5, 5)
+    norch.testing.assert_close(fused(x), net(x), rtol=1e-5, atol=1e-6)
+    assert [n.target for n in fused.graph.find_nodes(op="call_module")] == ["0", "2", "3", "4"]
+    assert isinstance(net[1], nn.BatchNorm2d)
+    without = remove_dropout(net.train())
+    assert [n.target for n in without.graph.find_nodes(op="call_module")] == ["0", "1", "3", "4", "5"]
+    with pytest.raises(ValueError, match="evaluation mode"):
+        fuse(net)
 
 
 def test_compiled_modules_follow_changes(traced):

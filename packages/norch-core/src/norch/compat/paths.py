@@ -195,7 +195,6 @@ PLACES: dict[str, Place] = {
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "functional": Place(("",)),
     "futures": Place(("distributed.futures",)),
-    "fx.experimental": Place(),
     "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),

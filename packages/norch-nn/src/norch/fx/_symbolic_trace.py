@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import math
@@ -19,9 +18,25 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .naming import snake_case
 from .node import Argument
-from .proxy import ParameterProxy, Proxy, TracerBase, find_proxies
+from .patching import _autowrap_check as _autowrap_check
+from .patching import _orig_module_call as _orig_module_call
+from .patching import _orig_module_getattr as _orig_module_getattr
+from .patching import _patch_wrapped_functions as _patch_wrapped_functions
+from .patching import _Patcher as _Patcher
+from .patching import _wrapped_fns_to_patch as _wrapped_fns_to_patch
+from .patching import wrap as wrap
+from .proxy import ParameterProxy, Proxy, TracerBase
 
 F = TypeVar("F")
+
+
+class ScriptObject:
+    """PyTorch's of TorchScript, of which norch has none; tracers of programs name it."""
+
+
+def compatibility(is_backward_compatible: bool) -> Callable[[F], F]:
+    """A decorator of PyTorch's own functions, that changes nothing. is_backward_compatible: whether they will stay."""
+    return lambda function: function
 
 
 class PHBase:
@@ -33,7 +48,6 @@ class PHBase:
 
 PH = PHBase()
 
-_wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}
 _is_fx_tracing_flag = False
 
 
@@ -61,12 +75,12 @@ class Tracer(TracerBase):
         are called with proxies, as those of `wrap`. param_shapes_constant: whether shapes of parameters are constants
         rather than steps."""
         self._autowrap_search = list(autowrap_modules)
-        self._autowrapped = {
-            id(function): function
+        self._autowrap_function_ids = {
+            id(function)
             for module in autowrap_modules
             for name, function in vars(module).items()
             if not name.startswith("_") and callable(function)
-        } | {id(function): function for function in autowrap_functions}
+        } | set(map(id, autowrap_functions))
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[nn.Module, str] | None = None
         self.module_stack: dict[str, Any] = {}
@@ -102,7 +116,7 @@ class Tracer(TracerBase):
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What an attribute of a module, `attr`, gives a traced function: of a parameter of the root a Proxy, else
         `attr_val` as it is. parameter_proxy_cache: the proxies by name, so that each parameter has one node."""
-        name = self.tensor_attrs.get(id(attr_val)) if isinstance(attr_val, norch.Tensor) else None
+        name = self.tensor_attrs.get(attr_val) if isinstance(attr_val, norch.Tensor) else None
         if name is None or not (isinstance(attr_val, nn.Parameter) or self.proxy_buffer_attributes):
             return attr_val
         if name not in parameter_proxy_cache:
@@ -116,7 +130,7 @@ class Tracer(TracerBase):
         """As `TracerBase.create_arg`; tensors that the root has are nodes of the op "get_attr", and others become
         attributes of it. Raises NameError for parameters that it has not."""
         if isinstance(a, norch.Tensor):
-            name = self.tensor_attrs.get(id(a))
+            name = self.tensor_attrs.get(a)
             if name is None and isinstance(a, nn.Parameter):
                 raise NameError("parameter is not a member of this module")
             return self.create_node("get_attr", name or self._constant(a, "_tensor_constant"), (), {})
@@ -135,7 +149,7 @@ class Tracer(TracerBase):
         name = self.get_fresh_qualname(prefix)
         setattr(self.root, name, value)
         if isinstance(value, norch.Tensor):
-            self.tensor_attrs[id(value)] = name
+            self.tensor_attrs[value] = name
         return name
 
     def get_fresh_qualname(self, prefix: str) -> str:
@@ -161,7 +175,7 @@ class Tracer(TracerBase):
             self.root = nn.Module()
             function = root
         self.tensor_attrs = {
-            id(value): f"{name}.{key}".lstrip(".")
+            value: f"{name}.{key}".lstrip(".")
             for name, module in self.root.named_modules()
             for key, value in vars(module).items()
             if isinstance(value, norch.Tensor)
@@ -170,7 +184,7 @@ class Tracer(TracerBase):
         called, args = self.create_args_for_root(function, isinstance(root, nn.Module), concrete_args)
         with self._recording(function):
             result = called(*args)
-        annotation = getattr(function, "__annotations__", {}).get("return")
+        annotation = _known(getattr(function, "__annotations__", {}).get("return"))
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=annotation)
         return self.graph
 
@@ -189,7 +203,7 @@ class Tracer(TracerBase):
         for parameter in sorted(parameters, key=lambda p: _LAST.get(p.kind, 0)):
             stars = _STARS.get(parameter.kind, "")
             default = () if parameter.default is parameter.empty else (self.create_arg(parameter.default),)
-            annotation = None if parameter.annotation is parameter.empty else parameter.annotation
+            annotation = _known(parameter.annotation)
             proxy = self.create_proxy("placeholder", f"{stars}{parameter.name}", default, {}, type_expr=annotation)
             args.append(_given(proxy, concrete.pop(parameter.name)) if parameter.name in concrete else proxy)
         if concrete:
@@ -202,19 +216,16 @@ class Tracer(TracerBase):
     def _recording(self, function: Callable[..., Any]) -> Iterator[None]:
         """Within it calls of modules, of wrapped functions and of those of `autowrap_modules` come to this tracer."""
         global _is_fx_tracing_flag
-        patched = _Patches()
-        call = nn.Module.__call__
-        seen: set[int] = set()
+        proxies: dict[str, Any] = {}
 
-        @functools.wraps(call)
+        @functools.wraps(_orig_module_call)
         def call_module(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             def forward(*args: Any, **kwargs: Any) -> Any:
-                return call(module, *args, **kwargs)
+                return _orig_module_call(module, *args, **kwargs)
 
-            wrap_names(getattr(getattr(type(module), "forward", None), "__globals__", {}))
+            names = getattr(getattr(type(module), "forward", None), "__globals__", {})
+            _autowrap_check(patcher, names, self._autowrap_function_ids)
             return self.call_module(module, forward, args, kwargs)
-
-        proxies: dict[str, Any] = {}
 
         def attribute(module: nn.Module, name: str) -> Any:
             value = object.__getattribute__(module, name)
@@ -222,29 +233,18 @@ class Tracer(TracerBase):
                 return value
             return self.getattr(name, value, proxies)
 
-        def wrap_names(names: dict[str, Any]) -> None:
-            if id(names) not in seen:
-                seen.add(id(names))
-                for name, value in list(names.items()):
-                    if not name.startswith("_") and id(value) in self._autowrapped and callable(value):
-                        patched.replace(names, name, _recorded(value))
-
         before = _is_fx_tracing_flag
-        try:
-            patched.replace_attribute(nn.Module, "__call__", call_module)
-            patched.replace_attribute(nn.Module, "__getattribute__", attribute)
-            for (_, name), names in _wrapped_fns_to_patch.items():
-                wrapped: Any = names.get(name, getattr(builtins, name, None))
-                if wrapped is not None:
-                    patched.replace(names, name, _recorded(wrapped))
-            for module in self._autowrap_search:
-                wrap_names(vars(module))
-            wrap_names(getattr(inspect.unwrap(function), "__globals__", {}))
+        with _Patcher() as patcher:
+            patcher.patch_method(nn.Module, "__call__", call_module)
+            patcher.patch_method(nn.Module, "__getattribute__", attribute)
+            _patch_wrapped_functions(patcher)
+            for names in (*map(vars, self._autowrap_search), getattr(inspect.unwrap(function), "__globals__", {})):
+                _autowrap_check(patcher, names, self._autowrap_function_ids)
             _is_fx_tracing_flag = True
-            yield
-        finally:
-            _is_fx_tracing_flag = before
-            patched.undo()
+            try:
+                yield
+            finally:
+                _is_fx_tracing_flag = before
 
 
 _STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
@@ -254,6 +254,11 @@ _LAST: dict[Any, int] = {inspect.Parameter.VAR_POSITIONAL: 1, inspect.Parameter.
 def _is_of_module(name: str) -> bool:
     """Whether code is that of modules and tracers, which know parameters as they are."""
     return name.startswith(("norch.nn.", "norch.fx.")) or overrides.is_inside(name)
+
+
+def _known(annotation: Any) -> Any:
+    """An annotation; None for none, and for one that is kept as text, whose names the code does not have."""
+    return None if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
 
 
 def _given(proxy: Proxy, value: Any) -> Any:
@@ -303,62 +308,6 @@ def _with_plain_arguments(function: FunctionType) -> FunctionType:
     changed = FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
     changed.__annotations__ = function.__annotations__
     return changed
-
-
-class _Patches:
-    """Names and attributes that have other values for a time."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-
-    def replace(self, names: dict[str, Any], name: str, value: Any) -> None:
-        self._undo.append(
-            functools.partial(names.__setitem__, name, names[name]) if name in names else lambda: names.pop(name)
-        )
-        names[name] = value
-
-    def replace_attribute(self, owner: Any, name: str, value: Any) -> None:
-        if name in vars(owner):
-            self._undo.append(functools.partial(setattr, owner, name, vars(owner)[name]))
-        else:
-            self._undo.append(functools.partial(delattr, owner, name))
-        setattr(owner, name, value)
-
-    def undo(self) -> None:
-        while self._undo:
-            self._undo.pop()()
-
-
-def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is recorded where it is given proxies."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        proxies = find_proxies(args, kwargs)
-        if not proxies:
-            return function(*args, **kwargs)
-        found = proxies[0].tracer.create_proxy("call_function", function, args, kwargs)
-        found.node.meta["is_wrapped"] = True
-        return found
-
-    return call
-
-
-def wrap(fn_or_name: F) -> F:
-    """Has calls of a function of the calling module, given by name or as a decorator, recorded as one step.
-
-    It is called at the top level of a module; "len" and other names of Python's can be given too. Returns what it is
-    given. Raises RuntimeError for what is no function or name, NotImplementedError where it is called in a function.
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
-    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__  # type: ignore[attr-defined]
-    frame = inspect.currentframe()
-    caller = frame.f_back if frame is not None else None
-    if caller is None or caller.f_code.co_name != "<module>":
-        raise NotImplementedError("wrap must be called at the top level of a module")
-    _wrapped_fns_to_patch[id(caller.f_globals), name] = caller.f_globals
-    return fn_or_name
 
 
 def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:

@@ -140,7 +140,7 @@ class _TransformerTracer(Tracer):
     def __init__(self, graph: Graph, root: nn.Module) -> None:
         super().__init__()
         self.graph, self.root = graph, root
-        self.tensor_attrs: dict[int, str] = {}
+        self.tensor_attrs: dict[Any, str] = {}
         self.submodule_paths = {module: name for name, module in root.named_modules()}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
