@@ -88,12 +88,15 @@ class Tracer(TracerBase):
     # --- What a subclass may change ---------------------------------------------------------------------------------
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether the calls of a module are nodes of their own: by default those of norch.nn, but for Sequential."""
+        """Whether the calls of a module `m` are nodes of their own: by default those of norch.nn, but for Sequential.
+
+        module_qualified_name: its path below the root.
+        """
         module = type(m).__module__
         return f"{module}.".startswith("norch.nn.") and not isinstance(m, nn.Sequential)
 
     def path_of_module(self, mod: nn.Module) -> str:
-        """The dotted path of a module below the root. Raises NameError where it is not there."""
+        """The dotted path of a module `mod` below the root. Raises NameError where it is not there."""
         if self.submodule_paths:
             path = self.submodule_paths.get(mod)
             if path is not None:
@@ -106,7 +109,7 @@ class Tracer(TracerBase):
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What a call of a module gives while it is traced: a node for a leaf, else what `forward(*args, **kwargs)`
+        """What a call of a module `m` gives while it is traced: a node for a leaf, else what `forward(*args, **kwargs)`
         gives, whose steps are recorded. Raises NameError as `path_of_module`."""
         path = self.path_of_module(m)
         if not self.is_leaf_module(m, path):
@@ -194,7 +197,7 @@ class Tracer(TracerBase):
         """A function that does what `root_fn` does, and its arguments: the root, and proxies of placeholders.
 
         Of `*args` and `**kwargs` too there is one placeholder each. Raises RuntimeError where there is no such
-        argument as `concrete_args` names.
+        argument as `concrete_args` names. is_module: whether `root_fn` is a module's `forward`, which takes it first.
         """
         concrete = dict(concrete_args or {})
         function = root_fn if isinstance(inspect.unwrap(root_fn), FunctionType) else _as_function(root_fn)
@@ -311,7 +314,7 @@ def _with_plain_arguments(function: FunctionType) -> FunctionType:
 
 
 def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """A GraphModule that does what a module or function does, which is run once on proxies to record it.
+    """A GraphModule that does what `root` does, a module or function, which is run once on proxies to record it.
 
     Its parts are those of the module. concrete_args: see `Tracer.trace`, whose errors it raises.
     """

@@ -41,13 +41,13 @@ class CodeGen:
     """Writes the code of a graph. A subclass that overrides these, in `Graph.set_codegen`, writes another."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
-        """The line that defines `forward`, with the arguments `free_vars`."""
+        """The line that defines `forward`, with the arguments `free_vars` and ` -> ...`, maybe_return_annotation."""
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
         return f"def forward({', '.join(free_vars)}){maybe_return_annotation}:"
 
     def generate_output(self, output_args: Argument) -> str:
-        """The line that returns."""
+        """The line that returns. output_args: what, whose repr is its code."""
         return f"return {output_args!r}"
 
     def process_inputs(self, *args: Any) -> Any:
@@ -55,7 +55,7 @@ class CodeGen:
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """What `forward` returns of what the graph does."""
+        """What `forward` returns, of the graph's `outputs`."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:

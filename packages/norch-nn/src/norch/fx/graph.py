@@ -137,7 +137,7 @@ class Graph:
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """Adds a node of the attribute of the owning module at that dotted path."""
+        """Adds a node of the attribute of the owning module at the dotted path `qualified_name`."""
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(
@@ -168,7 +168,7 @@ class Graph:
         type_expr: Any = None,
         name: str | None = None,
     ) -> Node:
-        """Adds a call of a function. name: as of `create_node`."""
+        """Adds a call of `the_function`. name: as of `create_node`."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
@@ -215,7 +215,7 @@ class Graph:
     # --- Removing nodes ---------------------------------------------------------------------------------------------
 
     def erase_node(self, to_erase: Node) -> None:
-        """Removes a node. Raises RuntimeError where it has users, AssertionError where it is of another graph."""
+        """Removes the node `to_erase`. Raises RuntimeError where it has users, AssertionError for nodes of others."""
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
@@ -296,7 +296,7 @@ class Graph:
         return self._codegen.write(self, root_module)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Has another CodeGen write the code."""
+        """Has `codegen` write the code."""
         self._codegen = codegen
 
     def process_inputs(self, *args: Any) -> Any:

@@ -84,7 +84,9 @@ class GraphModule(nn.Module):
 
     _graph: Graph
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+    def __new__(
+        cls, root: Any = None, graph: Any = None, class_name: str = "GraphModule", *_others: Any, **_named: Any
+    ) -> Self:  # subclasses may take others
         kind = vars(cls).get("_made_of", cls)
         names = {"_made_of": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
         return cast("Self", object.__new__(type(kind)(cls.__name__, (kind,), names)))
@@ -139,8 +141,10 @@ class GraphModule(nn.Module):
     # --- Modules below it -------------------------------------------------------------------------------------------
 
     def add_submodule(self, target: str, m: nn.Module) -> bool:
-        """Adds a module at a dotted path, with empty modules above it where there are none. Returns whether it could:
-        False where what is above is no module."""
+        """Adds a module `m` at the dotted path `target`, with empty modules above it where there are none.
+
+        Returns whether it could: False where what is above is no module.
+        """
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -153,7 +157,7 @@ class GraphModule(nn.Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Removes the module at a dotted path. Returns whether there was one."""
+        """Removes the module at the dotted path `target`. Returns whether there was one."""
         path, _, name = target.rpartition(".")
         try:
             parent = self.get_submodule(path)

@@ -55,18 +55,21 @@ class Interpreter:
         return None
 
     def boxed_run(self, args_list: list[Any]) -> Any:
-        """`run` of the arguments in a list, which is emptied."""
+        """`run` of the arguments in `args_list`, which is emptied."""
         args = list(args_list)
         args_list.clear()
         return self.run(*args)
 
     def run_node(self, n: Node) -> Any:
-        """What a node gives: what the method of its op gives for its target and arguments."""
+        """What the node `n` gives: what the method of its op gives for its target and arguments."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The next argument, the others for a target with `*`, or the default in `args`. RuntimeError for none."""
+        """The next argument, the others for a target with `*`, or the default in `args`. RuntimeError for none.
+
+        kwargs: empty.
+        """
         if isinstance(target, str) and target.startswith("*"):
             return {} if target.startswith("**") else list(self.args_iter)
         try:
@@ -79,7 +82,7 @@ class Interpreter:
             ) from None
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the module has at the path `target`. Raises RuntimeError where there is nothing."""
+        """What the module has at the path `target`. Raises RuntimeError where there is nothing. args, kwargs: empty."""
         return self.fetch_attr(str(target))
 
     def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -87,16 +90,16 @@ class Interpreter:
         return target(*args, **kwargs)
 
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the method `target` of `args[0]` gives for the others."""
+        """What the method `target` of `args[0]` gives for the others and `kwargs`."""
         owner, *others = args
         return getattr(owner, str(target))(*others, **kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the module at the path `target` gives."""
+        """What the module at the path `target` gives for `args` and `kwargs`."""
         return self.fetch_attr(str(target))(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the graph gives: `args[0]`."""
+        """What the graph gives: `args[0]`. kwargs: empty."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
@@ -109,7 +112,7 @@ class Interpreter:
         return found
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a node, with results in the place of nodes."""
+        """The arguments of the node `n`, with results in the place of nodes."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Any:
@@ -158,16 +161,16 @@ class Transformer(Interpreter):
         self.tracer = _TransformerTracer(self.new_graph, module)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """The Proxy of the argument of that name."""
+        """The Proxy of the argument of the name `target`. args: its default, if any. kwargs: empty."""
         default = args[0] if args else ...
         return Proxy(self.new_graph.placeholder(str(target), default_value=default), self.tracer)
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """A Proxy of what the module has at the path `target`."""
+        """A Proxy of what the module has at the path `target`. args, kwargs: empty."""
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """A Proxy of what the module at the path `target` gives."""
+        """A Proxy of what the module at the path `target` gives for `args` and `kwargs`."""
         module = self.fetch_attr(str(target))
         return self.tracer.call_module(module, module.forward, args, kwargs)
 

@@ -50,7 +50,7 @@ def map_aggregate(a: Argument, fn: Callable[[Any], Any]) -> Argument:
 
 
 def map_arg(a: Argument, fn: Callable[[Node], Any]) -> Argument:
-    """The argument with `fn(node)` in the place of each Node in it."""
+    """The argument `a` with `fn(node)` in the place of each Node in it. AssertionError where `fn` is no function."""
     if not callable(fn):
         raise AssertionError("map_arg(): fn must be callable")
     return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
@@ -141,19 +141,19 @@ class Node:
         self._update(self._args, value)
 
     def update_arg(self, idx: int, arg: Argument) -> None:
-        """Sets the argument at the position `idx`. Raises IndexError where there is none."""
+        """Sets the argument at the position `idx` to `arg`. Raises IndexError where there is none."""
         args = list(self._args)
         args[idx] = arg
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Puts an argument before the one at the position `idx`. Raises IndexError unless 0 <= idx <= len(args)."""
+        """Puts `arg` before the argument at the position `idx`. Raises IndexError unless 0 <= idx <= len(args)."""
         if not 0 <= idx <= len(self._args):
             raise IndexError(f"insert_arg(): idx must be in 0..{len(self._args)}, got {idx}")
         self.args = (*self._args[:idx], arg, *self._args[idx:])
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
-        """Sets the argument of that name."""
+        """Sets the argument of the name `key` to `arg`."""
         self.kwargs = {**self._kwargs, key: arg}
 
     @property
@@ -235,7 +235,8 @@ class Node:
         """Whether it does more than give its result, so that it is kept where nobody uses that: placeholders, outputs,
         functions of `has_side_effect`, methods and functions that write in place, and those that draw random numbers.
 
-        impure_random: whether those that draw are among them.
+        impure_random: whether those that draw are among them. Raises AssertionError for a call of a module where the
+        graph is of none.
         """
         if self.op in ("placeholder", "output"):
             return True

@@ -93,10 +93,11 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap(fn_or_name: F) -> F:
-    """Has calls of a function of the calling module, given by name or as a decorator, recorded as one step.
+    """Has calls of a function of the calling module recorded as one step. Returns what it is given.
 
-    It is called at the top level of a module; "len" and other names of Python's can be given too. Returns what it is
-    given. Raises RuntimeError for what is no function or name, NotImplementedError where it is called in a function.
+    fn_or_name: the function, as of a decorator, or its name; "len" and other names of Python's can be given too. It is
+    called at the top level of a module. Raises RuntimeError for what is no function or name, NotImplementedError where
+    it is called in a function.
     """
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")

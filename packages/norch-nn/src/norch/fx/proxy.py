@@ -42,7 +42,10 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Adds a node to the graph. The arguments are those of `Graph.create_node`. Raises ValueError as it does."""
+        """Adds a node of the op `kind` to the graph. The other arguments are those of `Graph.create_node`.
+
+        Raises ValueError as it does.
+        """
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node: Node) -> Proxy:
@@ -97,14 +100,14 @@ class TracerBase:
         raise NotImplementedError(f"argument of type: {type(a)}")
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Asked by `if` and the like. Raises TraceError."""
+        """Asked by `if` and the like whether `obj` is true. Raises TraceError."""
         raise TraceError(
             "symbolically traced variables cannot be used as inputs to control flow: the graph is the same for all "
             "values; trace with concrete_args, or put the part into a function of norch.fx.wrap or a leaf module"
         )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """Asked by `for` and `*`. Of `a, b = x` it gives the parts; raises TraceError else."""
+        """Asked by `for` and `*` for the parts of `obj`, which it gives to `a, b = x`. Raises TraceError else."""
         frame = sys._getframe(2)
         code = frame.f_code.co_code
         if not overrides.is_inside(_module_of(frame)) and dis.opname[code[frame.f_lasti]] == "UNPACK_SEQUENCE":
@@ -115,7 +118,7 @@ class TracerBase:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """Asked by `**`: what the method `keys` gives, a Proxy."""
+        """Asked by `**`: what the method `keys` of `obj` gives, a Proxy."""
         return Attribute(obj, "keys")()
 
 
