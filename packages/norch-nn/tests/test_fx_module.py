@@ -71,6 +71,36 @@ def test_a_subclass_makes_its_graph():
     assert "-> norch.Tensor" in module.code
 
 
+def test_a_subclass_with_two_graphs(traced):
+    """As torchvision's DualGraphModule, which does not call GraphModule's own __init__."""
+
+    class Dual(fx.GraphModule):
+        def __init__(self, root, train_graph, eval_graph, class_name="GraphModule"):
+            super(fx.GraphModule, self).__init__()
+            self.__class__.__name__ = class_name
+            self.train_graph, self.eval_graph = train_graph, eval_graph
+            for node in (*train_graph.nodes, *eval_graph.nodes):
+                if node.op in ("get_attr", "call_module"):
+                    _copy_attr(root, self, node.target)
+            self.train()
+            self.graph = train_graph
+
+        def train(self, mode=True):
+            if mode != self.training:
+                self.graph = self.train_graph if mode else self.eval_graph
+            return super().train(mode)
+
+    short = copy.deepcopy(traced.graph)
+    short.output_node().args = (short.find_nodes(op="call_module", target="body.0")[0],)
+    short.eliminate_dead_code()
+    dual = Dual(traced, traced.graph, short, class_name="Both")
+    x = norch.tensor(X)
+    assert type(dual).__name__ == "Both"
+    assert Dual.__name__ == "Dual"
+    assert (dual.eval()(x) == traced.body.get_submodule("0")(x)).all()
+    assert (nn.Sequential(dual).train()(x) == traced.train()(x)).all()
+
+
 def test_code_can_be_read_and_traced_back(traced):
     assert inspect.getsource(traced.forward) == traced.code.lstrip("\n")
     with pytest.raises(Exception) as caught:

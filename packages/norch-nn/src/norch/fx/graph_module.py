@@ -84,9 +84,7 @@ class GraphModule(nn.Module):
 
     _graph: Graph
 
-    def __new__(
-        cls, root: Any = None, graph: Any = None, class_name: str = "GraphModule", *_others: Any, **_named: Any
-    ) -> Self:  # subclasses may take others
+    def __new__(cls, root: Any = None, graph: Any = None, *_others: Any, **_named: Any) -> Self:
         kind = vars(cls).get("_made_of", cls)
         names = {"_made_of": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
         return cast("Self", object.__new__(type(kind)(cls.__name__, (kind,), names)))
