@@ -320,3 +320,17 @@ def test_registries_are_read_and_changed_as_dicts():
     assert repr(model[1]._modules) == "{}"
     with pytest.raises(KeyError, match="weight"):
         model._modules["weight"]
+
+
+def test_classes_that_are_of_no_module():
+    """As those that a program makes by `type` where no `__name__` is."""
+    scope = {"nn": nn, "optim": norch.optim}
+    code = "Twice = type('Twice', (nn.Module,), {'forward': lambda self, x: x * 2}); "
+    exec(code + "Mine = type('Mine', (optim.SGD,), {})", scope)
+    model = nn.Sequential(nn.Linear(2, 2), scope["Twice"]())
+    scope["Mine"](model.parameters(), lr=0.1)
+    x = norch.ones(1, 2)
+    assert model(x).tolist() == (model[0](x) * 2).tolist()
+    step = norch.capture(scope["Twice"]())
+    for _ in range(4):
+        assert step(x).tolist() == [[2, 2]]

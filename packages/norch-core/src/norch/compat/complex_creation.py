@@ -39,7 +39,7 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Complex
     """The pair that a function makes for a complex `dtype`. Raises DTypeError for functions that make no tensor."""
     dtype, parts = kwargs.get("dtype"), {k: v for k, v in kwargs.items() if k != "dtype"}
     if name in ("promote_types", "can_cast"):
-        return _PAIR_OF_DTYPES[name](*args, **kwargs)
+        return _PAIR_OF_DTYPES[name](*args, **kwargs)  # type: ignore[no-any-return]
     if name.startswith("new_"):
         return created(name[4:], args[1:], {"device": args[0].device, **kwargs})
     if name.endswith("_like"):

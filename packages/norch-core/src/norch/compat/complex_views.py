@@ -82,6 +82,7 @@ MOVES_IN_PLACE = frozenset({"squeeze_", "swapaxes_", "swapdims_", "t_", "transpo
 
 def move_in_place(name: str, z: Any, *dims: Any) -> Any:
     """What the method of that name gives: the numbers, moved."""
+    at: tuple[Any, ...]
     if name == "squeeze_":
         at = (_at(z, dims[0]) if dims else tuple(range(z.ndim)),)
     elif name == "t_":

@@ -49,7 +49,7 @@ def gradient(
     """
     if isinstance(input, ComplexPair):
         re, im = [gradient(part, spacing=spacing, dim=dim, edge_order=edge_order) for part in (input.real, input.imag)]
-        return tuple(map(joined, re, im))  # type: ignore[arg-type]
+        return tuple(map(joined, re, im))
     if edge_order not in (1, 2):
         raise ValueError(f"gradient(): edge_order is 1 or 2, got {edge_order}")
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)

@@ -222,7 +222,7 @@ _TALKING = ("norch.nn.parallel.", "norch.nn.sync_batchnorm", "norch.distributed.
 def runs_as_it_is(module: Any) -> bool:
     """Whether a call does more than compute, which replays would leave out: it has hooks of users on its call or its
     backward pass (those of norch compute and no more), or it talks to other processes."""
-    if any(f"{kind.__module__}.".startswith(_TALKING) for kind in type(module).__mro__):
+    if any(f"{getattr(kind, '__module__', '')}.".startswith(_TALKING) for kind in type(module).__mro__):
         return True
     hooks = module._hooks
     if hooks is None:

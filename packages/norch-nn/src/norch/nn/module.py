@@ -54,7 +54,7 @@ class Module(Movable, Traversable, Hookable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("norch.nn."):  # not those of users
+        if getattr(cls, "__module__", "").startswith("norch.nn."):  # not those of users
             name_constructor(cls)
         for name, value in [*vars(cls).items()]:
             if isinstance(value, FunctionType) and vars(norch).get(value.__name__) is value:

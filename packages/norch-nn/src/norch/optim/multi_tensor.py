@@ -85,7 +85,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
         cls._plain_count = cls._next_numbers is MultiTensorOptimizer._next_numbers
         if "_scalars" in vars(cls):
             cls._arguments_of = staticmethod(_arguments_function(cls))
-        if cls.__module__.startswith("norch.optim.") and inspect.get_annotations(cls):  # not those of users
+        of_norch = getattr(cls, "__module__", "").startswith("norch.optim.")  # not those of users
+        if of_norch and inspect.get_annotations(cls):
             add_constructor(cls, _initialise)
 
     def _check(self, group: dict[str, Any]) -> None:
