@@ -57,10 +57,11 @@ NORCH_BINARY(T, Minimum, a < b || a != a ? a : b)
 struct Clamp {
     template <class T>
     NORCH_FN static T apply(T x, T low, T high) {
-        // In two steps each, which vectorises: of Maximum's and Minimum's tests two together do not.
-        const T least = x > low ? x : low, least_or_nan = x != x ? x : least;
-        const T most = least_or_nan < high ? least_or_nan : high;
-        return least_or_nan != least_or_nan ? least_or_nan : most;
+        // NaN in x fails both tests and stays. Bounds are tested for it last: Maximum's and Minimum's tests one after the
+        // other do not vectorise.
+        const T least = low >= x ? low : x, most = high <= least ? high : least;
+        const T low_or_most = low != low ? low : most;
+        return high != high ? high : low_or_most;
     }
 };
 struct AddScaled {
