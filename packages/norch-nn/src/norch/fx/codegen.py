@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import norch
 
 from .naming import Namespace, path_of, qualified_name, root, shown_path
-from .node import Argument, Node, type_repr
+from .node import Argument, Node, code_of_nested, type_repr
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -145,12 +145,9 @@ class _Writer:
             return arg.name
         if isinstance(arg, tuple) and hasattr(arg, "_fields"):
             return f"{self.of_object(type(arg))}({', '.join(map(self.argument, arg))})"
-        if isinstance(arg, tuple):
-            return f"({', '.join(map(self.argument, arg))}{',' * (len(arg) == 1)})"
-        if isinstance(arg, list):
-            return f"[{', '.join(map(self.argument, arg))}]"
-        if isinstance(arg, dict):
-            return f"{{{', '.join(f'{self.argument(key)}: {self.argument(value)}' for key, value in arg.items())}}}"
+        nested = code_of_nested(arg, self.argument)
+        if nested is not None:
+            return nested
         if isinstance(arg, slice):
             return f"slice({', '.join(map(self.argument, (arg.start, arg.stop, arg.step)))})"
         if isinstance(arg, float) and not math.isfinite(arg):

@@ -303,13 +303,19 @@ def _is_in_place(name: str, kwargs: dict[str, Any]) -> bool:
 def _format_arg(arg: Argument) -> str:
     if isinstance(arg, Node):
         return f"%{arg.name}"
+    code = code_of_nested(arg, _format_arg)
+    return str(arg) if code is None else code
+
+
+def code_of_nested(arg: Argument, part: Callable[[Any], str]) -> str | None:
+    """The code of a tuple, list or dict, of whose parts it is `part`; None for what is none of them."""
     if isinstance(arg, tuple):
-        return f"({', '.join(map(_format_arg, arg))}{',' * (len(arg) == 1)})"
+        return f"({', '.join(map(part, arg))}{',' * (len(arg) == 1)})"
     if isinstance(arg, list):
-        return f"[{', '.join(map(_format_arg, arg))}]"
+        return f"[{', '.join(map(part, arg))}]"
     if isinstance(arg, dict):
-        return f"{{{', '.join(f'{key}: {_format_arg(value)}' for key, value in arg.items())}}}"
-    return str(arg)
+        return f"{{{', '.join(f'{part(key)}: {part(value)}' for key, value in arg.items())}}}"
+    return None
 
 
 def type_repr(annotation: Any) -> str:
