@@ -57,8 +57,9 @@ class Module(Movable, Traversable, Hookable):
         if getattr(cls, "__module__", "").startswith("norch.nn."):  # not those of users
             name_constructor(cls)
         for name, value in [*vars(cls).items()]:
-            if isinstance(value, FunctionType) and vars(norch).get(value.__name__) is value:
-                setattr(cls, name, staticmethod(value))  # PyTorch's are built in, and no methods of a class
+            own = vars(norch).get(value.__name__) if isinstance(value, FunctionType) else None
+            if own is not None and own is value:
+                setattr(cls, name, staticmethod(own))  # PyTorch's are built in, and no methods of a class
         if names_getattr(cls) and not issubclass(cls, NamedAccess):
             cls.__bases__ = (*cls.__bases__, NamedAccess)
 
