@@ -177,8 +177,17 @@ inline double erf_centre(double z) {
                       1.6447424703317362e-06, -1.6208483801871705e-07, 1.3720064546777686e-08, -7.795898827002142e-10);
 }
 
-/// a e^(a^2) (1 - erf(a)), from 0.58 to 27.3, as a polynomial of (a - 3) / (a + 3).
+/// e^(a^2) (1 - erf(a)), from 1 to 6, as a polynomial of (a - 3) / (a + 3).
 inline double erfc_scaled(double a) {
+    return polynomial((a - 3.0) / (a + 3.0), 0.17900115118138996, -0.3262335600430372, 0.2456038017123309,
+                      -0.15011593650077742, 0.07166583719797347, -0.024392499318655416, 0.004269136333148302,
+                      0.0007077464385177353, -0.0005970619586158305, 4.5255298034073955e-05, 6.405673342206844e-05,
+                      -1.2860318447907675e-05, -7.979817704348727e-06, 2.1169509641489688e-06, 1.2598817267482604e-06,
+                      -2.7269500546476834e-07, -2.389387463474792e-07, -2.5925894581233316e-08);
+}
+
+/// a e^(a^2) (1 - erf(a)), from 0.58 to 27.3, where erfc ends, as a polynomial of (a - 3) / (a + 3).
+inline double erfc_scaled_wide(double a) {
     return polynomial((a - 3.0) / (a + 3.0), 0.5370034535441698, 0.09530622695922791, -0.14658304803288502,
                       0.13988054760178398, -0.09546975030703063, 0.046350263330749805, -0.014019825615597016,
                       0.0009108226980121066, 0.0012428760171094937, -0.0004125438627890604, -8.460710339674478e-05,
@@ -191,7 +200,7 @@ inline double erf(double x) {
     const double a = absolute(x), z = a * a, bounded = a > 6.0 ? 6.0 : a;
     const double p = erf_centre(z);
     const ExpReduction<1023> e(-bounded * bounded);
-    const double outer = 1.0 - e.power() * power_of_two(e.shifted) * erfc_scaled(bounded) / bounded;
+    const double outer = 1.0 - e.power() * power_of_two(e.shifted) * erfc_scaled(bounded);
     return with_sign(a >= 1.0 ? outer : a + a * p, x);
 }
 
@@ -199,7 +208,7 @@ inline double erfc(double x) {
     const double a = absolute(x), bounded = a > 27.3 ? 27.3 : a, square = bounded * bounded;
     const ExpReduction<2046> e(-square);
     const uint64_t half = e.shifted >> 1;
-    const double scaled = erfc_scaled(bounded), part = e.r * e.q - std::fma(bounded, bounded, -square) * e.power();
+    const double scaled = erfc_scaled_wide(bounded), part = e.r * e.q - std::fma(bounded, bounded, -square) * e.power();
     const double tail = (scaled + scaled * part) / bounded * power_of_two(half) * power_of_two(e.shifted - half);
     const double outer = x < 0.0 ? 2.0 - tail : tail;
     const double y = a < 0.6 ? 1.0 - (x + x * erf_centre(square)) : outer;
@@ -214,7 +223,7 @@ inline double erfinv_step(double y, double a) {
     const ExpReduction<1023> e(-square);
     const double lost = std::fma(y, y, -square);
     const double density = e.power() * power_of_two(e.shifted) * (1.0 - lost);
-    const double outer = y < 1.0 ? 1.0 : y, left = density * erfc_scaled(outer) / outer, off = (1.0 - a) - left;
+    const double left = density * erfc_scaled(y < 1.0 ? 1.0 : y), off = (1.0 - a) - left;
     const double near = (y + y * erf_centre(square)) - a;
     return (y < 1.0 ? near : off) * (half_root_pi / density);
 }
@@ -225,7 +234,8 @@ namespace norch::math {
 
 /// Where vectors of doubles are short, the C library is as fast.
 namespace library {
-using std::cos, std::erf, std::erfc, std::exp, std::expm1, std::log, std::log10, std::log1p, std::log2, std::sin, std::tanh;
+using std::cos, std::erf, std::erfc, std::exp, std::expm1, std::log, std::log10, std::log1p, std::log2, std::sin;
+using std::tanh;
 inline double exp_raised(double x) { return 0x1p64 * std::exp(x); }
 inline double sigmoid(double x) {
     const double e = std::exp(-absolute(x));
