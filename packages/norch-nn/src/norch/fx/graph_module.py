@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Self, cast
 
 import norch
@@ -23,12 +24,6 @@ def _forward_from_src(src: str, globals: dict[str, Any]) -> Any:
     names = dict(globals)
     exec(compile(src, file, "exec"), names)
     return names["forward"]
-
-
-def _get_attr(root: Any, path: str) -> Any:
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
 
 
 def _place(module: nn.Module, path: str) -> tuple[nn.Module, str]:
@@ -56,7 +51,7 @@ def _assign_attr(value: Any, to_module: nn.Module, target: str) -> None:
 
 def _copy_attr(from_module: Any, to_module: nn.Module, target: str) -> None:
     """Makes what `from_module` has at a dotted path the attribute of `to_module` there, unless it is that already."""
-    value = _get_attr(from_module, target)
+    value = attrgetter(target)(from_module)
     module, name = _place(to_module, target)
     if vars(module).get(name, _ABSENT) is not value:
         _assign_attr(value, to_module, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from norch import nn
@@ -11,6 +12,7 @@ from ._symbolic_trace import Tracer
 from .codegen import last_uses
 from .graph import Graph
 from .graph_module import GraphModule
+from .immutable_collections import immutable_dict, immutable_list
 from .node import Argument, Node, Target, map_aggregate, map_arg
 from .proxy import Proxy
 
@@ -104,12 +106,10 @@ class Interpreter:
 
     def fetch_attr(self, target: str) -> Any:
         """What the module has at a dotted path. Raises RuntimeError where there is nothing."""
-        found: Any = self.module
-        for part in target.split("."):
-            if not hasattr(found, part):
-                raise RuntimeError(f"Node referenced nonexistent target {target}: there is no {part}")
-            found = getattr(found, part)
-        return found
+        try:
+            return attrgetter(target)(self.module)
+        except AttributeError as error:
+            raise RuntimeError(f"Node referenced nonexistent target {target}: {error}") from None
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the node `n`, with results in the place of nodes."""
@@ -130,9 +130,9 @@ def _plain(args: Any) -> Any:
     """Lists and dicts that functions may change, for those of nodes."""
     if isinstance(args, tuple) and not hasattr(args, "_fields"):
         return tuple([_plain(arg) for arg in args])
-    if type(args).__name__ == "immutable_list":
+    if isinstance(args, immutable_list):
         return [_plain(arg) for arg in args]
-    if type(args).__name__ == "immutable_dict":
+    if isinstance(args, immutable_dict):
         return {key: _plain(value) for key, value in args.items()}
     return args
 

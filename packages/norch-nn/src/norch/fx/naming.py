@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import norch
@@ -61,10 +62,7 @@ def snake_case(name: str) -> str:
 
 def find(path: str) -> Any:
     """The object at a dotted path of norch, "norch.nn.functional.relu". Raises AttributeError where there is none."""
-    found: Any = norch
-    for part in path.split(".")[1:]:
-        found = getattr(found, part)
-    return found
+    return attrgetter(path.partition(".")[2])(norch)
 
 
 @cache
