@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ TOKENS = 128
 # --- In a process of its own ------------------------------------------------------------------------------------------
 
 
-def built(torch: Any, name: str, batch: int) -> tuple[Any, Any]:
-    """The model, and what gives the loss of its batch."""
+def built(torch: Any, name: str, batch: int) -> tuple[Any, Callable[[], Any], Callable[[Any], Any]]:
+    """The model, what gives its output for a batch, and the loss of that."""
     cross_entropy = torch.nn.functional.cross_entropy
     if name in IMAGES:
         import timm
@@ -53,13 +54,17 @@ def built(torch: Any, name: str, batch: int) -> tuple[Any, Any]:
         model = timm.create_model(name)
         images = torch.randn(batch, *model.default_cfg["input_size"])
         classes = torch.randint(0, 1000, (batch,))
-        return model, lambda: cross_entropy(model(images), classes)
+        return model, lambda: model(images), lambda out: cross_entropy(out, classes)
     import transformers
 
     kind, config, options = TEXTS[name]
     model = getattr(transformers, kind)(getattr(transformers, config)(**options))
     tokens = torch.randint(0, 1000, (batch, TOKENS))
-    return model, lambda: cross_entropy(model(input_ids=tokens).logits.float().flatten(0, 1), tokens.flatten())
+
+    def loss(out: Any) -> Any:
+        return cross_entropy(out.logits.float().flatten(0, 1), tokens.flatten())
+
+    return model, lambda: model(input_ids=tokens), loss
 
 
 def child(library: str, name: str, mode: str, device: str, batch: int, calls: int) -> None:
@@ -73,24 +78,29 @@ def child(library: str, name: str, mode: str, device: str, batch: int, calls: in
 
     gpu = device == "cuda"
     torch.set_default_device(device)
-    model, loss = built(torch, name, batch)
+    model, output, loss = built(torch, name, batch)
     model.train(mode == "train")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
     def step() -> None:
         optimizer.zero_grad()
-        with torch.set_grad_enabled(mode == "train"), torch.autocast(device, torch.bfloat16, enabled=gpu):
-            value = loss()
-        if mode == "train":
-            value.backward()
-            optimizer.step()
+        with torch.autocast(device, torch.bfloat16, enabled=gpu):
+            value = loss(output())
+        value.backward()
+        optimizer.step()
+
+    def infer() -> None:
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=gpu):
+            output()
+
+    call = step if mode == "train" else infer
 
     def took(count: int) -> float:
         if gpu:
             torch.cuda.synchronize()
         start = time.perf_counter() if gpu else time.process_time()
         for _ in range(count):
-            step()
+            call()
         if gpu:
             torch.cuda.synchronize()
         return ((time.perf_counter() if gpu else time.process_time()) - start) / count
