@@ -116,3 +116,15 @@ def test_it_is_pytorchs(case: str) -> None:
         results.append([found.detach().numpy(), *(t.grad.numpy() for t in tensors)])
     for theirs, ours in zip(*results):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_autocast_leaves_their_dtype() -> None:
+    a, b = (norch.tensor(numbers(*shape), dtype=norch.float32, requires_grad=True) for shape in ((9, 3), (4, 3, 5)))
+    offs = norch.tensor([2, 5, 7, 9], dtype=norch.int32)
+    plain = norch.grouped_mm(a, b, offs=offs)
+    with norch.autocast("cpu", norch.bfloat16):
+        found = norch.grouped_mm(a, b, offs=offs)
+    assert found.dtype is norch.float32
+    assert norch.equal(found, plain)
+    found.sum().backward()
+    assert a.grad.dtype is b.grad.dtype is norch.float32

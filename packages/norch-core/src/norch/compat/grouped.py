@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..amp import autocast
 from ..autograd.function import Function
 from ..dispatch.arguments import check_functions
 from ..dtype import int32
@@ -11,6 +12,8 @@ from ..errors import DTypeError, ShapeError
 from ..ops import cat, matmul, stack
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..dtype import DType
     from ..tensor import Tensor
 
@@ -22,16 +25,18 @@ class GroupedProduct(Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, ends: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(a, b)
         ctx.ends = ends
-        pieces = list(zip((0, *ends), ends, strict=False))
+        sizes = [end - start for start, end in zip((0, *ends), ends, strict=False)]
         if a.ndim == b.ndim:
-            return stack([a[:, start:end] @ b[start:end] for start, end in pieces])
-        if a.ndim == 2:
-            products = [a[start:end] @ b[i] for i, (start, end) in enumerate(pieces)]
-            products.append(a.new_zeros((a.shape[0] - ends[-1], b.shape[2])))
-            return cat(products)
-        products = [a[i] @ b[:, start:end] for i, (start, end) in enumerate(pieces)]
-        products.append(a.new_zeros((a.shape[1], b.shape[1] - ends[-1])))
-        return cat(products, 1)
+            rest = a.shape[1] - ends[-1]
+            return stack(_products(_parts(a, sizes, rest, 1), _parts(b, sizes, rest, 0)))
+        dim = 0 if a.ndim == 2 else 1
+        rest = (a if a.ndim == 2 else b).shape[dim] - ends[-1]
+        rows = _parts(a, sizes, rest, 0) if a.ndim == 2 else a.unbind()
+        columns = b.unbind() if a.ndim == 2 else _parts(b, sizes, rest, 1)
+        products = _products(rows, columns)
+        if rest:
+            products.append(a.new_zeros((rest, b.shape[2]) if a.ndim == 2 else (a.shape[1], rest)))
+        return cat(products, dim)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -75,8 +80,18 @@ def grouped_mm(
     else:
         size = mat_b.shape[1] if dims == (3, 2) else mat_a.shape[0] if dims == (2, 3) else mat_a.shape[1]
         groups = {(2, 3): mat_b.shape[0], (3, 2): mat_a.shape[0]}.get(dims)
-        result = GroupedProduct.apply(mat_a, mat_b, _ends(offs, size, groups, given))
+        ends = _ends(offs, size, groups, given)
+        with autocast(mat_a.device.type, enabled=False):  # as PyTorch has it: the product is in the dtype given
+            result = GroupedProduct.apply(mat_a, mat_b, ends)
     return result if bias is None else result + bias
+
+
+def _parts(x: Tensor, sizes: list[int], rest: int, dim: int) -> tuple[Tensor, ...]:
+    return x.split([*sizes, rest], dim)[: len(sizes)]
+
+
+def _products(left: Iterable[Tensor], right: Iterable[Tensor]) -> list[Tensor]:
+    return [x @ y for x, y in zip(left, right, strict=True)]
 
 
 def _ends(offs: Tensor, size: int, groups: int | None, given: str) -> tuple[int, ...]:
