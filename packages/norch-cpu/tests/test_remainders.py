@@ -122,3 +122,33 @@ def test_fmod_of_integers():
     a, b = norch.tensor([7, -7, 7, -7]), norch.tensor([3, 3, -3, -3])
     assert norch.fmod(a, b).tolist() == [1, -1, 1, -1]
     assert norch.fmod(a, 2.5).tolist() == [2.0, -2.0, 2.0, -2.0]
+
+
+DIVISIONS = {
+    "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "fmod": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+@pytest.mark.parametrize("bits, edge", [(32, 31), (64, 51), (64, 63)])  # 51: below it int64 is divided as float64
+def test_integers_of_every_size(name, bits, edge):
+    some = [0, 1, 2, 3, 5, 2**15, 2 ** (edge // 2), 2 ** (edge - 1), 2 ** (edge - 1) + 1, 2**edge - 2, 2**edge - 1]
+    rng = np.random.default_rng(0)
+    some += [int(v) for size in range(1, edge + 1, 3) for v in rng.integers(0, 2**size, 4)]
+    numbers = sorted({*some, *(-v for v in some), -(2**edge)})
+    pairs = [(a, b) for a in numbers for b in numbers if b]
+    for of_pairs in (pairs, [p for p in pairs if p[1] != -1]):
+        want = [DIVISIONS[name](a, b) for a, b in of_pairs]
+        want = [(v + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1) for v in want]  # the least number over -1 wraps
+        a, b = (norch.tensor(v, dtype=getattr(norch, f"int{bits}")) for v in zip(*of_pairs, strict=True))
+        assert getattr(norch, name)(a, b).tolist() == want
+    op = getattr(norch, name)
+    a = norch.tensor(numbers, dtype=getattr(norch, f"int{bits}"))
+    for number in (1, -1, 7, -7, 2 ** (edge - 1), 2**edge - 1, -(2**edge)):
+        assert op(a, number).tolist() == op(a, norch.full_like(a, number)).tolist()
+        if number != -1:
+            assert op(a, number).tolist() == [DIVISIONS[name](v, number) for v in numbers]
+    with pytest.raises(ZeroDivisionError):
+        op(a, norch.zeros_like(a))

@@ -94,12 +94,16 @@ struct FloorDivide {
     template <class T>
     NORCH_FN static T apply(T a, T b) {
         if constexpr (std::is_integral_v<T>) {
-            if (b == T(-1)) return std::is_signed_v<T> ? T(wrapping_t<T>(0) - wrapping_t<T>(a)) : T(a / b);
-            T q = T(a / b);
-            return std::is_signed_v<T> && a % b != 0 && (a < 0) != (b < 0) ? T(q - 1) : q;
+            if (std::is_signed_v<T> && b == T(-1)) return T(wrapping_t<T>(0) - wrapping_t<T>(a));
+            return of_quotient(a, b, T(a / b));
         } else {
             return of_mod(a, b, std::fmod(a, b));
         }
+    }
+    template <class T>
+    NORCH_FN static T of_quotient(T a, T b, T quotient) {
+        const T rest = T(a - quotient * b);
+        return std::is_signed_v<T> && (rest != 0) & ((rest < 0) != (b < 0)) ? T(quotient - 1) : quotient;
     }
     template <class T>
     NORCH_FN static T of_mod(T a, T b, T mod) {
@@ -114,12 +118,15 @@ struct Remainder {
     template <class T>
     NORCH_FN static T apply(T a, T b) {
         if constexpr (std::is_integral_v<T>) {
-            if (b == T(-1)) return std::is_signed_v<T> ? T(0) : T(a % b);
-            T mod = T(a % b);
-            return std::is_signed_v<T> && mod != 0 && (mod < 0) != (b < 0) ? T(mod + b) : mod;
+            return std::is_signed_v<T> && b == T(-1) ? T(0) : of_quotient(a, b, T(a / b));
         } else {
             return of_mod(a, b, std::fmod(a, b));
         }
+    }
+    template <class T>
+    NORCH_FN static T of_quotient(T a, T b, T quotient) {
+        const T rest = T(a - quotient * b);
+        return std::is_signed_v<T> && (rest != 0) & ((rest < 0) != (b < 0)) ? T(rest + b) : rest;
     }
     template <class T>
     NORCH_FN static T of_mod(T, T b, T mod) {
@@ -129,6 +136,14 @@ struct Remainder {
 };
 /// C's: the remainder has the dividend's sign.
 struct Fmod {
+    template <class T>
+    NORCH_FN static T apply(T a, T b) {
+        return std::is_signed_v<T> && b == T(-1) ? T(0) : of_quotient(a, b, T(a / b));
+    }
+    template <class T>
+    NORCH_FN static T of_quotient(T a, T b, T quotient) {
+        return T(a - quotient * b);
+    }
     template <class T>
     NORCH_FN static T of_mod(T, T, T mod) {
         return mod;

@@ -50,8 +50,10 @@ template <class F>
 void divide_by_one(char* const* p, int64_t n, const Divisor divisor) {
     int64_t* out = reinterpret_cast<int64_t*>(p[0]);
     const int64_t* a = reinterpret_cast<const int64_t*>(p[1]);
-    for (int64_t i = 0; i < n; ++i)
-        out[i] = std::is_same_v<F, Remainder> ? divisor.remainder(a[i]) : divisor.quotient(a[i]);
+    for (int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_same_v<F, FloorDivide>) out[i] = divisor.quotient(a[i]);
+        else out[i] = divisor.remainder(a[i]);
+    }
 }
 /// Division of integers looks for zeros first: nothing is written before the error.
 template <class F>
@@ -59,11 +61,15 @@ struct Division : WidenedAlways {
     template <class T>
     static constexpr Loop loop = [](char* const* p, unsigned broadcast, int64_t n) {
         const T* b = reinterpret_cast<const T*>(p[2]);
+        const int64_t n_a = broadcast & 2 ? 1 : n, n_b = broadcast & 4 ? 1 : n;
         bool any_zero = false;
-        for (int64_t i = 0; i < (broadcast & 4 ? 1 : n); ++i) any_zero |= b[i] == 0;
+        for (int64_t i = 0; i < n_b; ++i) any_zero |= b[i] == 0;
         if (any_zero) throw ZeroDivision();
-        if constexpr (std::is_same_v<T, int64_t>)
+        if constexpr (std::is_same_v<T, int64_t> && !std::is_same_v<F, Fmod>)
             if (broadcast & 4 && *b > 0) return divide_by_one<F>(p, n, Divisor(*b));
+        if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>)
+            if (AsDoubles<T>::HAS_VECTORS && AsDoubles<T>::fits(reinterpret_cast<const T*>(p[1]), b, n_b, n_a))
+                return divide_as_doubles<T, F>(p, broadcast, n);
         binary_loop<T, T, F>(p, broadcast, n);
     };
 };
@@ -127,7 +133,7 @@ struct Make {
 void add_arithmetic(Registry& registry) {
     add_arithmetic_ops<Make>(registry);
     registry["frac"] = Make::unary<None, None, Fraction>;
-    registry["fmod"] = by_category<NoLoop, NoLoop, Mod<Fmod>, 2000>;
+    registry["fmod"] = Make::division<Fmod>;
     registry["pow"] = [](const Request& request) {
         if (is_floating(request.operands[0].dtype)) return floating_pow(request);
         return Make::binary<None, IntegerPower, None, 5000>(request);

@@ -1,8 +1,11 @@
-// Division of many integers by one.
+// Division of integers: of many by one, and of each by another in vectors of doubles.
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
+
+#include "elementwise/loop.h"
 
 namespace norch::elementwise {
 
@@ -28,4 +31,53 @@ private:
     uint64_t inverse_;
 };
 
+inline namespace NORCH_SIMD {
+
+/// Quotients of doubles have the integral part of those of the integers that they were made of, if these are below 2^51: what
+/// is no integer is further than 2^-51 of itself from one.
+template <class T>
+struct AsDoubles {
+    static constexpr bool HAS_VECTORS = sizeof(T) == 4;
+    static bool fits(const T*, const T* b, int64_t n_b, int64_t) {  // the least number over -1 is no int32
+        bool any = false;
+        for (int64_t i = 0; i < n_b; ++i) any |= b[i] == T(-1);
+        return !any;
+    }
+    NORCH_INLINE static double of(T x) { return double(x); }
+    NORCH_INLINE static T back(double x) { return T(x); }
+};
+/// Which AVX2 has no conversions for: such a number is the low bits of 1.5 * 2^52 plus it.
+template <>
+struct AsDoubles<int64_t> {
+#if defined(__AVX2__)
+    static constexpr bool HAS_VECTORS = true;
+#else
+    static constexpr bool HAS_VECTORS = false;
+#endif
+    static constexpr double OFFSET = 6755399441055744.0;
+    static bool fits(const int64_t* a, const int64_t* b, int64_t n_b, int64_t n_a) {
+        uint64_t any = 0;
+        for (int64_t i = 0; i < n_a; ++i) any |= uint64_t(a[i]) + (uint64_t(1) << 51);
+        for (int64_t i = 0; i < n_b; ++i) any |= uint64_t(b[i]) + (uint64_t(1) << 51);
+        return !(any >> 52);
+    }
+    NORCH_INLINE static double of(int64_t x) {
+        return std::bit_cast<double>(x + std::bit_cast<int64_t>(OFFSET)) - OFFSET;
+    }
+    NORCH_INLINE static int64_t back(double x) {
+        return std::bit_cast<int64_t>(x + OFFSET) - std::bit_cast<int64_t>(OFFSET);
+    }
+};
+
+template <class T, class F>
+void divide_as_doubles(char* const* p, unsigned broadcast, int64_t n) {
+    using As = AsDoubles<T>;
+    apply_to_two<T, T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA {
+        const double x = As::of(a), y = As::of(b);
+        if constexpr (sizeof(T) == 4) return F::of_quotient(a, b, T(x / y));
+        else return As::back(F::of_quotient(x, y, std::trunc(x / y)));
+    });
+}
+
+}  // namespace NORCH_SIMD
 }  // namespace norch::elementwise
