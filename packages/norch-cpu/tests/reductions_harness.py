@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 import norch
@@ -35,7 +37,14 @@ def placed(values, dtype, layout="dense"):
 
 
 def numbers(shape, dtype, seed=0):
+    """The same for every layout and op."""
+    kind = "float" if dtype.is_floating_point else "bool" if dtype is norch.bool else "int"
+    return _numbers(tuple(shape), kind, seed)
+
+
+@cache
+def _numbers(shape, kind, seed):
     rng = np.random.default_rng(seed)
-    return (
-        rng.normal(size=shape) if dtype.is_floating_point else rng.integers(0, 2 if dtype is norch.bool else 100, shape)
-    )
+    found = rng.normal(size=shape) if kind == "float" else rng.integers(0, 2 if kind == "bool" else 100, shape)
+    found.flags.writeable = False
+    return found

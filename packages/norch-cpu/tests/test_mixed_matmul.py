@@ -170,10 +170,11 @@ def test_any_number_of_threads_gives_the_same_bits():
 @pytest.mark.parametrize("transposed", [False, True])
 def test_large_matrices_are_packed_in_parts(dtype, precision, transposed, threads):
     norch.set_float32_matmul_precision(precision)
-    row, b = RNG.integers(-2, 3, (1, 1024)), RNG.integers(-1, 2, (1024, 9000))
+    row, b = RNG.integers(-2, 3, (1, 1024)), RNG.integers(-1, 2, (1024, 9000), np.int8)
     scale = 2.0 ** (np.arange(300)[:, None] % 4)
-    wanted = norch.tensor(row.astype(np.float64) @ b * scale).to(getattr(norch, dtype))  # exact but for this rounding
-    x, y = (norch.tensor(v.astype(np.float32)).to(getattr(norch, dtype)) for v in (row * scale, b))
+    b = b.astype(np.float32)
+    wanted = norch.tensor((row.astype(np.float32) @ b) * scale).to(getattr(norch, dtype))  # exact but for this rounding
+    x, y = (norch.from_numpy(v).to(getattr(norch, dtype)) for v in ((row * scale).astype(np.float32), b))
     got = x @ (y.mT.contiguous().mT if transposed else y)
     assert (got == wanted).all().item()
 

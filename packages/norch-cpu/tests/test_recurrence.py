@@ -40,17 +40,26 @@ def compare(found, expected, dtype):
         np.testing.assert_allclose(a.numpy(), b.numpy(), **exact)
 
 
+@pytest.fixture(autouse=True)
+def same_number_of_threads():
+    before = norch.get_num_threads()
+    yield
+    norch.set_num_threads(before)
+
+
 @norch.no_grad()  # a gradient that is itself recorded takes the steps
-def check(mode, sizes, masked, reverse, dtype, bias=True):
+def check(mode, sizes, masked, reverse, dtype, bias=True, threads=(1,)):
     given = drawn(mode, sizes, masked, dtype, bias)
-    results = FORWARD.call(*given, mode, reverse, True)
     expected = FORWARD.decompose(*given, mode, reverse, True)
     results_alone = 3 if mode == "LSTM" else 2
-    if masked and len(results) > results_alone:  # the gates of steps that count for nothing may be anything
-        for found in (results, expected):
-            found[results_alone].masked_fill_(~given[8], 0.0)
-    compare(results, expected, dtype)
-    compare(FORWARD.call(*given, mode, reverse, False), results[:results_alone], dtype)
+    for count in threads:
+        norch.set_num_threads(count)
+        results = FORWARD.call(*given, mode, reverse, True)
+        if masked and len(results) > results_alone:  # the gates of steps that count for nothing may be anything
+            for found in (results, expected):
+                found[results_alone].masked_fill_(~given[8], 0.0)
+        compare(results, expected, dtype)
+        compare(FORWARD.call(*given, mode, reverse, False), results[:results_alone], dtype)
 
     draw = np.random.default_rng(1)
     states, last = (norch.tensor(draw.standard_normal(x.shape), dtype=dtype) for x in results[:2])
@@ -75,20 +84,17 @@ def check(mode, sizes, masked, reverse, dtype, bias=True):
             bias,
             *needs,
         )
-        found, expected = BACKWARD.call(*arguments), BACKWARD.decompose(*arguments)
-        compare(*[f if isinstance(f, tuple) else (f,) for f in (found, expected)], dtype)
+        expected = BACKWARD.decompose(*arguments)
+        for count in threads:
+            norch.set_num_threads(count)
+            found = BACKWARD.call(*arguments)
+            compare(*[f if isinstance(f, tuple) else (f,) for f in (found, expected)], dtype)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("mode", MODES)
-def test_kernels_do_what_the_steps_do(mode, threads):
-    before = norch.get_num_threads()
-    norch.set_num_threads(threads)
-    try:
-        for sizes, masked, reverse in itertools.product(SIZES, (False, True), (False, True)):
-            check(mode, sizes, masked, reverse, norch.float64, bias=sizes[1] != 7)
-    finally:
-        norch.set_num_threads(before)
+def test_kernels_do_what_the_steps_do(mode):
+    for sizes, masked, reverse in itertools.product(SIZES, (False, True), (False, True)):
+        check(mode, sizes, masked, reverse, norch.float64, bias=sizes[1] != 7, threads=(1, 3))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -99,12 +105,10 @@ def test_single_precision(mode):
 
 def test_how_many_threads_there_are_changes_no_bit():
     found = []
-    before = norch.get_num_threads()
     for threads in (1, 2, 3):
         norch.set_num_threads(threads)
         given = drawn("LSTM", (6, 21, 40, 90), False, norch.float32)
         found.append([x.numpy() for x in FORWARD.call(*given, "LSTM", False, True)])
-    norch.set_num_threads(before)
     for a, b in itertools.product(found[0], found[1:]):
         assert any(np.array_equal(a, x) for x in b)
 

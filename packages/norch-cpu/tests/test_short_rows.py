@@ -48,8 +48,10 @@ def test_two_operands(dtype, columns, rows, form):
     a, given = operand(form, x)
     for other in FORMS:
         b, second = operand(other, y)
-        for call, expected in OPS.values():
-            np.testing.assert_array_equal(call(given, second).numpy(), expected(a, b))
+        for name, (call, expected) in OPS.items():
+            got, want = call(given, second).numpy(), expected(a, b)
+            assert got.dtype == want.dtype
+            assert np.array_equal(got, want), (other, name)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
