@@ -77,7 +77,7 @@ def test_gradients_by_differences():
         lambda a: norch.linalg.eig(a)[0].real,
     ):
         assert norch.autograd.gradcheck(function, (a_leaf(),))
-        assert norch.autograd.gradgradcheck(lambda a, f=function: f(a).sin(), (a_leaf(3),))
+        assert norch.autograd.gradgradcheck(lambda a, f=function: f(a).sin(), (a_leaf(3),), fast_mode=True)
 
 
 def test_what_depends_on_the_phase_has_no_gradient():

@@ -179,7 +179,7 @@ def test_gradients_of_in_place_ops(name: str) -> None:
 
     x = norch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=norch.float64, requires_grad=True)
     assert gradcheck(function, (x,))
-    assert gradgradcheck(function, (x,))
+    assert gradgradcheck(function, (x,), fast_mode=True)
 
 
 def test_in_place_ops_return_the_tensor_itself() -> None:

@@ -259,7 +259,7 @@ def test_gradients(name: str, layout: str) -> None:
     x = norch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]], dtype=norch.float64, requires_grad=True)
     other = norch.tensor([0.7, 1.3, 2.1], dtype=norch.float64, requires_grad=True)
     assert gradcheck(function, (x, other))
-    assert gradgradcheck(function, (x, other))
+    assert gradgradcheck(function, (x, other), fast_mode=True)
 
 
 @each_op

@@ -46,7 +46,7 @@ def test_embedding():
     for i in index.ravel():
         expected[i] += i != 4
     assert_close(x.grad, expected)
-    assert gradgradcheck(lambda v: norch.embedding(const(index), v, 2), [leaf(w)])
+    assert gradgradcheck(lambda v: norch.embedding(const(index), v, 2), [leaf(w)], fast_mode=True)
     assert tuple(norch.embedding(norch.zeros(0, 2, dtype=norch.int64), const(w)).shape) == (0, 2, 3)
     assert tuple(norch.embedding(norch.tensor(3), const(w)).shape) == (3,)
 

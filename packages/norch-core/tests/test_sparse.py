@@ -269,7 +269,7 @@ def test_changed_in_place():
 def test_gradients_of_values_and_of_the_dense(f):
     v, d = draw(5).requires_grad_(), draw(4, 2, seed=1).requires_grad_()
     assert gradcheck(f, (v, d))
-    assert gradgradcheck(f, (v, d))
+    assert gradgradcheck(f, (v, d), fast_mode=True)
 
 
 def test_a_sparse_leaf_gets_a_sparse_gradient():

@@ -226,7 +226,7 @@ def test_gradients_of_views(name: str) -> None:
     expected = norch.zeros(2, 3, 4, dtype=norch.float64)
     VIEWS[name](expected).copy_(weight)
     np.testing.assert_array_equal(x.grad.numpy(), expected.numpy())
-    assert norch.autograd.gradgradcheck(lambda v: VIEWS[name](v * v), (x,))
+    assert norch.autograd.gradgradcheck(lambda v: VIEWS[name](v * v), (x,), fast_mode=True)
 
 
 COPIES: dict[str, Callable[[norch.Tensor], norch.Tensor]] = {

@@ -158,4 +158,6 @@ def test_second_derivative():
     from norch.testing.gradcheck import gradgradcheck
 
     given = [norch.tensor(draw(3, 2, seed=i), dtype=norch.float64, requires_grad=True) for i in range(3)]
-    assert gradgradcheck(lambda q, k, v: norch.scaled_dot_product_attention(q, k, v, is_causal=True), given)
+    assert gradgradcheck(
+        lambda q, k, v: norch.scaled_dot_product_attention(q, k, v, is_causal=True), given, fast_mode=True
+    )

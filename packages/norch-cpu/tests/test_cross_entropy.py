@@ -133,7 +133,7 @@ def test_second_derivative():
 
     target = norch.tensor([2, 0, 1])
     x = norch.tensor(draw(3, 4), dtype=norch.float64, requires_grad=True)
-    assert gradgradcheck(lambda t: norch.cross_entropy(t, target), [x])
+    assert gradgradcheck(lambda t: norch.cross_entropy(t, target), [x], fast_mode=True)
 
 
 # --- mse_loss -------------------------------------------------------------------------------------------------------
