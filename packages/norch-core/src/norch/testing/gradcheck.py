@@ -30,8 +30,8 @@ def gradcheck(
     inputs: the arguments; those that are tensors and require grad must be float64 (else DTypeError), and are checked.
     `func` returns a tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed
     random combination of the results' elements and every element of every input. With `fast_mode` the elements of an
-    input are first moved together, along a fixed random direction: where that agrees to a hundredth of the tolerances, the
-    elements are not compared one by one.
+    input are first moved together, along a fixed random direction: where that agrees to a hundredth of the tolerances,
+    the elements are not compared one by one.
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
