@@ -88,11 +88,11 @@ def trained_alone(make, dtype, optimizer, accumulate, seed):
 
 
 def train(make, dtype, optimizer, options, accumulate=1, seed=0):
-    """The largest difference between parameters trained by all ranks and by this one alone, over the largest."""
+    """The largest difference between parameters trained by all ranks and by rank 0 alone, over the largest: in rank 0."""
     norch.manual_seed(seed + rank)  # so that rank 0's weights must come to all
     model = make().to(dtype)
     together = DDP(model, **options)
-    alone = trained_alone(make, dtype, optimizer, accumulate, seed)
+    alone = trained_alone(make, dtype, optimizer, accumulate, seed) if rank == 0 else None
     optimizer = optimizer(together.parameters())
     for step, (x, y) in enumerate(batches(make, dtype, 4 * accumulate)):
         last = step % accumulate == accumulate - 1
@@ -102,6 +102,8 @@ def train(make, dtype, optimizer, options, accumulate=1, seed=0):
             optimizer.step()
             optimizer.zero_grad()
     assert alike(model.parameters()), (make, options)
+    if alone is None:
+        return 0.0
     pairs = list(zip(model.parameters(), alone, strict=True))
     return max(float((a - b).abs().max()) for a, b in pairs) / max(float(b.abs().max()) for _, b in pairs)
 
