@@ -56,7 +56,7 @@ def test_a_place_that_is_no_number():
 def test_gradients(mode, padding):
     x = norch.tensor(IMAGE[:, :1], requires_grad=True)
     grid = norch.tensor(places(2)[:, :2, :2], requires_grad=True)
-    assert gradcheck(lambda x, g: F.grid_sample(x, g, mode, padding, False), (x, grid))
+    assert gradcheck(lambda x, g: F.grid_sample(x, g, mode, padding, False), (x, grid), fast_mode=True)
     theta = norch.tensor(RNG.standard_normal((2, 3, 4)), requires_grad=True)
     assert gradcheck(lambda t: F.affine_grid(t, (2, 1, 2, 3, 4)), (theta,))
 

@@ -41,7 +41,14 @@ def test_each_pixel_gets_a_class_and_a_step_is_trained(name: str) -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_the_last_stages_of_a_resnet_are_dilated() -> None:
+@pytest.fixture
+def on_meta():
+    """Models without numbers, which take seconds to draw."""
+    with norch.device("meta"):
+        yield
+
+
+def test_the_last_stages_of_a_resnet_are_dilated(on_meta) -> None:
     model = segmentation.fcn_resnet50(num_classes=2, aux_loss=True)
     assert model.backbone.layer4[1].conv2.dilation == (4, 4)
     assert isinstance(model, segmentation.FCN)

@@ -88,7 +88,7 @@ def trained_alone(make, dtype, optimizer, accumulate, seed):
 
 
 def train(make, dtype, optimizer, options, accumulate=1, seed=0):
-    """The largest difference between parameters trained by all ranks and by rank 0 alone, over the largest: in rank 0."""
+    """In rank 0 the largest difference between parameters trained by all ranks and by it alone, over the largest."""
     norch.manual_seed(seed + rank)  # so that rank 0's weights must come to all
     model = make().to(dtype)
     together = DDP(model, **options)
