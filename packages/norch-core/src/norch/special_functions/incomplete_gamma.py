@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,9 +70,15 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
     return 1 / out
 
 
+@cache  # which are found as eigenvalues
+def _nodes() -> Any:
+    """Of the quadrature of Gauss, and their weights."""
+    return np.polynomial.legendre.leggauss(_NODES)
+
+
 def _tail(a: Tensor, x: Tensor, upper: Any) -> Tensor:
     """The integral of the density over what lies beyond x, above or below it, by the quadrature of Gauss."""
-    points, weights = np.polynomial.legendre.leggauss(_NODES)
+    points, weights = _nodes()
     width = sqrt(a)
     b = a - 1
     end = where(upper, maximum(a + 12 * width, x + 8 * width), maximum(minimum(a - 12 * width, x - 8 * width), 0.0))

@@ -9,10 +9,12 @@ Its oracle is NumPy in float64 and whole numbers, independent of the reference b
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...backend import registry
@@ -82,6 +84,18 @@ def missing_dtype(error: BaseException | None, device: Device) -> str | None:
     return None
 
 
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Kernels and plans of thousands of calls are kept; looking through them again and again takes a tenth of a run."""
+    before = gc.get_threshold()
+    gc.set_threshold(before[0], before[1], max(before[2], 100))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_seldom_collecting()
 def run(
     device: Any,
     levels: Sequence[int] = tuple(LEVELS),
