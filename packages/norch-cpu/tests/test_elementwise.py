@@ -24,11 +24,13 @@ def values(name, *shape, seed=0):
 
 
 def tensor(array):
-    return norch.tensor(array.tolist(), dtype=getattr(norch, array.dtype.name)).reshape(array.shape)
+    exact = array if array.dtype.kind in "biu" else array.astype(float)
+    return norch.tensor(exact, dtype=getattr(norch, array.dtype.name))
 
 
 def as_float(t):
-    return np.array(t.tolist()).reshape(t.shape)
+    found = t.numpy()
+    return found if found.dtype.kind in "biu" else found.astype(float)
 
 
 def layouts(array):

@@ -48,12 +48,19 @@ def layouts(t):
     yield norch.stack([t, t], -1)[..., 0]
 
 
-def assert_close(got, a, b, unit, bound, bias=0.0):
-    """Off by one rounding to a number of `unit`, and `bound` of what the products are made of."""
+def expected(a, b, unit, bound, bias=0.0):
+    """The product, and room for one rounding to a number of `unit` and `bound` of what the products are made of."""
     a, b = a.double().numpy(), b.double().numpy()
     want = a @ b + bias
+    return want, unit * np.abs(want) + (np.abs(a) @ np.abs(b)) * bound + 1e-30
+
+
+def assert_close(got, *of, **more):
+    assert_near(got, *expected(*of, **more))
+
+
+def assert_near(got, want, room):
     assert tuple(got.shape) == want.shape
-    room = unit * np.abs(want) + (np.abs(a) @ np.abs(b)) * bound + 1e-30
     assert np.all(np.abs(got.double().numpy() - want) <= room)
 
 
@@ -62,9 +69,10 @@ def assert_close(got, a, b, unit, bound, bias=0.0):
 def test_16_bit_floats_are_summed_in_float32_and_rounded_once(size, dtype, threads):
     m, n, k = size
     a, b = normal(dtype, m, k), normal(dtype, k, n)
+    want, room = expected(a, b, UNIT[dtype] * 1.01, 2.0**-16)
     for x in layouts(a):
         for y in layouts(b):
-            assert_close(x @ y, a, b, UNIT[dtype] * 1.01, 2.0**-16)
+            assert_near(x @ y, want, room)
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -73,9 +81,10 @@ def test_float32_at_lower_precision(size, precision, threads):
     m, n, k = size
     a, b = normal("float32", m, k), normal("float32", k, n)
     norch.set_float32_matmul_precision(precision)
+    want, room = expected(a, b, 0, BOUND[precision])
     for x in layouts(a):
         for y in layouts(b):
-            assert_close(x @ y, a, b, 0, BOUND[precision])
+            assert_near(x @ y, want, room)
 
 
 def test_highest_is_the_default_and_comes_back():
