@@ -47,11 +47,17 @@ def by_group(array, groups, dim):
     return array.reshape(*shape[:dim], groups, shape[dim] // groups if groups else 0, *shape[dim + 1 :])
 
 
+def flat(images):
+    """With the pixels in one dim, the last."""
+    return images.reshape(*images.shape[:3], images.shape[3] * images.shape[4])
+
+
 def conv2d(x, w, b, stride, pads, dilation, groups):
     x, places, counts = taps(x, w, stride, pads, dilation, groups)
     out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *counts))
     for (i, j), where in places:
-        out += np.einsum("ngcyx,goc->ngoyx", by_group(x[where], groups, 1), by_group(w[:, :, i, j], groups, 0))
+        here = by_group(x[where], groups, 1)
+        out += (by_group(w[:, :, i, j], groups, 0) @ flat(here)).reshape(out.shape)
     return out.reshape(x.shape[0], w.shape[0], *counts) + b[:, None, None]
 
 
@@ -61,9 +67,9 @@ def gradients(g, x, w, stride, pads, dilation, groups):
     x, places, _ = taps(x, w, stride, pads, dilation, groups)
     dx, dw, parts = np.zeros_like(x), np.zeros_like(w), by_group(g, groups, 1)
     for (i, j), where in places:
-        each = np.einsum("ngoyx,goc->ngcyx", parts, by_group(w[:, :, i, j], groups, 0))
+        each = by_group(w[:, :, i, j], groups, 0).swapaxes(1, 2) @ flat(parts)
         dx[where] += each.reshape(dx[where].shape)
-        weights = np.einsum("ngoyx,ngcyx->goc", parts, by_group(x[where], groups, 1))
+        weights = (flat(parts) @ flat(by_group(x[where], groups, 1)).swapaxes(2, 3)).sum(0)
         dw[:, :, i, j] = weights.reshape(dw.shape[:2])
     return dx[:, :, pads[0] : pads[0] + size[0], pads[2] : pads[2] + size[1]], dw, g.sum((0, 2, 3))
 

@@ -67,7 +67,7 @@ class Operands:
             values[self.rng.random(count) < 0.02] = self.draw.choice((0.0, -0.0, np.inf, -np.inf))
         else:
             values = self.rng.integers(0, 9, count)
-        filled = norch.tensor(values.tolist(), dtype=dtype(name))
+        filled = norch.tensor(values, dtype=dtype(name))
         return Operand(dtype(name), self.shape, strides), (filled.buffer, offset)
 
     def scalar(self, name):
