@@ -324,6 +324,22 @@ def test_import_loads_neither_backends_nor_pluggy_nor_metadata():
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
+@pytest.mark.parametrize("modules", [0, 300])
+def test_import_freezes_what_there_is_in_a_program_that_has_only_begun(modules):
+    """Which ends in half the time; a longer one may have cycles that the collector must still find."""
+    code = f"""
+        import gc, sys, types
+        sys.modules.update({{f"module{{i}}": types.ModuleType("module") for i in range({modules})}})
+        import norch
+        print(gc.get_freeze_count() > 10_000, gc.get_freeze_count() == 0, gc.isenabled())
+        step = norch.capture(lambda x: x * 2)
+        print([step(norch.ones(1)).item() for _ in range(5)], step.report().replayed > 0, gc.get_freeze_count())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    frozen = f"{modules == 0} {modules == 300} True"
+    assert done.stdout.splitlines() == [frozen, "[2.0, 2.0, 2.0, 2.0, 2.0] True 0"]
+
+
 def test_files_of_a_device_module():
     import norch.cuda.random
     from norch.cuda.random import manual_seed_all
