@@ -132,7 +132,7 @@ DIVISIONS = {
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
-@pytest.mark.parametrize("bits, edge", [(32, 31), (64, 51), (64, 63)])  # 51: below it int64 is divided as float64
+@pytest.mark.parametrize(("bits", "edge"), [(32, 31), (64, 51), (64, 63)])  # 51: below it int64 is divided as float64
 def test_integers_of_every_size(name, bits, edge):
     some = [0, 1, 2, 3, 5, 2**15, 2 ** (edge // 2), 2 ** (edge - 1), 2 ** (edge - 1) + 1, 2**edge - 2, 2**edge - 1]
     rng = np.random.default_rng(0)
