@@ -318,6 +318,7 @@ BASES = {
     "instancenorm._InstanceNorm": ["InstanceNorm1d", "LazyInstanceNorm3d"],
     "conv._ConvNd": ["Conv1d", "ConvTranspose3d", "LazyConv2d"],
     "conv._ConvTransposeNd": ["ConvTranspose2d"],
+    "conv._ConvTransposeMixin": ["ConvTranspose2d"],
     "dropout._DropoutNd": ["Dropout", "AlphaDropout"],
     "pooling._MaxPoolNd": ["MaxPool2d"],
     "pooling._AvgPoolNd": ["AvgPool1d", "AvgPool3d"],

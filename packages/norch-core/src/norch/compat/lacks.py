@@ -48,7 +48,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "_decomp": [("core_aten_decompositions", _RECORDS)],
     "_subclasses": [("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")],
     "_subclasses.fake_tensor": [
-        ("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
+        ("FakeTensor FakeTensorConverter FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
     ],
     "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
     "autograd.forward_ad": [("dual_level make_dual", "norch.func.jvp differentiates forwards")],
@@ -128,6 +128,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "an iterator of a DataLoader is what iter() gives",
         )
     ],
+    "utils._device": [("DeviceContext", "a norch.device is itself what `with` takes")],
     "utils.file_baton": [("FileBaton", "it lets one process compile an extension, and norch compiles none")],
     "vision.io": [
         (

@@ -247,6 +247,9 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+_ConvTransposeMixin = _ConvTransposeNd  # its name of old
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of Conv1d: (n, in_channels, x) -> (n, out_channels, w), weight (in, out / groups, kernel_size).
 
