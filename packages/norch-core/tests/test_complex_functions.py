@@ -91,6 +91,17 @@ def test_reductions():
     np.testing.assert_allclose(norch.linalg.norm(A, 2).item(), np.linalg.norm(NA, 2))
 
 
+def test_reductions_in_another_dtype():
+    values = np.array([[1j, 1 + 1j, 2 + 1j], [3 + 1j, 4 + 1j, 5 + 1j]], dtype=np.complex64)
+    z = norch.from_numpy(values)
+    for name in ("sum", "mean", "prod", "cumsum", "cumprod"):
+        found = getattr(norch, name)(z, 0, dtype=norch.complex128)
+        assert found.dtype == norch.complex128
+        assert np.array_equal(found.numpy(), getattr(np, name)(values, 0, dtype=complex))
+        assert norch.equal(getattr(z, name)(0, dtype=norch.complex128), found)
+    assert z.prod(dtype=norch.complex128).item() == -190 - 90j
+
+
 def test_norms_of_a_number_are_of_the_elements():
     size = np.abs(NA)
     for found, expected in (

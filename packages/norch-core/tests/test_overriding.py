@@ -135,6 +135,30 @@ def test_within_disable_nothing_is_asked():
     assert not norch.overrides.has_torch_function((P, 1))
 
 
+def test_results_are_of_a_subclass_that_defines_nothing():
+    class Kind(Tensor):
+        def twice(self):
+            return self * 2
+
+    x = P.as_subclass(Kind)
+    with_out = norch.mul(x, P, out=norch.empty_like(x))
+    for found in (x + 1, P @ x, x[0], x.exp(), norch.cat([P, x]), x.max(0).values, x.twice(), x.clone(), with_out):
+        assert type(found) is Kind
+    assert x.tolist() == P.tolist()
+    assert x.sum().item() == 120.0
+    assert (x.twice().twice()[1, 1] + P[0, 1]).item() == 21.0
+    leaf = Kind([1.0, 2.0], requires_grad=True)
+    (leaf.twice() ** 2).sum().backward()
+    assert leaf.grad.tolist() == [8.0, 16.0]
+    assert type(copy.deepcopy(leaf)) is Kind
+
+    class Other(Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="no implementation found"):
+        norch.add(x, P.as_subclass(Other))
+
+
 def test_a_class_with_the_disabled_implementation_is_asked_nothing():
     class Still(Tensor):
         __torch_function__ = _disabled_torch_function_impl

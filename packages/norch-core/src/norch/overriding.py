@@ -70,12 +70,10 @@ def is_enabled() -> bool:
 
 
 def defines(kind: type) -> bool:
-    """Whether a class has a `__torch_function__` of its own, neither Tensor's nor `disabled`."""
+    """Whether a class is asked: a subclass of Tensor, by default for results of its own class, or another class that
+    has a `__torch_function__`; none whose is `disabled`."""
     found = getattr(kind, "__torch_function__", None)
-    if found is None or found is disabled:
-        return False
-    default = getattr(TensorBase._result_class, "__torch_function__", None)
-    return getattr(found, "__func__", found) is not getattr(default, "__func__", default)
+    return found is not None and found is not disabled and kind is not TensorBase._result_class
 
 
 def is_overriding(value: Any) -> bool:

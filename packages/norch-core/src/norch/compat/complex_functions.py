@@ -123,7 +123,8 @@ def _isnan(z: ComplexPair) -> Tensor:
 # --- Reductions -------------------------------------------------------------------------------------------------------
 
 
-def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False) -> ComplexPair:
+def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
+    z = z if dtype is None else z.to(dtype)
     numbers, at = (z.reshape(-1), -1) if dim is None or not z.ndim else (z, dim)
     many = numbers.unbind(at)
     product = reduce(ComplexPair.__mul__, many) if many else ComplexPair(numbers.sum(at).pair) + 1

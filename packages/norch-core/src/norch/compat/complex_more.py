@@ -91,7 +91,13 @@ def _of(value: Any, part: int) -> Any:
     return tensors_of(value)[part] if isinstance(value, ComplexPair | Tensor) else value
 
 
-def _cumprod(z: ComplexPair, dim: int) -> ComplexPair:
+def _cumsum(z: ComplexPair, dim: int, *, dtype: Any = None) -> ComplexPair:
+    z = z if dtype is None else z.to(dtype)
+    return joined(z.real.cumsum(dim), z.imag.cumsum(dim))
+
+
+def _cumprod(z: ComplexPair, dim: int, *, dtype: Any = None) -> ComplexPair:
+    z = z if dtype is None else z.to(dtype)
     if not z.ndim:
         return z.clone()  # type: ignore[no-any-return]
     many = list(accumulate(z.unbind(dim), ComplexPair.__mul__))
@@ -190,11 +196,11 @@ MORE: dict[str, Callable[..., Any]] = {
     "baddbmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
     "addmv": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
     "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
-    "linear": _linear, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
+    "linear": _linear, "cumsum": _cumsum, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
     "trapezoid": _trapezoid, "trapz": _trapezoid,
     "l1_loss": _l1_loss, "normalize": _normalize, "cov": _cov, "scatter": _scatter, "corrcoef": _corrcoef,
     "cross": _cross,
-    "vecdot": lambda x, y, *, dim=-1: (x.conj() * y).sum(dim), "silu": lambda z: z * z.sigmoid(),
+    "silu": lambda z: z * z.sigmoid(),
     "isreal": lambda z: z.imag == 0, "argwhere": lambda z: (z != 0).argwhere(),
     "logical_not": lambda z: z == 0, "reshape_as": lambda z, other: z.reshape(other.shape),
     "ndimension": lambda z: z.ndim, "type_as": lambda z, other: z.to(other.dtype),

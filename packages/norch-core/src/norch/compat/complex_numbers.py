@@ -266,11 +266,13 @@ class ComplexPair:
     def adjoint(self) -> ComplexPair:
         return self.mH  # type: ignore[no-any-return]
 
-    def sum(self, dim: Any = None, keepdim: bool = False) -> ComplexPair:
-        return joined(self.real.sum(dim, keepdim), self.imag.sum(dim, keepdim))
+    def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
+        z = self if dtype is None else self.to(dtype)
+        return joined(z.real.sum(dim, keepdim), z.imag.sum(dim, keepdim))
 
-    def mean(self, dim: Any = None, keepdim: bool = False) -> ComplexPair:
-        return joined(self.real.mean(dim, keepdim), self.imag.mean(dim, keepdim))
+    def mean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
+        z = self if dtype is None else self.to(dtype)
+        return joined(z.real.mean(dim, keepdim), z.imag.mean(dim, keepdim))
 
     # --- Elements ---------------------------------------------------------------------------------------------------
 
@@ -362,7 +364,7 @@ class ComplexPair:
 
 _OF_PAIR = frozenset({"clone", "contiguous", "cpu", "cuda", "detach", "requires_grad_", "zero_"})
 _OF_PARTS = frozenset({
-    "cumsum", "diag", "diag_embed", "diagflat", "diagonal_scatter", "diff", "dsplit", "flip", "fliplr",
+    "diag", "diag_embed", "diagflat", "diagonal_scatter", "diff", "dsplit", "flip", "fliplr",
     "flipud", "gather", "hsplit", "index_add", "index_copy", "index_put", "index_select", "masked_scatter",
     "masked_select", "nansum", "narrow_copy", "put", "repeat", "repeat_interleave", "roll", "rot90",
     "scatter_add", "select_scatter", "slice_scatter", "sum_to_size", "take", "take_along_dim", "tile",

@@ -86,7 +86,7 @@ def _refuse(name: str) -> Callable[..., Any]:
     return call
 
 
-class Batched(Tensor):
+class Batched(Tensor, plain_results=True):
     """All samples of a level in one tensor: `value`, whose dim 0 they are along."""
 
     __slots__ = ("level", "value")

@@ -30,4 +30,5 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 @accepts_axis
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner products of the vectors x and y along `dim`; the two broadcast."""
-    return (x * y).sum(dim, dtype=(x * y).dtype)
+    products = x.conj() * y
+    return products.sum(dim, dtype=products.dtype)

@@ -57,7 +57,7 @@ def sparse_spec(shape: Sequence[int], dtype: DType, device: Device) -> SparseSpe
     return out
 
 
-class SparseTensor(Tensor):
+class SparseTensor(Tensor, plain_results=True):
     """A tensor most of whose elements are 0 and not stored. `norch.sparse_coo_tensor` and `to_sparse` make them.
 
     places: int64, (sparse dims, elements); entries: what is there, of shape (elements, *dense dims). coalesced: whether

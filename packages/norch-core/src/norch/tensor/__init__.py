@@ -52,14 +52,16 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         with overriding.DisableTorchFunctionSubclass():
             return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, plain_results: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if plain_results:
+            cls.__torch_function__ = overriding.disabled  # type: ignore[assignment,method-assign]
         if overriding.defines(cls):
             overriding.prepare(cls, Tensor)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """`func(*args, **kwargs)`, tensors in its result as objects of this class: for subclasses that define it.
+        """`func(*args, **kwargs)`, tensors in its result as objects of this class, which a subclass may override.
 
         types: the classes of arguments that define it. NotImplemented where one is no base of this class.
         """

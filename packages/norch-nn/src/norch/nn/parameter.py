@@ -9,7 +9,7 @@ import norch
 from .complex_pairs import tensor_of
 
 
-class Parameter(norch.Tensor):
+class Parameter(norch.Tensor, plain_results=True):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
@@ -31,7 +31,7 @@ class Parameter(norch.Tensor):
     __str__ = __repr__
 
 
-class Buffer(norch.Tensor):
+class Buffer(norch.Tensor, plain_results=True):
     """A tensor that a Module registers as a buffer when it is assigned as an attribute.
 
     `persistent=False` leaves it out of the module's `state_dict`.
