@@ -135,6 +135,13 @@ def test_within_disable_nothing_is_asked():
     assert not norch.overrides.has_torch_function((P, 1))
 
 
+@pytest.mark.parametrize("name", "view float int bool bfloat16 type where".split())
+def test_methods_have_pytorchs_names_in_whatever_file_they_are(name):
+    args = {"view": (-1,), "type": (norch.float64,), "where": (P > 2, P)}.get(name, ())
+    getattr(noted(4, 4), name)(*args)
+    assert asked[-1].__name__ == name
+
+
 def test_results_are_of_a_subclass_that_defines_nothing():
     class Kind(Tensor):
         def twice(self):

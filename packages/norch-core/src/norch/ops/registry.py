@@ -69,6 +69,8 @@ def method(*names: str, check: bool = True, inplace: bool = False) -> Callable[[
         titles = names or (target.__name__,)
         known = target.__code__.co_varnames == ("self",) or titles[0].startswith("__") or _checks_itself(target)
         entry = checked(target, titles[0]) if check and not known else target
+        if target.__name__ not in titles and not titles[0].startswith("__") and not _checks_itself(target):
+            entry.__name__ = entry.__qualname__ = titles[0]  # by which `__torch_function__` knows it
         for name in titles:
             _add(METHODS, name, entry)
             if inplace:
