@@ -100,6 +100,11 @@ def test_reductions_in_another_dtype():
         assert np.array_equal(found.numpy(), getattr(np, name)(values, 0, dtype=complex))
         assert norch.equal(getattr(z, name)(0, dtype=norch.complex128), found)
     assert z.prod(dtype=norch.complex128).item() == -190 - 90j
+    with pytest.warns(UserWarning, match="imaginary"):
+        assert [getattr(norch, name)(z, 1, dtype=norch.float32).tolist() for name in ("sum", "prod")] == [
+            [3.0, 12.0],
+            [0.0, 60.0],
+        ]
 
 
 def test_norms_of_a_number_are_of_the_elements():

@@ -123,12 +123,13 @@ def _isnan(z: ComplexPair) -> Tensor:
 # --- Reductions -------------------------------------------------------------------------------------------------------
 
 
-def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
-    z = z if dtype is None else z.to(dtype)
+def _prod(z: ComplexPair, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if dtype is not None:
+        return ops.prod(z.to(dtype), dim, keepdim)
     numbers, at = (z.reshape(-1), -1) if dim is None or not z.ndim else (z, dim)
     many = numbers.unbind(at)
     product = reduce(ComplexPair.__mul__, many) if many else ComplexPair(numbers.sum(at).pair) + 1
-    return product.unsqueeze(at) if keepdim and dim is not None and z.ndim else product  # type: ignore[no-any-return]
+    return product.unsqueeze(at) if keepdim and dim is not None and z.ndim else product
 
 
 def _var(z: ComplexPair, *args: Any, **kwargs: Any) -> Tensor:

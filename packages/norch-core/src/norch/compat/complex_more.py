@@ -91,13 +91,15 @@ def _of(value: Any, part: int) -> Any:
     return tensors_of(value)[part] if isinstance(value, ComplexPair | Tensor) else value
 
 
-def _cumsum(z: ComplexPair, dim: int, *, dtype: Any = None) -> ComplexPair:
-    z = z if dtype is None else z.to(dtype)
+def _cumsum(z: ComplexPair, dim: int, *, dtype: Any = None) -> Any:
+    if dtype is not None:
+        return z.to(dtype).cumsum(dim)
     return joined(z.real.cumsum(dim), z.imag.cumsum(dim))
 
 
-def _cumprod(z: ComplexPair, dim: int, *, dtype: Any = None) -> ComplexPair:
-    z = z if dtype is None else z.to(dtype)
+def _cumprod(z: ComplexPair, dim: int, *, dtype: Any = None) -> Any:
+    if dtype is not None:
+        return z.to(dtype).cumprod(dim)
     if not z.ndim:
         return z.clone()  # type: ignore[no-any-return]
     many = list(accumulate(z.unbind(dim), ComplexPair.__mul__))

@@ -266,13 +266,15 @@ class ComplexPair:
     def adjoint(self) -> ComplexPair:
         return self.mH  # type: ignore[no-any-return]
 
-    def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
-        z = self if dtype is None else self.to(dtype)
-        return joined(z.real.sum(dim, keepdim), z.imag.sum(dim, keepdim))
+    def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        if dtype is not None:
+            return self.to(dtype).sum(dim, keepdim)
+        return joined(self.real.sum(dim, keepdim), self.imag.sum(dim, keepdim))
 
-    def mean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> ComplexPair:
-        z = self if dtype is None else self.to(dtype)
-        return joined(z.real.mean(dim, keepdim), z.imag.mean(dim, keepdim))
+    def mean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        if dtype is not None:
+            return self.to(dtype).mean(dim, keepdim)
+        return joined(self.real.mean(dim, keepdim), self.imag.mean(dim, keepdim))
 
     # --- Elements ---------------------------------------------------------------------------------------------------
 
