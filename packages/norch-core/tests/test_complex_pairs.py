@@ -223,3 +223,13 @@ def test_files_keep_pairs(tmp_path):
     found["row"].zero_()
     assert not found["a"][1:].any()  # they share memory, as they did
     assert found["a"][0].any()
+
+
+def test_pairs_are_data_for_tensors():
+    z = norch.tensor([1 + 2j, 3j])
+    assert norch.as_tensor(z) is norch.asarray(z) is z
+    assert norch.as_tensor(z, device="cpu").dtype == norch.complex64
+    copied = norch.tensor(z, dtype=norch.complex64)
+    z[0] = 0
+    assert norch.tensor(z).tolist() == [0, 3j]
+    assert copied.tolist() == [1 + 2j, 3j]

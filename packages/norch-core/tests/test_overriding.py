@@ -166,6 +166,15 @@ def test_results_are_of_a_subclass_that_defines_nothing():
         norch.add(x, P.as_subclass(Other))
 
 
+def test_transforms_to_complex_numbers_and_back_keep_the_class():
+    x = noted(2, 4)
+    both = norch.fft.fft(x) * norch.fft.fft(P[:2])
+    assert type(both.real) is type(both.abs()) is type(norch.fft.ifft(both).real) is Noted
+    expected = np.fft.ifft(np.fft.fft(np.arange(8.0).reshape(2, 4)) ** 2).real
+    assert np.allclose(norch.fft.irfft(norch.fft.rfft(x) ** 2).numpy(), expected)
+    assert type(norch.polar(P, P).as_subclass(Noted).imag) is Noted
+
+
 def test_a_class_with_the_disabled_implementation_is_asked_nothing():
     class Still(Tensor):
         __torch_function__ = _disabled_torch_function_impl

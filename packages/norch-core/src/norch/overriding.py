@@ -370,8 +370,8 @@ def prepare(cls: type, kind: type) -> None:
 
 def convert(value: Any, kind: type) -> Any:
     """Tensors that a function gave, in tuples and lists too, as objects of a subclass of Tensor."""
-    if isinstance(value, TensorBase):
-        return value if isinstance(value, kind) else value.as_subclass(kind)  # type: ignore[attr-defined]
+    if hasattr(type(value), "as_subclass"):  # complex numbers too
+        return value if isinstance(value, kind) else value.as_subclass(kind)
     if isinstance(value, tuple | list):
         parts = [convert(part, kind) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

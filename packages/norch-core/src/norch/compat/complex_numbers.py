@@ -349,6 +349,10 @@ class ComplexPair:
             return lambda *args, **kwargs: self._put(getattr(self, stem)(*args, **kwargs))
         raise AttributeError(f"a ComplexPair has no {name!r}; {INSTEAD}")
 
+    def as_subclass(self, cls: type) -> ComplexPair:
+        """The same numbers, whose parts are objects of `cls`, a subclass of Tensor."""
+        return ComplexPair(self.pair.as_subclass(cls))
+
     @staticmethod
     def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function of norch gives that was called with a pair."""

@@ -61,6 +61,10 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     Raises as `tensor` does.
     """
     target = get_default_device() if device is None else Device(device)
+    if hasattr(type(data), "as_subclass") and not isinstance(data, TensorBase):  # complex numbers
+        wanted = [x for x in (device and target, dtype) if x is not None]
+        kept = data.to(*wanted) if wanted else data
+        return kept.detach().clone() if copy else kept  # type: ignore[no-any-return]
     if isinstance(dtype, ComplexDType):
         return _complex(data, dtype, target)  # type: ignore[no-any-return]
     chosen = None if dtype is None else as_dtype(dtype, "tensor")
@@ -83,10 +87,10 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
 
 
 def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
-    """A ComplexPair of complex numbers, of real ones, or of another pair."""
+    """A ComplexPair of complex numbers or of real ones."""
     pairs = import_module("norch.compat.complex_parts")  # which stands above
-    if isinstance(data, TensorBase) or pairs.is_complex(data):
-        return data.to(device, dtype)
+    if isinstance(data, TensorBase):
+        return data.to(device, dtype)  # type: ignore[attr-defined]
     values = np.asarray(data)
     parts = [tensor(np.array(x), dtype=dtype.parts, device=device) for x in (values.real, values.imag)]
     return pairs.complex(*parts)
