@@ -247,6 +247,41 @@ def test_losses_of_ones_own() -> None:
         Own(reduction="most")
 
 
+def test_what_trainers_import() -> None:
+    code = """
+from norch.compat.standin import install
+install()
+import torch, torch._dynamo.config, torch._inductor.config, torch.utils._device
+from torch._subclasses.fake_tensor import FakeTensorConverter
+from torch._utils import _take_tensors
+from torch.serialization import normalize_storage_type
+torch._inductor.config.coordinate_descent_tuning = torch._inductor.config.triton.unique_kernel_names = True
+torch._dynamo.config.cache_size_limit = max(32, torch._dynamo.config.cache_size_limit)
+with torch._dynamo.config.patch(verbose=True):
+    assert torch._dynamo.config.cache_size_limit == 32
+floats = [torch.ones(n) for n in (3, 5, 100, 2)]
+given = [floats[0], torch.ones(2).double(), *floats[1:], torch.eye(3).to_sparse()]
+for limit, groups in (10, [3, 5, 100, 2, 2, 3]), (40, [8, 100, 2, 2, 3]), (1000, [110, 2, 3]):
+    assert [sum(len(x.values() if x.is_sparse else x) for x in g) for g in _take_tensors(given, limit)] == groups
+
+class Doubled(torch.autograd.function.InplaceFunction):
+    @classmethod
+    def forward(cls, ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+x = torch.ones(2, requires_grad=True)
+Doubled.apply(x.clone()).sum().backward()
+assert x.grad.tolist() == [2, 2]
+"""
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (made.stdout, made.stderr) == ("", "")
+
+
 def test_what_packages_of_models_import() -> None:
     code = """
 from norch.compat.standin import install

@@ -281,6 +281,10 @@ class Function:
 FunctionCtx = FunctionContext  # PyTorch's name
 
 
+class InplaceFunction(Function):
+    """PyTorch's old base of functions that change an argument in place, which any Function may: `ctx.mark_dirty`."""
+
+
 class _Once(Function):
     """The gradients of a backward pass that has none of its own: differentiating them raises."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ops import cat
@@ -19,6 +19,24 @@ def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The parts of `flat` in the shapes of `tensors`: views."""
     return tuple(part.view(x.shape) for part, x in zip(flat.split([x.numel() for x in tensors]), tensors, strict=True))
+
+
+def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
+    """Groups of tensors of one type, in their order, of no more than `size_limit` bytes where more than one."""
+    groups: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        group = groups.setdefault((tensor.device, tensor.dtype, tensor.is_sparse), [])
+        if group and sum(_nbytes(x) for x in (*group, tensor)) > size_limit:
+            yield group.copy()
+            group.clear()
+        group.append(tensor)
+    yield from filter(None, groups.values())
+
+
+def _nbytes(tensor: Tensor) -> int:
+    """What is stored of a tensor, of a sparse one its indices and values."""
+    parts = (tensor.indices(), tensor.values()) if tensor.is_sparse else (tensor,)
+    return sum(x.numel() * x.element_size() for x in parts)
 
 
 def _group_tensors_by_device_and_dtype(

@@ -109,6 +109,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "nn.parallel.replicate": [("replicate", _ONE_DEVICE)],
     "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
     "onnx": [("export", KEPT)],
+    "serialization": [("normalize_storage_type", "norch.load reads PyTorch's files")],
     "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (

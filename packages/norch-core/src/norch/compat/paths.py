@@ -141,6 +141,8 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
+_SETTINGS = {"patch": lambda *args, **kwargs: nullcontext()}
+"""Of compilers, which scripts set: nothing reads them."""
 _ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
     f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
 ]
@@ -181,7 +183,10 @@ PLACES: dict[str, Place] = {
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",)),
-    "_dynamo": Place(("nn.compiled",), names=_COMPILER | {"config": SimpleNamespace()}),
+    "_dynamo": Place(("nn.compiled",), names=_COMPILER),
+    "_dynamo.config": Place(names=_SETTINGS | dict.fromkeys(("cache_size_limit", "recompile_limit"), 8)),
+    "_inductor": Place(),
+    "_inductor.config": Place(names=_SETTINGS | {"triton": SimpleNamespace()}),
     "_dynamo.utils": Place(
         names={"is_compile_supported": lambda device_type: False, "disable_cache_limit": nullcontext}
     ),

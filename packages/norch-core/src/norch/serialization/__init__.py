@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..submodules import late_submodules
 from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .checkpoint import load, save
 from .safetensors import load_safetensors, safe_open, save_safetensors
@@ -14,6 +15,8 @@ from .safetensors import load_safetensors, safe_open, save_safetensors
 DEFAULT_PROTOCOL = 2
 """Of pickles, as PyTorch's."""
 MAP_LOCATION = Any
+
+__getattr__ = late_submodules(__name__)
 
 __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_safetensors", "safe_globals",
