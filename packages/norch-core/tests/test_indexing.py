@@ -392,3 +392,24 @@ def test_bytes_are_masks_as_in_pytorch():
         x[norch.tensor([0, 1, 1], dtype=norch.uint8)]
     with pytest.raises(norch.DTypeError, match="mask must be bool"):
         x.masked_select(mask)
+
+
+def test_arguments_by_pytorchs_names():
+    x, rows = norch.arange(6.0).reshape(2, 3), norch.tensor([0])
+    named = {"dim": 0, "index": rows, "source": norch.full((1, 3), 9.0)}
+    for function in (x.index_copy, x.clone().index_copy_):
+        assert function(**named).tolist() == [[9, 9, 9], [3, 4, 5]]
+    assert x.index_add(**named, alpha=2).tolist() == [[18, 19, 20], [3, 4, 5]]
+    assert x.index_reduce(**named, reduce="amin").tolist() == x.tolist()
+    assert x.index_fill(dim=0, index=rows, value=7).tolist() == [[7, 7, 7], [3, 4, 5]]
+    assert norch.tensor(2.0).index_copy(dim=0, index=rows, source=norch.tensor(3.0)).tolist() == 3
+    assert x.gather(0, norch.tensor([[1]]), sparse_grad=True).tolist() == [[3]]
+    assert x.swapaxes(axis0=0, axis1=1).tolist() == norch.swapaxes(x, axis0=1, axis1=0).tolist() == x.T.tolist()
+    assert [part.tolist() for part in x.split_with_sizes(split_sizes=[1, 2], dim=1)] == [
+        [[0], [3]],
+        [[1, 2], [4, 5]],
+    ]
+    assert [part.shape for part in norch.hsplit(x, sections=3)] == [(2, 1)] * 3
+    assert x.vsplit(indices=(1,))[1].tolist() == [[3, 4, 5]]
+    assert norch.empty(0).resize_(size=(2, 3)).shape == (2, 3)
+    assert norch.inverse(input=norch.eye(2) * 2).tolist() == [[0.5, 0], [0, 0.5]]

@@ -94,9 +94,14 @@ def recover(
             return function(*args, **kwargs)
         except Exception as second:
             error = second
-    ordered = numbers_by_name(function.__name__, args, kwargs) if isinstance(error, TypeError) else None
-    if ordered is not None:
-        return (call or function)(*ordered[0], **ordered[1])
+    if isinstance(error, TypeError):
+        ordered = numbers_by_name(function.__name__, args, kwargs)
+        if ordered is not None:
+            return (call or function)(*ordered[0], **ordered[1])
+        others = _OTHER_NAMES.get(function.__name__, {})
+        if others.keys() & kwargs.keys():
+            kwargs = {others.get(k, k): v for k, v in kwargs.items() if others.get(k, k) is not None}
+            return (call or function)(*args, **kwargs)
     if "out" not in kwargs or not isinstance(error, TypeError) or "out" in _signature(function).parameters:
         explain(error, function, args, kwargs, name)
     rest = {k: v for k, v in kwargs.items() if k != "out"}
@@ -128,6 +133,14 @@ _NUMBERS_FIRST = {
     **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), (3, "beta", "alpha")),
 }  # fmt: skip
 """By function: how many tensors it takes, and the numbers that PyTorch's first versions took between them."""
+
+
+_OTHER_NAMES: dict[str, dict[str, str | None]] = {
+    **dict.fromkeys(("hsplit", "vsplit", "dsplit"), dict.fromkeys(("indices", "sections"), "indices_or_sections")),
+    "inv": {"input": "A"}, "pinv": {"input": "A", "rcond": "rtol"},
+    "gather": {"sparse_grad": None},
+}  # fmt: skip
+"""By function: names of arguments that PyTorch has besides, for what each is in norch, None where it has no say."""
 
 
 def numbers_by_name(name: str, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

@@ -243,14 +243,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def takes_0d(function: F) -> F:
-    """Lets `function(input, dim, index, other, ...)` take a 0-d input, and then other, for a vector of one element."""
+    """Lets `function(input, dim, index, ...)` take a 0-d input, and what follows, for vectors of one element."""
+
+    def vector(value: Any) -> Any:
+        return value.reshape(-1) if hasattr(value, "spec") and value.spec.numel == 1 else value
 
     @wraps(function)
-    def call(input: Tensor, dim: int, index: Tensor, other: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def call(input: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if input.spec.ndim:
-            return function(input, dim, index, other, *args, **kwargs)  # type: ignore[no-any-return]
-        other = other.reshape(-1) if hasattr(other, "spec") and other.spec.numel == 1 else other
-        out: Tensor = function(input.reshape(1), dim, index, other, *args, **kwargs)
+            return function(input, dim, index, *args, **kwargs)  # type: ignore[no-any-return]
+        named = {key: vector(value) for key, value in kwargs.items()}
+        out: Tensor = function(input.reshape(1), dim, index, *map(vector, args), **named)
         return out.reshape(())
 
     return cast("F", call)

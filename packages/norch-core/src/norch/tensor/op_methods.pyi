@@ -210,7 +210,7 @@ class OpMethods:
     square = elementwise_composites.square; square_ = in_place; squeeze = shape_views.squeeze;
     squeeze_ = tensor_shape_changes.squeeze_; std = reduction_variance.std; sub = elementwise_arithmetic.sub;
     sub_ = in_place; subtract = elementwise_arithmetic.sub; subtract_ = in_place; sum = reduction_reductions.sum;
-    sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.transpose;
+    sum_to_size = reduction_reductions.sum_to_size; svd = tensor_linear_algebra.svd; swapaxes = shape_views.swapaxes;
     swapaxes_ = tensor_shape_changes.transpose_; swapdims = shape_views.transpose;
     swapdims_ = tensor_shape_changes.transpose_; t = shape_views.t; t_ = tensor_shape_changes.t_;
     take = ops_indexing.take; take_along_dim = ops_indexing.take_along_dim; tan = elementwise_arithmetic.tan;

@@ -64,9 +64,9 @@ def _refuse(title: str, instead: str) -> Callable[..., Any]:
 
 
 @method()
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Gives the tensor the shape `sizes`, row by row in its memory, or in new memory where that is too small, into
-    which its elements are copied; what is beyond them is not set. Returns the tensor. memory_format: ignored.
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+    """Gives the tensor the shape `sizes` or `size`, row by row in its memory, or in new memory where that is too small,
+    into which its elements are copied; what is beyond them is not set. Returns the tensor. memory_format: ignored.
 
     Views of the old memory stay on it. Raises AutogradError for a tensor in the graph, ShapeError for a view that would
     need new memory.
@@ -75,6 +75,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         raise AutogradError("resize_(): a tensor that requires grad cannot be resized; use reshape")
     check_writable(self, "resize_", values=False)
     given = self.spec
+    sizes = sizes if size is None else (size,)
     shape = as_shape(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes, "resize_")
     new = given.like(shape)
     room = self.buffer.nbytes // given.dtype.itemsize - self.offset

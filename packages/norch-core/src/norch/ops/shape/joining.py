@@ -165,15 +165,16 @@ MAX_EMPTY = 1 << 20
 
 @public("split_with_sizes", check="function")
 def split(
-    input: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
+    input: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None, split_sizes: Any = None
 ) -> tuple[Tensor, ...]:
     """split_size_or_sections: views of parts of a size (the last may be smaller), or of the sizes in a list, along
     `dim`.
 
-    split_size: the same, as PyTorch's method has it. Raises TypeError unless one of the two is given, ShapeError for a
-    0-d tensor, sizes below 0, and a list that does not add up.
+    split_size, split_sizes: the same, as PyTorch's methods have it. Raises TypeError unless one of them is given,
+    ShapeError for a 0-d tensor, sizes below 0, and a list that does not add up.
     """
     at = wrap_dim(dim, input.spec.ndim, "split")
+    split_size = split_sizes if split_size is None else split_size
     if (split_size is None) == (split_size_or_sections is None):
         raise TypeError("split(): expected split_size_or_sections, or split_size")
     if split_size_or_sections is None:

@@ -159,10 +159,16 @@ def _into_zeros(g: Tensor, spec: Spec, select: Any) -> Tensor:
     return zeros
 
 
-@public("swapaxes", "swapdims", check=False)
+@public("swapdims", check=False)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with dims `dim0` and `dim1` exchanged. Raises IndexError for a dim out of range."""
     return TRANSPOSE.call(input, dim0, dim1)
+
+
+@public(check=False)
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """A view with dims `axis0` and `axis1` exchanged, as `transpose`. Raises IndexError for one out of range."""
+    return TRANSPOSE.call(input, axis0, axis1)
 
 
 def alias(input: Tensor) -> Tensor:

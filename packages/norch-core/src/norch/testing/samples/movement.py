@@ -51,6 +51,7 @@ def _strided(v: Array, size: Any, stride: Any, offset: int = 0) -> Array:
 
 
 VIEWS = samples(
+    Sample("swapaxes", np.swapaxes, (case(x(2, 3), 0, 1),), view=True),
     Sample("transpose", np.swapaxes, (case(x(2, 3), 0, 1), case(x(2, 3, 2), -1, 0), case(x(0, 2), 0, 1)), view=True),
     Sample("t", np.transpose, (case(x(2, 3)), case(x(3)), case(x())), view=True),
     Sample("T", np.transpose, (case(x(2, 3)), case(x(2, 3, 2))), call=lambda v: v.T, view=True),
