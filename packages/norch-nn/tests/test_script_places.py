@@ -254,6 +254,8 @@ install()
 import torch, torch._dynamo.config, torch._inductor.config, torch.utils._device
 from torch._subclasses.fake_tensor import FakeTensorConverter
 from torch._utils import _take_tensors
+from torch.distributed._tensor.placement_types import DTensorSpec, Shard
+from torch.distributed.fsdp.api import FullStateDictConfig, LocalStateDictConfig, StateDictSettings
 from torch.serialization import normalize_storage_type
 torch._inductor.config.coordinate_descent_tuning = torch._inductor.config.triton.unique_kernel_names = True
 torch._dynamo.config.cache_size_limit = max(32, torch._dynamo.config.cache_size_limit)

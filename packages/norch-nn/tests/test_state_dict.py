@@ -1,5 +1,7 @@
 """state_dict and load_state_dict."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,27 @@ def test_shared_parameters_are_saved_under_each_name():
     net = nn.Module()
     net.a = net.b = nn.Linear(1, 1)
     assert list(net.state_dict()) == ["a.weight", "a.bias", "b.weight", "b.bias"]
+
+
+def test_the_state_is_an_ordered_dict_that_takes_attributes():
+    state = nn.Linear(2, 2).state_dict()
+    assert isinstance(state, OrderedDict)
+    state._metadata = {"": {"version": 1}}
+    state.move_to_end("weight")
+    assert list(state) == ["bias", "weight"]
+
+
+def test_parts_that_have_a_state_dict_of_their_own_are_asked_for_it():
+    class Scaled(nn.Linear):
+        def state_dict(self, *, destination=None, prefix="", keep_vars=False):
+            state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+            state[f"{prefix}weight"] = state[f"{prefix}weight"] * 2
+            return state
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(Scaled(2, 2, bias=False)))
+    state = model.state_dict()
+    assert list(state) == ["0.weight", "0.bias", "1.0.weight"]
+    assert state["1.0.weight"].tolist() == (model[1][0].weight * 2).tolist()
 
 
 def test_values_are_cast_and_arrays_are_taken():

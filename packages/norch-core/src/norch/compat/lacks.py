@@ -80,7 +80,12 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("DefaultLoadPlanner DefaultSavePlanner", "norch.distributed.checkpoint plans by itself")
     ],
     "distributed.fsdp": [
-        ("CPUOffloadPolicy", "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()")
+        ("CPUOffloadPolicy", "parameters stay on their device; FullyShardedDataParallel takes CPUOffload()"),
+        (
+            "FullOptimStateDictConfig LocalOptimStateDictConfig LocalStateDictConfig OptimStateDictConfig "
+            "ShardedOptimStateDictConfig ShardedStateDictConfig StateDictConfig StateDictSettings",
+            "a FullStateDictConfig says how a state_dict is gathered",
+        ),
     ],
     "distributed.rpc": [
         ("RRef init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")
@@ -95,6 +100,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
+    "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
     "jit": [

@@ -206,6 +206,7 @@ PLACES: dict[str, Place] = {
     "distributed.fsdp.api": Place(("distributed.fsdp",)),
     "distributed.fsdp.fully_sharded_data_parallel": Place(("distributed.fsdp",)),
     "distributed._tensor": Place(("distributed.tensor",)),
+    "distributed._tensor.placement_types": Place(("distributed.tensor",)),
     "distributed.tensor.placement_types": Place(("distributed.tensor",)),
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "quasirandom": Place(("compat.quasirandom",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +56,7 @@ def saved_tensors(module: Module, prefix: str = "") -> Iterator[tuple[str, norch
 
 def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, Any] | None = None) -> dict[str, Any]:
     """Puts the tensors of a module and all below it into `state`, with the hooks of each."""
-    state = {} if state is None else state
+    state = OrderedDict() if state is None else state
     hooks = module._hooks
     if hooks is not None:
         for hook in tuple(hooks.state_pre.values()):
@@ -64,7 +65,7 @@ def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, An
     for name in module._module_names:
         child = module.__dict__[name]
         if child is not None:
-            save_state(child, f"{prefix}{name}.", keep_vars, state)
+            child.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     if hooks is not None:
         for hook in tuple(hooks.state.values()):
             found = hook.function(module, state, prefix, {})
