@@ -166,6 +166,30 @@ def test_results_are_of_a_subclass_that_defines_nothing():
         norch.add(x, P.as_subclass(Other))
 
 
+def test_methods_of_a_class_call_tensors_by_super():
+    class Guarded(Noted):
+        def __getitem__(self, index):
+            return super().__getitem__(index)
+
+        def __setitem__(self, index, value):
+            super().__setitem__(index, value * 2)
+
+        def detach(self):
+            return super().detach()
+
+        def split(self, *args):
+            return super().split(*args)
+
+    x = norch.arange(6.0).reshape(2, 3).as_subclass(Guarded)
+    asked.clear()
+    for found in (x[1], x[0, 1], x[:, 1], x[norch.tensor([0])], x.detach(), x.split(1)[0]):
+        assert type(found) is Guarded
+    assert asked == [Tensor.__getitem__] * 4 + [Tensor.detach, Tensor.split]
+    x[0] = norch.ones(3)
+    assert x.tolist() == [[2, 2, 2], [3, 4, 5]]
+    assert type(x).__mro__[-4:] == Tensor.__mro__[-4:]
+
+
 def test_transforms_to_complex_numbers_and_back_keep_the_class():
     x = noted(2, 4)
     both = norch.fft.fft(x) * norch.fft.fft(P[:2])

@@ -344,8 +344,22 @@ def _of_class(original: Callable[..., Any], ours: Callable[..., Any]) -> Callabl
     return call
 
 
+_asking: list[type] = []
+
+
+def _between(kind: type) -> type:
+    """A subclass of Tensor with the methods that ask, which its subclasses have for a base: `super()` finds them."""
+    if not _asking:
+        _asking.append(kind)  # while it is made, and prepared itself
+        _asking[0] = type(kind)(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__})
+    return _asking[0]
+
+
 def prepare(cls: type, kind: type) -> None:
     """Has the class `cls` asked for what its base `kind`, Tensor, defines and no other base of it does."""
+    between = _between(kind)
+    if between is not kind and kind in cls.__bases__:
+        cls.__bases__ = tuple([between if base is kind else base for base in cls.__bases__])
     cls._overrides = True  # type: ignore[attr-defined]
     cls.spec = property(_get_spec, _set_spec)  # type: ignore[attr-defined]
     theirs = kind.__mro__
