@@ -196,7 +196,21 @@ def test_transforms_to_complex_numbers_and_back_keep_the_class():
     assert type(both.real) is type(both.abs()) is type(norch.fft.ifft(both).real) is Noted
     expected = np.fft.ifft(np.fft.fft(np.arange(8.0).reshape(2, 4)) ** 2).real
     assert np.allclose(norch.fft.irfft(norch.fft.rfft(x) ** 2).numpy(), expected)
-    assert type(norch.polar(P, P).as_subclass(Noted).imag) is Noted
+    z = norch.polar(P, P).as_subclass(Noted)
+    assert type(z.imag) is Noted
+    z.unit = "m"
+    assert z.unit == vars(z)["unit"] == "m"
+
+    class Sized(Noted):
+        length = property(lambda self: self.abs().sum().item())
+
+        def turned(self):
+            return self * 1j
+
+    z = norch.polar(norch.ones(3), norch.ones(3)).as_subclass(Sized)
+    assert z.length == pytest.approx(3.0)
+    assert type(z.turned().real) is Sized
+    assert z.turned().length == pytest.approx(3.0)
 
 
 def test_a_class_with_the_disabled_implementation_is_asked_nothing():

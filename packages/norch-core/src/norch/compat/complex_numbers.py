@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from importlib import import_module
+from inspect import getattr_static
 from typing import Any
 from warnings import warn
 
@@ -65,6 +66,11 @@ class ComplexPair:
         if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
             return type(self.pair)
         return ComplexPair
+
+    @property  # type: ignore[misc]
+    def __dict__(self) -> dict[str, Any]:
+        """What was put on it: the attributes of its pair."""
+        return vars(self.pair)
 
     def __reduce__(self) -> Any:
         return ComplexPair, (self.pair,)
@@ -347,7 +353,17 @@ class ComplexPair:
             return getattr(self, more.OTHER_NAMES[stem] + name[len(stem) :])
         if stem != name and (stem in _functions() or stem in ("neg", "exp", "conj_physical")):
             return lambda *args, **kwargs: self._put(getattr(self, stem)(*args, **kwargs))
+        kind = type(self.pair)  # at times a class of one's own, with attributes
+        if kind is not Tensor and not hasattr(Tensor, name):
+            if name in self.__dict__:
+                return self.__dict__[name]
+            if hasattr(kind, name):
+                found = getattr_static(kind, name)
+                return found.__get__(self, kind) if hasattr(found, "__get__") else found
         raise AttributeError(f"a ComplexPair has no {name!r}; {INSTEAD}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self if hasattr(ComplexPair, name) else self.pair, name, value)
 
     def as_subclass(self, cls: type) -> ComplexPair:
         """The same numbers, whose parts are objects of `cls`, a subclass of Tensor."""
