@@ -101,9 +101,9 @@ def _cumprod(z: ComplexPair, dim: int, *, dtype: Any = None) -> Any:
     if dtype is not None:
         return z.to(dtype).cumprod(dim)
     if not z.ndim:
-        return z.clone()  # type: ignore[no-any-return]
+        return z.clone()
     many = list(accumulate(z.unbind(dim), ComplexPair.__mul__))
-    return ops.stack(many, dim) if many else z  # type: ignore[return-value]
+    return ops.stack(many, dim) if many else z
 
 
 def _logical(name: str, input: Any, other: Any) -> Tensor:

@@ -67,8 +67,8 @@ class ComplexPair:
             return type(self.pair)
         return ComplexPair
 
-    @property  # type: ignore[misc]
-    def __dict__(self) -> dict[str, Any]:
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         """What was put on it: the attributes of its pair."""
         return vars(self.pair)
 

@@ -33,7 +33,7 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[T
     yield from filter(None, groups.values())
 
 
-def _nbytes(tensor: Tensor) -> int:
+def _nbytes(tensor: Any) -> int:
     """What is stored of a tensor, of a sparse one its indices and values."""
     parts = (tensor.indices(), tensor.values()) if tensor.is_sparse else (tensor,)
     return sum(x.numel() * x.element_size() for x in parts)

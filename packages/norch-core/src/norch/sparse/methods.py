@@ -100,6 +100,11 @@ def unbind(self: SparseTensor, dim: int = 0) -> tuple[Any, ...]:
     return tuple([select(self, dim, i) for i in range(self.spec.shape[wrap_dim(dim, self.spec.ndim, "unbind")])])
 
 
+def swapaxes(self: SparseTensor, axis0: int, axis1: int) -> SparseTensor:
+    """The tensor with dims `axis0` and `axis1` exchanged, as `transpose`. Raises IndexError for one out of range."""
+    return transpose(self, axis0, axis1)
+
+
 def iterate(self: SparseTensor) -> Iterator[Any]:
     return iter(unbind(self, 0))
 
@@ -112,11 +117,10 @@ def norm(self: SparseTensor, p: Any = 2, dim: Any = None, keepdim: bool = False,
     return (entries if dtype is None else entries.to(dtype)).norm(p)
 
 
-_OWN = (transpose, t, permute, unsqueeze, select, index_select, unbind, norm)
+_OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind, norm)
 for _own in _OWN:
     setattr(SparseTensor, _own.__name__, _own)
-for _name in ("swapaxes", "swapdims"):
-    setattr(SparseTensor, _name, transpose)
+SparseTensor.swapdims = transpose  # type: ignore[assignment]
 for _name in ("T", "mT", "H", "mH"):
     setattr(SparseTensor, _name, property(t, doc="The transpose of a matrix."))
 for _name, _special in {"__getitem__": getitem, "__iter__": iterate}.items():

@@ -55,7 +55,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     def __init_subclass__(cls, plain_results: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if plain_results:
-            cls.__torch_function__ = overriding.disabled  # type: ignore[assignment,method-assign]
+            cls.__torch_function__ = overriding.disabled  # type: ignore[method-assign]
         if overriding.defines(cls):
             overriding.prepare(cls, Tensor)
 
