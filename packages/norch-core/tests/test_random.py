@@ -285,3 +285,15 @@ def test_every_draw_asks_a_generator_of_ones_own():
         norch.rand_like(norch.ones(2))
         norch.randint(0, 9, (2,))
     assert own.asked == 3
+
+
+def test_draws_in_the_shape_of_a_tensor_take_what_zeros_like_takes():
+    x = norch.ones(2, 3, 4, 5)
+    for draw in norch.rand_like, norch.randn_like, lambda x, **more: norch.randint_like(x, 2, **more):
+        kept = draw(x, memory_format=norch.preserve_format, layout=norch.strided, pin_memory=False)
+        assert (kept.shape, kept.dtype) == (x.shape, x.dtype)
+        assert draw(x, memory_format=norch.channels_last).stride() == (60, 1, 15, 3)
+        assert draw(x, requires_grad=True).requires_grad
+        assert draw(x, dtype=norch.float64, out=norch.empty(0, dtype=norch.float64)).shape == x.shape
+        with pytest.raises(TypeError, match="unexpected arguments? nothing"):
+            draw(x, nothing=1)

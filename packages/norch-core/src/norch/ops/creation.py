@@ -112,7 +112,7 @@ def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, A
         tensor = tensor.contiguous()
     out = more.pop("out", None)
     if out is not None:
-        drawn = op in ("rand", "randn")  # the rest is numbers that fit any dtype
+        drawn = op.removesuffix("_like") in ("rand", "randn")  # the rest is numbers that fit any dtype
         made = tensor.to(out.device) if drawn else tensor.to(out.device, out.dtype)
         tensor = INTO[0](lambda: made, op, out, (), {})
     if more:

@@ -91,10 +91,12 @@ def rand_like(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`rand` in input's shape, and its dtype and device unless given. Raises as rand does."""
     shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
-    return finish(_draw_floating("rand_like", "uniform", shape, chosen, place, generator), requires_grad)
+    out = _draw_floating("rand_like", "uniform", shape, chosen, place, generator)
+    return with_options("rand_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -105,10 +107,12 @@ def randn_like(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`randn` in input's shape, and its dtype and device unless given. Raises as randn does."""
     shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
-    return finish(_draw_floating("randn_like", "normal", shape, chosen, place, generator), requires_grad)
+    out = _draw_floating("randn_like", "normal", shape, chosen, place, generator)
+    return with_options("randn_like", out, requires_grad, more) if more or requires_grad else out
 
 
 _FEW = 4096
@@ -163,10 +167,13 @@ def randint_like(
     generator: Generator | None = None,
     dtype: Any = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`randint` in input's shape, and its dtype and device unless given. Raises as randint does."""
-    shape = tuple(input.spec.shape)
-    return randint(low, high, shape, generator=generator, dtype=dtype or input.dtype, device=device or input.device)
+    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
+    out = randint(low, high, shape, generator=generator, dtype=chosen, device=place)
+    return with_options("randint_like", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
