@@ -234,7 +234,20 @@ def test_nested_lists_of_one_type() -> None:
     assert norch.tensor([[1.0], [3.0]]).dtype is norch.float32
 
 
-@pytest.mark.parametrize("create", [norch.empty, norch.zeros, norch.ones, lambda *a, **k: norch.full(a, 1.0, **k)])
+@pytest.mark.parametrize(
+    "create",
+    [
+        norch.empty,
+        norch.zeros,
+        norch.ones,
+        norch.arange,
+        norch.randperm,
+        lambda *a, **k: norch.full(a, 1.0, **k),
+        lambda n, **k: norch.linspace(0, 1, n, **k),
+        lambda n, **k: norch.logspace(0, 1, n, **k),
+        lambda n, **k: norch.randint(5, (n,), **k),
+    ],
+)
 def test_arguments_of_pytorch_that_norch_has_not(create: Any) -> None:
     assert create(2, layout=norch.strided).shape == (2,)
     assert create(2, out=None).shape == (2,)

@@ -282,6 +282,7 @@ def arange(
     device: DeviceLike = None,
     requires_grad: bool = False,
     out: Tensor | None = None,
+    **more: Any,
 ) -> Tensor:
     """start, start + step, … up to but not including `end`; `arange(n)` counts from 0.
 
@@ -313,8 +314,8 @@ def arange(
     spec = spec_for((count,), dtype, device, "arange")
     if spec.dtype is bool_:
         raise DTypeError("arange(): cannot take bool")
-    out = ARANGE.call(spec, start, step)
-    return finish(out, True) if requires_grad else out
+    made: Tensor = ARANGE.call(spec, start, step)
+    return with_options("arange", made, requires_grad, more) if more or requires_grad else made
 
 
 def bounded(value: Any, dtype: DType, op: str) -> Any:
@@ -335,7 +336,14 @@ def with_float64(device: Device) -> Device:
 
 @public(method=False)
 def linspace(
-    start: float, end: float, steps: int, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`steps` values evenly spaced from `start` to `end`, both included."""
     count = as_int(steps, "linspace", "steps")
@@ -358,7 +366,8 @@ def linspace(
         second = made.like((count - count // 2,)) if count % 2 else first
         up, down = ARANGE.call(first, float(start), step), ARANGE.call(second, float(end), -step)
         values = _joined(up, down)
-    return finish(values if is_made_so else values.to(spec.dtype).to(spec.device), requires_grad)
+    values = values if is_made_so else values.to(spec.dtype).to(spec.device)
+    return with_options("linspace", values, requires_grad, more)
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
@@ -370,7 +379,13 @@ def _joined(a: Tensor, b: Tensor) -> Tensor:
 
 @public(method=False)
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Ones on the diagonal of an n x m matrix (n x n), zeros elsewhere."""
     rows = as_int(n, "eye", "n")
@@ -379,4 +394,4 @@ def eye(
     size = min(rows, columns)
     diagonal = make_tensor(out.spec.like((size,), (columns + 1,)), out.buffer)
     FILL.into(diagonal, diagonal.spec, 1)
-    return finish(out, requires_grad)
+    return with_options("eye", out, requires_grad, more)

@@ -141,6 +141,7 @@ def logspace(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`steps` values evenly spaced in the exponent, base**start to base**end included. Raises as linspace does."""
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
@@ -150,7 +151,7 @@ def logspace(
     # To fewer bits than float64 has, the exponential is exact enough, and fast.
     is_short = 0 < base < math.inf and chosen.is_floating_point and chosen is not float64
     values: Tensor = (exponents * math.log(base)).exp() if is_short else float(base) ** exponents
-    return finish(values.to(chosen).to(target), requires_grad)
+    return with_options("logspace", values.to(chosen).to(target), requires_grad, more)
 
 
 @method()

@@ -9,7 +9,7 @@ from ..dispatch.arguments import must_be
 from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
-from .creation import DeviceLike, finish, spec_for, with_options
+from .creation import DeviceLike, spec_for, with_options
 from .families import floating
 from .generator import Generator, chosen_generator, default_generator
 from .generator import current_generator as current_generator  # these are norch.random's names
@@ -129,6 +129,7 @@ def randint(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
@@ -155,7 +156,8 @@ def randint(
         out = draw(bits, "bits64", generator).remainder_(count)
     if first:
         out.add_(first)
-    return finish(out if spec.dtype is int64 else out.to(spec.dtype), requires_grad)
+    out = out if spec.dtype is int64 else out.to(spec.dtype)
+    return with_options("randint", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)
@@ -177,11 +179,20 @@ def randint_like(
 
 
 @public(method=False)
-def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
+) -> Tensor:
     """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for no int."""
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
     out = argsort(draw(spec, "bits64", generator))
-    return out if dtype is None else out.to(as_dtype(dtype, "randperm"))
+    out = out if dtype is None else out.to(as_dtype(dtype, "randperm"))
+    return with_options("randperm", out, requires_grad, more) if more or requires_grad else out
 
 
 @public()
