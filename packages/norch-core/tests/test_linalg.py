@@ -242,6 +242,11 @@ def test_methods_and_functions_of_norch():
         assert norch.equal(got, expected)
     close(a.logdet().exp(), abs(np.linalg.det(G)) if np.linalg.det(G) > 0 else np.nan)
     assert norch.slogdet(a).sign.item() == np.sign(np.linalg.det(G))
+    skew = np.diag([4.0, 1.0, 1e-6])
+    for cut in (1e-3, 0.5):
+        for got in (norch.pinverse(norch.tensor(skew), cut), norch.tensor(skew).pinverse(rcond=cut)):
+            close(got, np.linalg.pinv(skew, rcond=cut))
+    close(norch.pinverse(norch.tensor(skew).float()), np.linalg.inv(skew))  # whose cutoff knows no dtype
 
 
 @pytest.mark.parametrize(

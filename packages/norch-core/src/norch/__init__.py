@@ -188,9 +188,9 @@ _LATER = {
     "inspection.explaining": ("explain",),
     "inspection.summary": ("summary",),
     "compat.linear_algebra": (
-        "geqrf", "lobpcg", "lu", "lu_solve", "lu_unpack", "ormqr", "triangular_solve",
+        "geqrf", "lobpcg", "lu", "lu_solve", "lu_unpack", "ormqr", "pinverse", "triangular_solve",
     ),
-    "linalg": ("det", "inverse=inv", "logdet", "matrix_exp", "orgqr=householder_product", "pinverse=pinv", "slogdet"),
+    "linalg": ("det", "inverse=inv", "logdet", "matrix_exp", "orgqr=householder_product", "slogdet"),
     "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
     "compat.lacks": (

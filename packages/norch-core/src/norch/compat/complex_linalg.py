@@ -335,7 +335,7 @@ LINALG: dict[str, Callable[..., Any]] = {
     "eigh": _eigh, "eigvalsh": lambda A, UPLO="L": _eigh(A, UPLO).eigenvalues, "svd": _svd, "svdvals": _svdvals,
     "qr": _qr, "cholesky": _cholesky, "eig": _eig, "eigvals": lambda A: _eig(A).eigenvalues,
     "det": _det, "slogdet": _slogdet, "logdet": _logdet, "pinv": _pinv,
-    "pinverse": lambda A, rcond=None: _pinv(A, rtol=rcond),
+    "pinverse": lambda A, rcond=1e-15: _pinv(A, rtol=rcond),
     "matrix_rank": _matrix_rank, "cond": _cond, "lstsq": _lstsq, "solve_triangular": _solve_triangular,
     "matrix_exp": _matrix_exp,
 }  # fmt: skip

@@ -148,4 +148,10 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     return out if left else out.mT
 
 
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The Moore-Penrose inverse, (..., n, m) of input (..., m, n): singular values below rcond times the largest count
+    as 0. Raises as `linalg.pinv`, whose cutoff is another by default."""
+    return linalg.pinv(input, rtol=rcond)
+
+
 check_functions(globals())
