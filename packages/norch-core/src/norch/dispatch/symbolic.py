@@ -57,7 +57,7 @@ def _symbolic(real: Spec) -> SymbolicSpec:
 def symbol_class() -> Any:
     """The class of tensors that stand for operands and results of a program. `name` is what steps read them by."""
 
-    class Symbol(TensorBase._result_class):  # type: ignore[misc]
+    class Symbol(TensorBase._result_class, plain_results=True):  # type: ignore[call-arg, misc]
         __slots__ = ("is_number", "name", "program")
 
         @property
