@@ -141,7 +141,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the benchmarks to run, separated by commas (all)")
     parser.add_argument("--commit", help="of the tree, where it is a copy without git")
     parser.add_argument("--limit", type=float, default=200, help="seconds that a step may take (200)")
-    parser.add_argument("--seconds", type=float, default=470, help="of all; what has not begun then is left out (470)")
+    parser.add_argument("--seconds", type=float, default=540, help="of all; what has not begun then is left out (540)")
     parser.add_argument("--logs", type=Path, help="a folder for all that the steps print")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
