@@ -36,6 +36,12 @@ def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
     return _function("lu_solve")(self, LU_data, LU_pivots)
 
 
+@method("pinverse")
+def pinverse(self: Any, rcond: float = 1e-15) -> Any:
+    """`norch.pinverse` of this tensor; `rcond` times the largest singular value is the cutoff. Raises as that does."""
+    return _function("pinverse")(self, rcond)
+
+
 @method("qr")
 def qr(self: Any, some: bool = True) -> Any:
     """`norch.qr` of this tensor, reduced where `some`. Raises as that does."""

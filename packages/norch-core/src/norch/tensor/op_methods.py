@@ -16,21 +16,20 @@ from . import assignment, elements, indexing, interop, linear_algebra, memory, s
 from .inplace import inplace
 
 
-def _late(name: str, module: str) -> Callable[..., Any]:
-    """A function of a module that is loaded when it is first used."""
+def _of_linalg(name: str) -> Callable[[Any], Any]:
+    """A function of `norch.linalg`, which is loaded when it is first used."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module(module), name)(self, *args, **kwargs)
+    def call(self: Any) -> Any:
+        return getattr(import_module("norch.linalg"), name)(self)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`{module}.{name}` of this tensor."
+    call.__doc__ = f"`norch.linalg.{name}` of this tensor."
     return call
 
 
 _LINALG = {"det": "det", "inverse": "inv", "logdet": "logdet", "matrix_exp": "matrix_exp", "slogdet": "slogdet"}
 for _name, _original in _LINALG.items():
-    method(_name)(_late(_original, "norch.linalg"))
-method("pinverse")(_late("pinverse", "norch.compat.linear_algebra"))
+    method(_name)(_of_linalg(_original))
 
 norms.matrix_norm = lambda *args: import_module("norch.linalg").matrix_norm(*args)
 
