@@ -3,7 +3,7 @@
 All environments share one build, in build/norch-cpu-native and the like, with an environment of its own for what the
 package's build-requires name: the second one compiles nothing, and later only what has changed is compiled.
 NORCH_CPU_BUILD=full builds norch-cpu as its wheel has it, for every processor; without it, quickly and for this one.
-NORCH_CPU_BUILD=check is full for this processor's best instruction set and compiles the others quickly, to test them.
+NORCH_CPU_BUILD=check is full but for what this processor cannot run, of which it only sees whether it compiles.
 NORCH_CUDA_BUILD=check builds norch-cuda only to see whether it compiles.
 """
 
