@@ -303,6 +303,9 @@ def test_a_fast_check_takes_few_calls_and_names_the_one_element_that_is_wrong() 
     assert not gradcheck(function, x, fast_mode=True, raise_exception=False)
     with pytest.raises(AutogradError, match="input 0 at .13,.: the gradient is"):
         gradcheck(function, x, fast_mode=True)
+    beside_a_large_one = leaf(100.0, *[0.5 + i / 64 for i in range(63)])
+    with pytest.raises(AutogradError, match="input 0 at .13,.: the gradient is"):
+        gradcheck(function, beside_a_large_one, fast_mode=True)
 
 
 @pytest.mark.parametrize(
