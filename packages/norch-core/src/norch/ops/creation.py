@@ -367,7 +367,7 @@ def linspace(
         up, down = ARANGE.call(first, float(start), step), ARANGE.call(second, float(end), -step)
         values = _joined(up, down)
     values = values if is_made_so else values.to(spec.dtype).to(spec.device)
-    return with_options("linspace", values, requires_grad, more)
+    return with_options("linspace", values, requires_grad, more) if more or requires_grad else values
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
@@ -394,4 +394,4 @@ def eye(
     size = min(rows, columns)
     diagonal = make_tensor(out.spec.like((size,), (columns + 1,)), out.buffer)
     FILL.into(diagonal, diagonal.spec, 1)
-    return with_options("eye", out, requires_grad, more)
+    return with_options("eye", out, requires_grad, more) if more or requires_grad else out

@@ -151,7 +151,8 @@ def logspace(
     # To fewer bits than float64 has, the exponential is exact enough, and fast.
     is_short = 0 < base < math.inf and chosen.is_floating_point and chosen is not float64
     values: Tensor = (exponents * math.log(base)).exp() if is_short else float(base) ** exponents
-    return with_options("logspace", values.to(chosen).to(target), requires_grad, more)
+    values = values.to(chosen).to(target)
+    return with_options("logspace", values, requires_grad, more) if more or requires_grad else values
 
 
 @method()
