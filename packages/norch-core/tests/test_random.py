@@ -259,6 +259,8 @@ def test_one_generator_serves_all_devices() -> None:
     norch.cpu.seed()
     assert norch.initial_seed() != 3
     assert len(norch.cuda.get_rng_state_all()) == norch.cuda.device_count()
+    assert norch.cuda.default_generators == (norch.default_generator,) * norch.cuda.device_count()
+    assert norch.cpu.default_generators[0] is norch.default_generator
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -144,6 +144,12 @@ def test_the_threshold_is_compared_in_double_precision() -> None:
     assert ops.nms(boxes.double(), norch.tensor([1.0, 0.5]).double(), 0.1).tolist() == [0, 1]
 
 
+def test_suppression_under_autocast_takes_scores_of_another_dtype() -> None:
+    boxes, scores = norch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 2.1]]), norch.tensor([0.5, 1.0])
+    with norch.autocast("cpu", dtype=norch.bfloat16):
+        assert ops.nms(boxes, scores.bfloat16(), 0.5).tolist() == [1]
+
+
 def test_suppression_of_nothing_and_of_what_it_does_not_take() -> None:
     assert ops.nms(norch.zeros(0, 4), norch.zeros(0), 0.5).shape == (0,)
     assert ops.batched_nms(norch.zeros(0, 4), norch.zeros(0), norch.zeros(0), 0.5).dtype == norch.int64

@@ -16,6 +16,7 @@ from .ops.generator import default_generator
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .ops.generator import Generator
     from .tensor import Tensor
 
 __all__ = ["ALWAYS", "DeviceModule", "lookup"]
@@ -120,6 +121,11 @@ class DeviceModule:
         default_generator.seed()
 
     seed_all = seed
+
+    @property
+    def default_generators(self) -> tuple[Generator, ...]:
+        """`norch.default_generator`, once for each device."""
+        return (default_generator,) * self.device_count()
 
     def initial_seed(self) -> int:
         """`norch.initial_seed`."""

@@ -146,12 +146,15 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
 
     boxes (n, 4), scores (n,) of the same dtype -> int64 (k,). Too much is an intersection over union above
     `iou_threshold`; of equal scores the first is the better. It is computed on the host. Greedy, as in Felzenszwalb et
-    al. (2010). Raises ShapeError for other shapes, and DTypeError for dtypes that differ or are no floats.
+    al. (2010). Under autocast both are taken in float32. Raises ShapeError for other shapes, and DTypeError for dtypes
+    that differ or are no floats.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise norch.ShapeError(
             f"nms(): expected boxes (n, 4) and scores (n,), got {tuple(boxes.shape)} and {tuple(scores.shape)}"
         )
+    if norch.is_autocast_enabled(boxes.device.type):
+        boxes, scores = boxes.float(), scores.float()
     if boxes.dtype != scores.dtype or not boxes.is_floating_point():
         raise norch.DTypeError(
             f"nms(): expected boxes and scores of one floating dtype, got {boxes.dtype} and {scores.dtype}"
