@@ -33,12 +33,16 @@ void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradie
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy
 void add_attention(Registry&);
+void add_ctc(Registry&);
 void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entropy
 void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
+}
+namespace spectral {
+void add_fourier(Registry&);
 }
 namespace random {
 void add_random(Registry&);

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _DIRECT = 128
 """Up to so many elements, or a prime below the square of it, a transform is one product."""
+_TOGETHER = 4096
+"""Up to so many elements a transform is two products; longer ones are transforms of fewer, for which backends have
+kernels."""
 
 
 def check_real(op: str, input: Any) -> Tensor:
@@ -150,7 +153,7 @@ def _transform(x: Tensor, sign: int, outputs: int, count: int, scale: float) -> 
     batch, inputs, n = x.spec.shape
     n1 = 1 if n <= _DIRECT // 2 else max((d for d in range(1, isqrt(n) + 1) if n % d == 0), default=1)
     n2 = n // n1
-    if (n1 == 1 and n > _DIRECT * 4) or n2 > _DIRECT * 4:
+    if n > _TOGETHER or (n1 == 1 and n > _DIRECT * 4) or n2 > _DIRECT * 4:
         return _long(x, n1, sign, outputs, count, scale)
     where = x.spec.dtype, x.spec.device
     if n1 == 1:
