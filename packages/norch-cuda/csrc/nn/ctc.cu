@@ -197,7 +197,7 @@ template <class T>
 KernelPtr alphas(const Request& r) {
     const Operand& logs = r.operands[2];
     const Batch b(r, r.operands[3], logs.shape[0], logs.shape[2]);
-    const Grid grid{unsigned(b.count), b.threads(), 2 * b.places() * sizeof(T) + b.longest * sizeof(int)};
+    const norch::Grid grid{unsigned(b.count), b.threads(), 2 * b.places() * sizeof(T) + b.longest * sizeof(int)};
     if (grid.shared > SHARED_BYTES) return nullptr;
     const int64_t itemsize = sizeof(T);
     const int64_t steps = logs.strides[0] * itemsize, samples = logs.strides[1] * itemsize, of = logs.strides[2] * itemsize;
@@ -214,7 +214,7 @@ KernelPtr grads(const Request& r) {
     const Operand& out = r.operands[0];
     const Batch b(r, r.operands[2], out.shape[0], out.shape[2]);
     const size_t shared = 2 * Arrived<T>::arrays_of(b.states) * sizeof(T) + 3 * b.longest * sizeof(int);
-    const Grid grid{unsigned(b.count), b.threads(), shared};
+    const norch::Grid grid{unsigned(b.count), b.threads(), shared};
     if (grid.shared > SHARED_BYTES) return nullptr;
     const int64_t n = out.numel();
     return make_kernel(0, [=](char* const* data, const Scalar*) {
