@@ -27,6 +27,9 @@ CASES = [
     ((4, 8, 3, 3), (8, 8, 3, 3), 1, 0, 1, 1),
     ((2, 1, 9, 8), (1, 1, 3, 3), 1, 0, 1, 1),
     ((4, 3, 12, 12), (16, 3, 3, 3), 1, 1, 1, 1),
+    ((2, 16, 1, 90), (24, 16, 1, 7), 1, (0, 27), (1, 9), 1),
+    ((2, 16, 12, 13), (8, 16, 3, 2), 1, (1, 4), (2, 3), 1),
+    ((2, 1, 1, 70), (16, 1, 1, 5), 1, (0, 2), 1, 1),
 ]
 
 
@@ -122,7 +125,7 @@ def test_transposed(cudnn, dtype, extra):
 
 @pytest.mark.parametrize("form", ["contiguous_format", "channels_last_3d"])
 @pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
-@pytest.mark.parametrize("how", [(1, 1, 1, 1), ((2, 1, 2), (1, 0, 1), 1, 2)], ids=str)
+@pytest.mark.parametrize("how", [(1, 1, 1, 1), ((2, 1, 2), (1, 0, 1), 1, 2), (1, (2, 1, 0), (2, 1, 3), 1)], ids=str)
 def test_volumes(cudnn, how, dtype, form):
     groups = how[3]
     shape, weight_shape = (2, 16, 6, 7, 8), (24, 16 // groups, 3, 3, 3)

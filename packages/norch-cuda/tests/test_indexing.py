@@ -155,6 +155,29 @@ def test_rows_that_are_added(cuda: str, dtype: Any, rows: int, features: int, co
     assert bits_equal(result, norch.index_add(out, 0, places, src))
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, norch.int64, norch.int32, norch.int16], ids=str)
+@pytest.mark.parametrize(("shape", "dim", "wanted"), [((7,), 0, (4000,)), ((5, 6), 0, (9, 4)), ((4, 9), 1, (4, 1))])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_scattered_extremes(
+    cuda: str, dtype: Any, shape: Any, dim: int, wanted: Any, include_self: bool, reduce: str
+) -> None:
+    draw = np.random.default_rng(6)
+    out, src = given(draw.normal(size=shape) * 20, dtype, cuda), given(draw.normal(size=wanted) * 20, dtype, cuda)
+    if not include_self and dtype in FLOATS:
+        src.flatten()[:2] = norch.tensor([float("nan"), -0.0], dtype=dtype)
+    index = draw.integers(-shape[dim], shape[dim], wanted)
+    result = host(out.scatter_reduce(dim, norch.tensor(index, device=cuda), src, reduce, include_self=include_self))
+    expected, seen = host(out).copy(), np.zeros(shape, bool)
+    combine = np.maximum if reduce == "amax" else np.minimum
+    for at in np.ndindex(*wanted):
+        to = (*at[:dim], index[at] % shape[dim], *at[dim + 1 :])
+        counts = include_self or seen[to]
+        expected[to] = combine(expected[to], host(src)[at]) if counts else host(src)[at]
+        seen[to] = True
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_scatter_add_of_bools_and_into_strided_memory(cuda: str) -> None:
     index = norch.tensor([0, 2, 2], device=cuda)
     x = norch.tensor([False, True, False], device=cuda)

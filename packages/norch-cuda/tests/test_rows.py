@@ -204,6 +204,16 @@ def test_normalised_rows(dtype):
         compare(lambda x, w, n=n: ops.rms_norm(x, n, w), [x, w], dtype, scale=30)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("rows", "n"), [(1, 200_000), (3, 40_001), (5, 33_000)])
+def test_few_long_rows(rows, n, dtype):
+    """Which are cut into pieces, whose means differ."""
+    x, w, b = numbers(rows, n) + np.linspace(0, 9, n), numbers(n), numbers(n)
+    compare(lambda x: ops.layer_norm(x, n), [x], dtype, scale=10)
+    compare(lambda x, w, b: ops.layer_norm(x, n, w, b), [x, w, b], dtype, scale=30)
+    compare(lambda x, w: ops.rms_norm(x, n, w), [x, w], dtype, scale=30)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_normalised_rows_of_other_layouts(layout):
     x, w, b = numbers(7, 6, 40), numbers(6, 40), numbers(6, 40)
@@ -228,7 +238,7 @@ def test_weights_of_another_dtype():
 
 
 def test_rows_far_from_zero():
-    for n in (100, 512, 2000, 30000):
+    for n in (100, 512, 2000, 30000, 80000):
         x, y = laid_out(numbers(4, n) + 1e4, float32)
         close(ops.layer_norm(x, n), ops.layer_norm(y, n), scale=200)
         for shape in ((16, 4, n // 4), (n, 4)):

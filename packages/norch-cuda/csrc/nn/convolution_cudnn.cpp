@@ -364,6 +364,9 @@ Layout layout_of(ConvolutionKind kind, const Request& r, const Moves& moves) {
     if (image[1] % together == 0) {
         out.is_last |= half ? is_large || !is_grad : is_large && kind != ConvolutionKind::weight_grad;
     } else if (image[1] < together && is_large && !is_grad && (half || out.is_last)) {
+        // Of a single channel that pays where there is much else to take together.
+        const bool is_line = weight.size() == 4 && (weight[2] == 1 || weight[3] == 1);
+        if (image[1] == 1 && (is_line || kind == ConvolutionKind::weight_grad)) return out;
         out = {true, together};
     }
     return out;
@@ -380,6 +383,9 @@ KernelPtr cudnn_convolution(ConvolutionKind kind, const Request& r) {
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1 && r.operands[3].shape[0] > 1) return nullptr;
     const Moves moves(r.attrs, r.operands[places[0]].shape, r.operands[places[1]].shape, r.operands[places[2]].shape);
     if (!moves.fits || !cudnn::is_usable()) return nullptr;
+    if (kind == ConvolutionKind::input_grad) {
+        if (KernelPtr kernel = turned_convolution(r)) return kernel;
+    }
     const int device = current_device();
     const Layout layout = layout_of(kind, r, moves);
     if (cudnn::settings.benchmarks && !is_recorded(current_stream(device))) return fastest(kind, r, layout, device);

@@ -1,6 +1,6 @@
 // layer_norm and rms_norm: rows of contiguous elements; of float32 also with what autocast puts around them, a residual
 // sum before and 16 bits after. normalization_grad.cu has their gradients.
-#include "nn/normalization.cuh"
+#include "nn/normalization_pieces.cuh"
 
 namespace norch::nn {
 namespace {
@@ -129,6 +129,35 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_loop_kernel(const __grid_con
     }
 }
 
+template <class T, int VEC>
+__global__ void __launch_bounds__(PIECE_THREADS) norm_pieces_kernel(const __grid_constant__ NormRows a, const Pieces p,
+                                                                    const PieceSums<computed<T>>* pieces) {
+    using C = computed<T>;
+    const RowSums<C> of(pieces, p, a.is_centred);
+    const C factor = C(1) / std::sqrt(of.sums[0] / C(p.n) + C(a.eps));
+    const int64_t row = int64_t(blockIdx.y) * p.n, begin = int64_t(blockIdx.x) * p.size, end = min(begin + p.size, p.n);
+#pragma unroll 4
+    for (int64_t i = begin + int64_t(threadIdx.x) * VEC; i < end; i += int64_t(PIECE_THREADS) * VEC) {
+        C x[VEC];
+        load_values<T, VEC>(x, reinterpret_cast<const T*>(a.in) + row + i);
+        store_normal<T, T, VEC>(reinterpret_cast<T*>(a.out) + row, a, i, x, of.mean, factor);
+    }
+}
+
+template <class T>
+void launch_pieces(const NormRows& a, const Pieces& p, bool has_packets) {
+    const Scratch<PieceSums<computed<T>>> sums(size_t(a.rows * p.count));
+    const dim3 grid{unsigned(p.count), unsigned(a.rows)};
+    const auto both = [&]<int VEC>(std::integral_constant<int, VEC>) {
+        const T *in = reinterpret_cast<const T*>(a.in), *none = nullptr;
+        launch_kernel("layer_norm", piece_sums_kernel<T, T, VEC>, grid, PIECE_THREADS, in, none, a.weight, p, a.is_centred,
+                      sums.data());
+        launch_kernel("layer_norm", norm_pieces_kernel<T, VEC>, grid, PIECE_THREADS, a, p, sums.data());
+    };
+    if (has_packets) both(std::integral_constant<int, PER_16_BYTES<T>>{});
+    else both(std::integral_constant<int, 1>{});
+}
+
 /// 64 bytes of a row in each thread of a warp, 8 numbers in each thread of a block: blocks come and go while others wait,
 /// and rows of 768 numbers took 41 us instead of the 52 that a warp for each took.
 template <class T>
@@ -137,6 +166,9 @@ using KeptNormRows = Kept<T, sizeof(T) == 2 ? 2 : 4, sizeof(T) == 2 ? 1 : 2, 16,
 template <class T, class S = T>
 void launch(NormRows& a) {
     const bool has_packets = rows_have_packets<T>(a.n, {a.out, a.in, a.branch, a.total, a.weight.data, a.bias.data});
+    if constexpr (std::is_same_v<T, S>) {
+        if (const Pieces pieces(a.rows, a.n); pieces.count > 1) return launch_pieces<T>(a, pieces, has_packets);
+    }
     const RowPlan plan = plan_rows(a.n, has_packets, KeptNormRows<T>::keep);
     const unsigned blocks = plan.blocks(a.rows);
     a.lanes = plan.lanes;

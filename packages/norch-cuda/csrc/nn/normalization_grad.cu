@@ -1,6 +1,6 @@
 // The gradients of layer_norm and rms_norm. Those of weight and bias are sums over rows, in two stages: the parts of the
 // first kernel add up rows of their own, a second kernel adds up the parts; both in an order that is always the same.
-#include "nn/normalization.cuh"
+#include "nn/normalization_pieces.cuh"
 
 namespace norch::nn {
 namespace {
@@ -177,6 +177,49 @@ __global__ void __launch_bounds__(MAX_THREADS) norm_grad_loop_kernel(const __gri
     }
 }
 
+template <class T, class G, int VEC>
+__global__ void __launch_bounds__(PIECE_THREADS) norm_grad_pieces_kernel(const __grid_constant__ GradRows a, const Pieces p,
+                                                                         const PieceSums<computed<T>>* pieces) {
+    using C = computed<T>;
+    const RowSums<C> row(pieces, p, a.is_centred);
+    const Slope<C> of(row.sums, C(1) / C(p.n), a);
+    const int64_t start = int64_t(blockIdx.y) * p.n, begin = int64_t(blockIdx.x) * p.size, end = min(begin + p.size, p.n);
+#pragma unroll 4
+    for (int64_t i = begin + int64_t(threadIdx.x) * VEC; i < end; i += int64_t(PIECE_THREADS) * VEC) {
+        C x[VEC], g[VEC], w[VEC];
+        load_values<T, VEC>(x, reinterpret_cast<const T*>(a.in) + start + i);
+        load_values<G, VEC>(g, reinterpret_cast<const G*>(a.grad) + start + i);
+        a.weight.load<T, VEC>(w, i, 1);
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) x[j] = of(g[j] * w[j], x[j] - row.mean);
+        if (a.residual) {
+            load_values<T, VEC>(g, reinterpret_cast<const T*>(a.residual) + start + i);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) x[j] += g[j];
+        }
+        store_values<T, VEC>(reinterpret_cast<T*>(a.out) + start + i, x);
+        if (a.also) store_values<G, VEC>(reinterpret_cast<G*>(a.also) + start + i, x);
+    }
+    if (a.stats && blockIdx.x == 0 && threadIdx.x == 0) {
+        C* stats = reinterpret_cast<C*>(a.stats) + STATS * blockIdx.y;
+        stats[0] = row.mean, stats[1] = of.off, stats[2] = of.scale;
+    }
+}
+
+template <class T, class G>
+void launch_pieces(const GradRows& a, const Pieces& p, bool has_packets) {
+    const char* what = "the gradient of layer_norm";
+    const Scratch<PieceSums<computed<T>>> sums(size_t(a.rows * p.count));
+    const dim3 grid{unsigned(p.count), unsigned(a.rows)};
+    const auto both = [&]<int VEC>(std::integral_constant<int, VEC>) {
+        launch_kernel(what, piece_sums_kernel<T, G, VEC>, grid, PIECE_THREADS, reinterpret_cast<const T*>(a.in),
+                      reinterpret_cast<const G*>(a.grad), a.weight, p, a.is_centred, sums.data());
+        launch_kernel(what, norm_grad_pieces_kernel<T, G, VEC>, grid, PIECE_THREADS, a, p, sums.data());
+    };
+    if (has_packets) both(std::integral_constant<int, PER_16_BYTES<T>>{});
+    else both(std::integral_constant<int, 1>{});
+}
+
 constexpr int COLUMN_THREADS = 8;  // threads that share a column
 
 template <class T, class G>
@@ -251,7 +294,8 @@ void launch(GradRows& a, bool is_affine, char* to_weight, char* to_bias) {
             if constexpr (K > 0) {
                 norm_grad_kernel<T, G, VEC, K, BLOCK><<<blocks, plan.threads, 0, stream>>>(a);
             } else {
-                norm_grad_loop_kernel<T, G><<<blocks, plan.threads, 0, stream>>>(a);
+                if (const Pieces pieces(a.rows, a.n); pieces.count > 1) launch_pieces<T, G>(a, pieces, has_packets);
+                else norm_grad_loop_kernel<T, G><<<blocks, plan.threads, 0, stream>>>(a);
                 const dim3 grid{unsigned(columns), unsigned(tall)};
                 if (is_affine) norm_columns_kernel<T, G><<<grid, dim3(WARP, COLUMN_THREADS), 0, stream>>>(a);
             }
