@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -145,9 +146,9 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
     """Non-maximum suppression: the indices, by falling score, of boxes that overlap no better one too much.
 
     boxes (n, 4), scores (n,) of the same dtype -> int64 (k,). Too much is an intersection over union above
-    `iou_threshold`; of equal scores the first is the better. It is computed on the host. Greedy, as in Felzenszwalb et
-    al. (2010). Under autocast both are taken in float32. Raises ShapeError for other shapes, and DTypeError for dtypes
-    that differ or are no floats.
+    `iou_threshold`; of equal scores the first is the better. Which boxes are kept is decided on the host. Greedy, as in
+    Felzenszwalb et al. (2010). Under autocast both are taken in float32. Raises ShapeError for other shapes, and
+    DTypeError for dtypes that differ or are no floats.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise norch.ShapeError(
@@ -159,19 +160,34 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
         raise norch.DTypeError(
             f"nms(): expected boxes and scores of one floating dtype, got {boxes.dtype} and {scores.dtype}"
         )
-    order = scores.detach().argsort(descending=True, stable=True).cpu().numpy()
-    left, top, right, bottom = _upcast(boxes.detach()).cpu().numpy()[order].T
-    area, threshold = (right - left) * (bottom - top), np.float64(iou_threshold)
-    kept, rest = [], np.arange(len(order))
-    with np.errstate(all="ignore"):
-        while len(rest):
-            best, rest = rest[0], rest[1:]
-            kept.append(order[best])
-            width = np.minimum(right[best], right[rest]) - np.maximum(left[best], left[rest])
-            height = np.minimum(bottom[best], bottom[rest]) - np.maximum(top[best], top[rest])
-            inter = np.maximum(width, 0) * np.maximum(height, 0)
-            rest = rest[~(inter / (area[best] + area[rest] - inter) > threshold)]
-    return norch.tensor(np.array(kept, dtype=np.int64), device=boxes.device)
+    order = scores.detach().argsort(descending=True, stable=True)
+    kept, gone = [], 0
+    for i, overlapping in enumerate(_overlaps(_upcast(boxes.detach())[order], iou_threshold)):
+        if not gone >> i & 1:
+            kept.append(i)
+            gone |= overlapping
+    return order[norch.tensor(kept, dtype=norch.int64, device=boxes.device)]
+
+
+def _overlaps(boxes: norch.Tensor, iou_threshold: float) -> Iterator[int]:
+    """For each box, as bits, those from itself on that it overlaps too much. Some rows of all pairs at a time."""
+    threshold = np.float32(iou_threshold)
+    if boxes.dtype == norch.float32 and float(threshold) > iou_threshold:
+        iou_threshold = float(np.nextafter(threshold, np.float32(-np.inf)))  # what exceeds that exceeds what was given
+    left, top, right, bottom = boxes.T.contiguous()
+    area = (right - left) * (bottom - top)
+    most = 1 << (15 if boxes.device.type == "cpu" else 24)
+    first = 0
+    while first < len(boxes):
+        last = first + max(1, most // (len(boxes) - first))
+        l, t, r, b, a = (side[first:last].unsqueeze(1) for side in (left, top, right, bottom, area))
+        width = norch.minimum(r, right[first:]).sub_(norch.maximum(l, left[first:])).clamp_(min=0)
+        height = norch.minimum(b, bottom[first:]).sub_(norch.maximum(t, top[first:])).clamp_(min=0)
+        inter = width.mul_(height)
+        too_much = inter / (a + area[first:]).sub_(inter) > iou_threshold
+        for row in np.packbits(too_much.cpu().numpy(), axis=1, bitorder="little"):
+            yield int.from_bytes(row.tobytes(), "little") << first
+        first = last
 
 
 def batched_nms(boxes: norch.Tensor, scores: norch.Tensor, idxs: norch.Tensor, iou_threshold: float) -> norch.Tensor:
