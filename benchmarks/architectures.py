@@ -23,7 +23,10 @@ GROUPED = SMALL | {"num_key_value_heads": 2, "intermediate_size": 1024, "vocab_s
 WIDE = SMALL | {"intermediate_size": 1536}
 IMAGES = [
     "resnet50", "convnext_tiny", "vit_small_patch16_224", "swin_tiny_patch4_window7_224", "efficientnet_b0",
-    "mobilenetv3_large_100", "regnety_032", "xcit_tiny_12_p16_224", "maxvit_tiny_rw_224",
+    "mobilenetv3_large_100", "regnety_032", "xcit_tiny_12_p16_224", "maxvit_tiny_rw_224", "densenet121", "vgg16_bn",
+    "coatnet_0_rw_224", "dm_nfnet_f0", "levit_256", "mobilevit_s", "hrnet_w18", "ghostnet_100", "cait_xxs24_224",
+    "davit_tiny", "hiera_tiny_224", "sequencer2d_s", "focalnet_tiny_srf", "lambda_resnet26t", "efficientvit_b1",
+    "convmixer_768_32", "nextvit_small", "starnet_s2",
 ]  # fmt: skip
 TEXTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", "BertConfig", WIDE),
@@ -37,6 +40,15 @@ TEXTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "vocab_size": 8192, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
     "opt": ("OPTForCausalLM", "OPTConfig", SMALL | {"ffn_dim": 1536, "vocab_size": 8192}),
     "bloom": ("BloomForCausalLM", "BloomConfig", {"n_layer": 4, "hidden_size": 384, "n_head": 6, "vocab_size": 8192}),
+    "electra": ("ElectraForMaskedLM", "ElectraConfig", WIDE | {"vocab_size": 8192}),
+    "roformer": ("RoFormerForMaskedLM", "RoFormerConfig", WIDE | {"vocab_size": 8192}),
+    "mpnet": ("MPNetForMaskedLM", "MPNetConfig", WIDE | {"vocab_size": 8192}),
+    "gptneox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | {"vocab_size": 8192}),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", GROUPED | {"pad_token_id": 0}),
+    "falcon": ("FalconForCausalLM", "FalconConfig", SMALL | {"vocab_size": 8192}),
+    "olmoe": ("OlmoeForCausalLM", "OlmoeConfig", GROUPED | {"num_experts": 8, "num_experts_per_tok": 2}),
+    "qwen3moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", GROUPED | {
+        "head_dim": 64, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 256}),
     "mamba": ("MambaForCausalLM", "MambaConfig", {"num_hidden_layers": 4, "hidden_size": 256, "vocab_size": 8192}),
 }  # fmt: skip
 TOKENS = 128
