@@ -1,5 +1,6 @@
 """Elementwise kernels on layouts larger than a tile, on every dtype, and where arithmetic has edges."""
 
+import itertools
 import math
 
 import ml_dtypes
@@ -65,6 +66,24 @@ def test_every_cast(source, target):
     want = a.astype(numpy_dtype(target)).astype(float)
     for name, _, t in layouts(a):
         np.testing.assert_array_equal(as_float(t.to(getattr(norch, target))), want, err_msg=name)
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000, 1024, 5003])
+def test_large_integers_are_rounded_once(count):
+    """Few among small ones, at either side of what float32 and float64 have exactly."""
+    edges = [2**n + d for n in (24, 25, 51, 52, 53, 54, 62) for d in (-3, -1, 0, 1, 3, 2**n // 2**24 + 1)]
+    edges += [-x for x in edges] + [2**63 - 1, -(2**63), 2**53 + 2**29 + 1]
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        a = rng.integers(-1000, 1000, count)
+        a[rng.integers(0, count, 2)] = rng.choice(edges, 2)
+        for name in ("float32", "float64"):
+            np.testing.assert_array_equal(norch.from_numpy(a).to(getattr(norch, name)).numpy(), a.astype(name))
+    all_of_them = np.array(edges)
+    for name in ("float32", "float64"):
+        np.testing.assert_array_equal(
+            norch.from_numpy(all_of_them).to(getattr(norch, name)).numpy(), all_of_them.astype(name)
+        )
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "int16", "uint8"])
@@ -222,6 +241,32 @@ def test_add_with_alpha(name, shape):
         norch.cpu.reset_peak_memory_stats()
         x.add_(y, alpha=3)
         assert norch.cpu.memory_stats()["peak_allocated_bytes"] == before
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [5, 257, 1000])
+def test_weighted_sums_round_each_step(name, columns):
+    """Of three operands, each with all elements, one row, one column or one element; also over the first."""
+    rng = np.random.default_rng(0)
+    wide = np.float64 if name == "float64" else np.float32  # what 16 bits are computed in
+    full, *others = forms = [(3, columns), (1, columns), (3, 1), (1, 1)]
+    for shapes in [*itertools.product([full], forms, forms), *itertools.product(others, forms, [full])]:
+        given = [rng.uniform(0.2, 2, shape).astype(numpy_dtype(name)) for shape in shapes]
+        x, y, z = [norch.tensor(v.astype(float)).to(getattr(norch, name)) for v in given]
+        a, b, c = [v.astype(wide) for v in given]
+        step = b - a
+        cases = [
+            ("addcmul", a + b * wide(0.3) * c, (y, z), {"value": 0.3}),
+            ("addcdiv", a + b * wide(0.3) / c, (y, z), {"value": 0.3}),
+            ("lerp", np.where(c < 0.5, a + step * c, b - step * (1 - c)), (y, z), {}),
+            ("lerp", a + step * wide(0.3), (y, 0.3), {}),
+            ("lerp", b - step * wide(1 - 0.7), (y, 0.7), {}),
+        ]
+        for op, want, args, options in cases:
+            want = want.astype(numpy_dtype(name)).astype(float)
+            np.testing.assert_array_equal(as_float(getattr(x, op)(*args, **options)), want, err_msg=f"{op} {shapes}")
+            if want.shape == a.shape:
+                np.testing.assert_array_equal(as_float(getattr(x.clone(), op + "_")(*args, **options)), want)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -23,6 +23,15 @@ WITH_ATTRS = (
     ("leaky_relu", 1, {"negative_slope": 0.1}),
     ("elu", 1, {"alpha": 1.5, "scale": 1.0, "input_scale": 0.5}),
     ("hardtanh_grad", 2, {"min_val": -1, "max_val": 0.5}),
+    ("lerp_by_tensor", 3, {}),
+)
+WITH_SCALARS = (
+    ("axpy", 2, 1, {}),
+    ("clamp", 2, 1, {}),
+    ("addcmul", 3, 1, {}),
+    ("addcdiv", 3, 1, {}),
+    ("lerp", 2, 2, {"is_small": True}),
+    ("lerp", 2, 2, {"is_small": False}),
 )
 
 
@@ -96,7 +105,8 @@ def random_step(draw, earlier):
         op, count, attrs = draw.choice(WITH_ATTRS)
         return op, floating, (floating,) * count, attrs
     if kind == "scaled":
-        return draw.choice(("axpy", "clamp")), floating, (floating, floating, f"{floating} scalar"), {}
+        op, tensors, scalars, attrs = draw.choice(WITH_SCALARS)
+        return op, floating, (*(floating,) * tensors, *(f"{floating} scalar",) * scalars), attrs
     name = draw.choice([name for name in earlier if name in OTHERS[:-1]] or ["int32"])
     return draw.choice(BINARY_OF_INTEGERS), name, (name, name), {}
 

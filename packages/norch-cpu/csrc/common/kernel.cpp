@@ -74,13 +74,13 @@ const std::vector<int64_t>& Attrs::integers(const std::string& name) const {
 int written_by(const Request& request) {
     // By how many outputs they have. What is not named may write any operand.
     static const std::vector<const char*> names[] = {
-        {"abs", "acos", "acosh", "add", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "asin", "asinh",
+        {"abs", "acos", "acosh", "add", "addcdiv", "addcmul", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "asin", "asinh",
          "atan", "atan2", "atanh", "axpy", "batch_norm_running", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
          "bitwise_right_shift", "bitwise_xor", "ceil", "clamp", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
          "copy", "copysign", "cos", "cosh", "cross_entropy_grad", "cumprod", "cumsum", "dft", "div", "dropout", "elu", "elu_grad", "embedding",
          "embedding_grad", "eq", "erf", "exp", "expm1", "fill", "flip", "floor", "floor_divide", "gather", "ge", "gelu",
          "gelu_grad", "grid_sample2d", "grid_sample2d_grid_grad",
-         "grid_sample2d_input_grad", "gt", "hardtanh", "hardtanh_grad", "layer_norm", "le", "leaky_relu", "leaky_relu_grad", "linear",
+         "grid_sample2d_input_grad", "gt", "hardtanh", "hardtanh_grad", "layer_norm", "le", "leaky_relu", "leaky_relu_grad", "lerp", "lerp_by_tensor", "linear",
          "linear_activation", "linear_input_grad", "linear_weight_grad", "log", "log10", "log1p", "log2", "log_softmax",
          "log_softmax_grad", "lt", "matmul", "max_pool2d", "max_pool2d_grad", "max_pool2d_indices", "maximum", "minimum",
          "mse_loss", "mse_loss_grad", "mul", "ne", "neg", "nll_loss", "nll_loss_grad", "pow", "prod",

@@ -17,7 +17,7 @@ constexpr int64_t SOME = 64;        // elements of the operands that a step's ke
 const Registry& loops_by_op() {
     static const Registry all = [] {
         Registry found;
-        for (auto add : {add_arithmetic, add_copying, add_transcendental, add_activations}) add(found);
+        for (auto add : {add_arithmetic, add_copying, add_weighted, add_transcendental, add_activations}) add(found);
         found.erase("mse_loss_grad");  // by the number of elements, which here is another
         return found;
     }();
@@ -43,9 +43,16 @@ size_t inputs_of(const std::string& op) {
     static const std::set<std::string> two = {
         "add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "atan2", "maximum", "minimum", "bitwise_and",
         "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"};
-    if (op == "where" || op == "clamp" || op == "axpy") return 3;
+    if (op == "where" || op == "clamp" || op == "axpy" || op == "lerp_by_tensor") return 3;
+    if (op == "addcmul" || op == "addcdiv" || op == "lerp") return 4;
     const bool is_gradient = op.size() > 5 && op.compare(op.size() - 5, 5, "_grad") == 0;
     return two.count(op) || is_comparison(op) || is_gradient ? 2 : 1;
+}
+
+/// How many of its last inputs are scalars for sure.
+size_t scalars_of(const std::string& op) {
+    if (op == "lerp") return 2;
+    return op == "clamp" || op == "axpy" || op == "addcmul" || op == "addcdiv";
 }
 
 Operand vector_of(DType dtype, bool is_scalar) {
@@ -153,7 +160,8 @@ private:
         if (found == loops_by_op().end() || !fits(step)) return {};
         const bool divides = step.op == "floor_divide" || step.op == "remainder";
         if (divides && !is_floating(step.dtype)) return {};  // they may raise
-        if ((step.op == "clamp" || step.op == "axpy") && !is_scalar(step.reads[2])) return {};
+        for (size_t i = step.reads.size() - scalars_of(step.op); i < step.reads.size(); ++i)
+            if (!is_scalar(step.reads[i])) return {};
         Request own{step.op, {vector_of(step.dtype, false)}, step.attrs};
         for (auto read : step.reads) own.operands.push_back(vector_of(dtype_of(read), is_scalar(read)));
         const KernelPtr kernel = found->second(own);

@@ -11,6 +11,7 @@ void add_copying(Registry&);  // copy, fill, where
 void add_complex(Registry&);  // complex_mul
 void add_transcendental(Registry&);
 void add_special(Registry&);  // exp2, hypot, lgamma
+void add_weighted(Registry&);  // addcmul, addcdiv, lerp
 void add_activations(Registry&);
 void add_fused(Registry&);  // programs of all these
 void add_fused_rows(Registry&);

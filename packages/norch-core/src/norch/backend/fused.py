@@ -10,9 +10,10 @@ ROW_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin"})
 
 FUSED_COMPOSITES = frozenset(
     {
-        "axpy", "clamp", "elu", "elu_grad", "gelu", "gelu_grad", "hardsigmoid", "hardsigmoid_grad", "hardswish",
-        "hardswish_grad", "hardtanh", "hardtanh_grad", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad",
-        "sigmoid_grad", "silu", "silu_grad", "softplus", "softplus_grad", "tanh_grad",
+        "addcdiv", "addcmul", "axpy", "clamp", "elu", "elu_grad", "gelu", "gelu_grad", "hardsigmoid",
+        "hardsigmoid_grad", "hardswish", "hardswish_grad", "hardtanh", "hardtanh_grad", "leaky_relu", "leaky_relu_grad",
+        "lerp", "lerp_by_tensor", "relu", "relu_grad", "sigmoid_grad", "silu", "silu_grad", "softplus", "softplus_grad",
+        "tanh_grad",
     }
 )  # fmt: skip
 """Elementwise composites, asked for as steps where the backend had a kernel of their own."""
