@@ -1,5 +1,8 @@
 // copy (with every cast), fill, where: what moves elements and computes nothing.
+#include <algorithm>
+
 #include "elementwise/loop.h"
+#include "elementwise/small_integers.h"
 #include "runtime/parallel.h"
 #include "runtime/tile.h"
 #include "runtime/widen.h"
@@ -29,6 +32,27 @@ struct Cast {
     }
 };
 
+#if defined(__AVX512DQ__)
+constexpr bool CONVERTS_INT64 = true;
+#else
+constexpr bool CONVERTS_INT64 = false;
+#endif
+
+/// By way of doubles, which small numbers are exactly, else one by one.
+template <class To>
+void cast_int64(const int64_t* x, int64_t n, To* out) {
+    constexpr int64_t BLOCK = 1024;
+    for (int64_t begin = 0; begin < n; begin += BLOCK, x += BLOCK, out += BLOCK) {
+        const int64_t size = std::min(n - begin, BLOCK);
+        if (SmallIntegers::fit(x, size)) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < size; ++i) out[i] = To(SmallIntegers::of(x[i]));
+        } else {
+            for (int64_t i = 0; i < size; ++i) out[i] = To(x[i]);
+        }
+    }
+}
+
 template <class To, class From>
 void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
     To* out = reinterpret_cast<To*>(p[0]);
@@ -40,6 +64,8 @@ void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
     }
     if constexpr (HAS_HALF && std::is_same_v<To, half> && std::is_same_v<From, float>) return narrow_row(x, n, out);
     if constexpr (HAS_HALF && std::is_same_v<To, float> && std::is_same_v<From, half>) return widen_row(x, n, out);
+    if constexpr (SmallIntegers::HAS_VECTORS && !CONVERTS_INT64 && std::is_same_v<From, int64_t> && std::is_floating_point_v<To>)
+        return cast_int64(x, n, out);
     NORCH_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = Cast<To, From>::apply(x[i]);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "elementwise/loop.h"
+#include "elementwise/small_integers.h"
 
 namespace norch::elementwise {
 
@@ -46,26 +47,10 @@ struct AsDoubles {
     NORCH_INLINE static double of(T x) { return double(x); }
     NORCH_INLINE static T back(double x) { return T(x); }
 };
-/// Which AVX2 has no conversions for: such a number is the low bits of 1.5 * 2^52 plus it.
 template <>
-struct AsDoubles<int64_t> {
-#if defined(__AVX2__)
-    static constexpr bool HAS_VECTORS = true;
-#else
-    static constexpr bool HAS_VECTORS = false;
-#endif
-    static constexpr double OFFSET = 6755399441055744.0;
+struct AsDoubles<int64_t> : SmallIntegers {
     static bool fits(const int64_t* a, const int64_t* b, int64_t n_b, int64_t n_a) {
-        uint64_t any = 0;
-        for (int64_t i = 0; i < n_a; ++i) any |= uint64_t(a[i]) + (uint64_t(1) << 51);
-        for (int64_t i = 0; i < n_b; ++i) any |= uint64_t(b[i]) + (uint64_t(1) << 51);
-        return !(any >> 52);
-    }
-    NORCH_INLINE static double of(int64_t x) {
-        return std::bit_cast<double>(x + std::bit_cast<int64_t>(OFFSET)) - OFFSET;
-    }
-    NORCH_INLINE static int64_t back(double x) {
-        return std::bit_cast<int64_t>(x + OFFSET) - std::bit_cast<int64_t>(OFFSET);
+        return fit(a, n_a) && fit(b, n_b);
     }
 };
 
