@@ -28,6 +28,19 @@ inline const T& at(const char* data, int64_t offset) {
     return *reinterpret_cast<const T*>(data + offset);
 }
 
+/// Calls f(i, index[i] from the start), in order. Of four at a time hardly ever one counts from the end.
+template <class F>
+NORCH_INLINE void each_place(const int64_t* index, int64_t n, int64_t size, const F& f) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        int64_t a = index[i], b = index[i + 1], c = index[i + 2], d = index[i + 3];
+        if (__builtin_expect((a | b | c | d) < 0, 0))
+            a = wrapped(a, size), b = wrapped(b, size), c = wrapped(c, size), d = wrapped(d, size);
+        f(i, a), f(i + 1, b), f(i + 2, c), f(i + 3, d);
+    }
+    for (; i < n; ++i) f(i, wrapped(index[i], size));
+}
+
 // --- gather ---------------------------------------------------------------------------------------------------------
 
 /// out[j] = x[j + index[j] * step]; strides in bytes.
@@ -47,8 +60,7 @@ void gather_row(char* out, const char* x, const char* index, int64_t n, Strides 
         T* to = reinterpret_cast<T*>(out);
         const T* from = reinterpret_cast<const T*>(x);
         const int64_t* k = reinterpret_cast<const int64_t*>(index);
-        NORCH_INDEPENDENT
-        for (int64_t j = 0; j < n; ++j) to[j] = from[wrapped(k[j], size)];
+        each_place(k, n, size, [=](int64_t j, int64_t place) NORCH_INLINE_LAMBDA { to[j] = from[place]; });
     } else {
         for (int64_t j = 0; j < n; ++j) {
             int64_t k = wrapped(at<int64_t>(index, j * s.index), size);
@@ -179,13 +191,28 @@ struct Assign {
         return x;
     }
 };
+/// One column, all without gaps: of what is scattered most, since it is more code.
+template <class T, class S, class F>
+void scatter_line(char* out, const char* index, const char* src, int64_t count, int64_t size) {
+    T* to = reinterpret_cast<T*>(out);
+    const int64_t* k = reinterpret_cast<const int64_t*>(index);
+    const S* from = reinterpret_cast<const S*>(src);
+    each_place(k, count, size, [=](int64_t i, int64_t place) NORCH_INLINE_LAMBDA {
+        to[place] = F::apply(to[place], T(load(from[i])));
+    });
+}
+
 template <class T, class S, class F>
 void scatter(char* out, const char* index, const char* src, const Piece& p) {
     if (!p.by_rows) {
         const Strides step = p.dim;  // the compiler would read it again after each element: p might lie in the output
         const int64_t count = p.count, size = p.size;
+        constexpr bool is_common = std::is_same_v<F, Add> ? std::is_same_v<S, float> : std::is_same_v<F, Assign> && sizeof(T) >= 4;
+        const bool is_line = is_common && step.index == 8 && step.tensor == sizeof(T) && step.other == sizeof(S);
         for (int64_t j = 0; j < p.columns; ++j) {
-            for (int64_t i = 0; i < count; ++i) {
+            if constexpr (is_common)
+                if (is_line) scatter_line<T, S, F>(out, index, src, count, size);
+            for (int64_t i = 0; i < count && !is_line; ++i) {
                 T& to = at<T>(out, wrapped(at<int64_t>(index, i * step.index), size) * step.tensor);
                 to = F::apply(to, T(load(at<S>(src, i * step.other))));
             }
