@@ -14,7 +14,8 @@ namespace {
 
 constexpr int MAX_OPERANDS = 6;
 constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memory stays in the first-level cache
-constexpr int64_t SEGMENT = 16384;      // elements of a contiguous piece: enough to forget the cost of starting one
+constexpr int64_t SEGMENT = 16384;      // elements of a piece that is read where it lies: enough to forget its start
+constexpr double TILE_NS = 2500;        // of rows that are read where they lie: the same, and many for many threads
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
 constexpr int64_t SHORT_ROW = 8;        // columns of rows that are not worth a call of the loop each
 
@@ -129,7 +130,8 @@ private:
         for (int i = 0; i < count_; ++i) staged |= part_[i].via_scratch;
         tile_columns_ = std::min(columns_, transposed_ ? TRANSPOSED_SIDE : staged ? TILE : SEGMENT);
         tile_columns_ = std::max<int64_t>(tile_columns_, 1);
-        const int64_t tile = transposed_ && part_[0].size <= 4 ? 2 * TILE : TILE;
+        const int64_t in_place = int64_t(std::clamp(TILE_NS / ns_, double(TILE), double(SEGMENT)));
+        const int64_t tile = !staged ? in_place : transposed_ && part_[0].size <= 4 ? 2 * TILE : TILE;
         tile_rows_ = std::min(rows_, std::max<int64_t>(1, tile / tile_columns_));
         tile_rows_ = std::max<int64_t>(tile_rows_, 1);
         row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
