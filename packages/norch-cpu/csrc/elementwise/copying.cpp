@@ -105,13 +105,14 @@ void where_loop(char* const* p, unsigned broadcast, int64_t n) {
 /// Elements that change places and not their dtype: in pieces that go from one layout to the other at once.
 class Moved final : public ElementwiseKernel {
 public:
-    Moved(const Inner& inner, Loops loops, bool is_transposed, int64_t size)
+    Moved(const Inner& inner, Loops loops, bool is_transposed, bool are_rows, int64_t size)
         : inner_(inner), loops_(std::move(loops)), outer_dims_(loops_.ndim() - 2), size_(size) {
         rows_ = loops_.shape[size_t(outer_dims_)], columns_ = loops_.shape[size_t(outer_dims_ + 1)];
-        constexpr int64_t PIECE = 2048, SIDE = 64;
+        constexpr int64_t PIECE = 2048, LARGE = 16384, SIDE = 64;  // elements
         const int64_t side = rows_ < 8 ? PIECE / rows_ : SIDE;
         piece_columns_ = std::min(columns_, is_transposed ? side : PIECE);
-        piece_rows_ = std::min(rows_, std::max<int64_t>((is_transposed ? 2 * PIECE : PIECE) / piece_columns_, 1));
+        const int64_t piece = is_transposed ? 2 * PIECE : are_rows ? LARGE : PIECE;
+        piece_rows_ = std::min(rows_, std::max<int64_t>(piece / piece_columns_, 1));
         row_pieces_ = (rows_ + piece_rows_ - 1) / piece_rows_;
         column_pieces_ = (columns_ + piece_columns_ - 1) / piece_columns_;
         items_ = loops_.numel / (rows_ * columns_) * row_pieces_ * column_pieces_;
@@ -155,12 +156,13 @@ KernelPtr moved(const Request& request, const Inner& inner) {
     if (!nd || !loops.numel) return nullptr;
     const int64_t out = loops.strides[0].back(), x = loops.strides[1].back();
     constexpr int64_t LONG = 256;  // bytes
-    if ((out == size && x == size && (nd == 1 || loops.shape.back() * size > LONG)) || !x) return nullptr;
+    const bool are_rows = out == size && x == size;
+    if ((are_rows && (nd == 1 || loops.shape.back() * size > LONG)) || !x) return nullptr;
     if (nd == 1) {
         loops.shape.insert(loops.shape.begin(), 1);
         for (auto& strides : loops.strides) strides.insert(strides.begin(), 0);
     }
-    return std::make_unique<Moved>(inner, std::move(loops), is_transposed, size);
+    return std::make_unique<Moved>(inner, std::move(loops), is_transposed, are_rows, size);
 }
 
 KernelPtr copy(const Request& request) {

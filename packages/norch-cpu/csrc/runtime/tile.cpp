@@ -172,16 +172,20 @@ inline void copy_ends(char* to, const char* from, int64_t bytes) {
     std::memcpy(to + bytes - N, last, N);
 }
 
+/// Pieces of N bytes, the last of which may overlap that before it.
+template <int64_t N>
+inline void copy_pieces(char* to, const char* from, int64_t bytes) {
+    for (int64_t k = 0; k + N < bytes; k += N) std::memcpy(to + k, from + k, N);
+    std::memcpy(to + bytes - N, from + bytes - N, N);
+}
+
 void copy_rows(Plane to, Plane from, int64_t rows, int64_t bytes) {
     const auto each = [&](auto copy) {
         for (int64_t i = 0; i < rows; ++i) copy(to.data + i * to.row, from.data + i * from.row);
     };
     if (bytes > 256) return each([=](char* out, const char* x) { std::memcpy(out, x, size_t(bytes)); });
-    if (bytes >= 16)
-        return each([=](char* out, const char* x) {
-            for (int64_t k = 0; k + 16 < bytes; k += 16) std::memcpy(out + k, x + k, 16);
-            std::memcpy(out + bytes - 16, x + bytes - 16, 16);
-        });
+    if (bytes >= VECTOR_BYTES) return each([=](char* out, const char* x) { copy_pieces<VECTOR_BYTES>(out, x, bytes); });
+    if (bytes >= 16) return each([=](char* out, const char* x) { copy_pieces<16>(out, x, bytes); });
     if (bytes >= 8) return each([=](char* out, const char* x) { copy_ends<8>(out, x, bytes); });
     if (bytes >= 4) return each([=](char* out, const char* x) { copy_ends<4>(out, x, bytes); });
     each([=](char* out, const char* x) {
