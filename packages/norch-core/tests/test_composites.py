@@ -125,6 +125,7 @@ SAMPLES = {
     "pad_edges": [draw(2, 3, 4), (0, 2, 1), (1, 1, 3), "reflect"],
     "pad_edges_grad": [draw(2, 6, 8), (0, 2, 1), (0, 1, 3), "replicate"],
     "flip": [draw(3, 4), (0, 1)],
+    "triangle": [draw(3, 4), 1, True],
     "topk": [draw(3, 4), 2, 1, True],
     "select_along": [draw(3, 5), 1, "median", 0, False],
     "sum_of_squares": [draw(3, 4), 1, True],

@@ -50,3 +50,22 @@ def test_every_second_element_and_several_dims(dtype):
 @pytest.mark.parametrize("shape", [(8, 8), (9, 15), (64, 65), (131, 77), (3, 200, 12), (2, 37, 40)])
 def test_transposed_matrices(dtype, shape):
     check(numbered(dtype, *shape), lambda x: x.swapaxes(-1, -2))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
+@pytest.mark.parametrize("shape", [(5, 7), (7, 5), (1, 9), (9, 1), (2, 3, 300, 40), (0, 4), (4, 0), (2, 0, 3, 3)])
+def test_triangles(dtype, shape):
+    array = numbered(dtype, *shape)
+    for diagonal in (-400, -3, -1, 0, 1, 2, 400):
+        for norchs, numpys in ((norch.tril, np.tril), (norch.triu, np.triu)):
+            want = numpys(array, diagonal)
+            x = norch.tensor(array)
+            np.testing.assert_array_equal(norchs(x, diagonal).numpy(), want)
+            np.testing.assert_array_equal(norchs(x.mT.contiguous().mT, diagonal).numpy(), want)
+            np.testing.assert_array_equal(norchs(x[..., :1], diagonal).numpy(), numpys(array[..., :1], diagonal))
+            wide = norch.tensor(np.concatenate([array, array], -1))[..., : shape[-1]]
+            np.testing.assert_array_equal(norchs(wide, diagonal).numpy(), want)
+            one_row = norch.tensor(array[..., :1, :]).expand(shape) if shape[-2] else x
+            np.testing.assert_array_equal(norchs(one_row, diagonal).numpy(), numpys(one_row.numpy(), diagonal))
+            getattr(x, norchs.__name__ + "_")(diagonal)
+            np.testing.assert_array_equal(x.numpy(), want)

@@ -30,6 +30,7 @@ void add_padding(Registry&);  // pad_edges and its gradient
 void add_searching(Registry&);  // searchsorted
 void add_selection(Registry&);  // kthvalue, medians, mode
 void add_sorting(Registry&);
+void add_triangle(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients

@@ -38,7 +38,7 @@ NB_MODULE(NORCH_MODULE, m) {
     add_kernels(m, {
 #ifndef NORCH_STRESSED  // CMakeLists.txt says why
         reduction::add_scans, reduction::add_products, indexing::add_embedding, indexing::add_flip, indexing::add_sorting,
-        indexing::add_searching, indexing::add_selection,
+        indexing::add_searching, indexing::add_selection, indexing::add_triangle,
         matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
         nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_recurrence,
         linalg::add_systems, linalg::add_triangles, linalg::add_factors, linalg::add_qr, linalg::add_spectral,

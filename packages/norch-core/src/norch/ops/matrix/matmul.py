@@ -10,10 +10,10 @@ from ...dispatch.codegen import call_path
 from ...dispatch.plan import Inferred
 from ...dtype import bool_, int32, int64
 from ...errors import DTypeError, ShapeError, drawn
-from ...spec import Spec, broadcast_shapes, expand_strides
+from ...spec import Spec, as_int, broadcast_shapes, expand_strides
 from ..creation import arange
 from ..elementwise.arithmetic import where
-from ..families import BinaryFunction, binary_signature, of_method, primitive, taking_out
+from ..families import BinaryFunction, binary_signature, composite, of_method, primitive, taking_out
 from ..registry import method, public
 from ..shape.views import diagonal
 from ..upcast import in_float32
@@ -194,21 +194,33 @@ _add_scaled_product = in_float32(_add_product)  # a 16-bit product, or its gradi
 @public(inplace=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims; zeros above the given diagonal. Raises ShapeError below 2 dims."""
-    return _triangle(input, diagonal, True, "tril")
+    return _triangle(input, _diagonal_within(input, diagonal, "tril"), True)
 
 
 @public(inplace=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dims; zeros below the given diagonal. Raises ShapeError below 2 dims."""
-    return _triangle(input, diagonal, False, "triu")
+    return _triangle(input, _diagonal_within(input, diagonal, "triu"), False)
 
 
-def _triangle(input: Tensor, offset: int, lower: bool, op: str) -> Tensor:
+def _diagonal_within(input: Tensor, diagonal: int, op: str) -> int:
+    """The number of a diagonal, or the next one beyond a corner. Raises ShapeError below 2 dims."""
     if input.spec.ndim < 2:
         raise ShapeError(f"{op}(): needs at least 2 dims, got shape {tuple(input.spec.shape)}")
     m, n = input.spec.shape[-2:]
-    dtype = int32 if m + n + abs(offset) < 1 << 31 else int64  # half the bytes to compare
-    row = arange(m, dtype=dtype, device=input.device).unsqueeze(1) + offset
+    at = diagonal if type(diagonal) is int else as_int(diagonal, op, "diagonal")
+    return max(-m, min(at, n))
+
+
+def _triangle_rule(g: Tensor, diagonal: int, lower: bool) -> Tensor:
+    return _triangle(g, diagonal, lower)
+
+
+@composite(lambda input, diagonal, lower: input.like(), _triangle_rule, name="triangle")
+def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
+    m, n = input.spec.shape[-2:]
+    dtype = int32 if m + n < 1 << 30 else int64  # half the bytes to compare
+    row = arange(m, dtype=dtype, device=input.device).unsqueeze(1) + diagonal
     column = arange(n, dtype=dtype, device=input.device)
     return where(column <= row if lower else column >= row, input, False if input.spec.dtype is bool_ else 0)
 
