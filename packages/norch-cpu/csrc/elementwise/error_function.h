@@ -55,9 +55,15 @@ inline float erfinv(float x) {
 inline double erf(double x) { return doubles::erf(x); }
 inline double erfc(double x) { return doubles::erfc(x); }
 
-/// norch's formula, with one step of Halley's method, which leaves the cube of what the approximations are off by.
-inline double erfinv(double x) {
-    const double a = absolute(x), bounded = a < 1.0 ? a : 0.5, w = -log((1.0 - bounded) * (1.0 + bounded));
+/// erfinv is norch's formula, with one step of Halley's method, which leaves the cube of what the approximations are off
+/// by. In three parts, since as one chain of steps it keeps the processor waiting: first the w of the approximations.
+inline double erfinv_bounded(double x) { return absolute(x) < 1.0 ? absolute(x) : 0.5; }
+inline double erfinv_w(double x) {
+    const double bounded = erfinv_bounded(x);
+    return -log((1.0 - bounded) * (1.0 + bounded));
+}
+/// The approximation.
+inline double erfinv_near(double x, double w) {
     const double centre = polynomial(w - 2.5, 1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087,
                                      -4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08);
     const double tail = polynomial(std::sqrt(w) - 3.0, 2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773,
@@ -65,7 +71,11 @@ inline double erfinv(double x) {
     const double far = polynomial(std::sqrt(w) - 5.0, 4.84990641, 1.01030032, -0.000138848524, -0.000213917679,
                                   7.62205061e-05, -2.17170677e-05, 4.66369701e-06);
     const double outer = w < 16.0 ? tail : far;
-    const double near = (w < 5.0 ? centre : outer) * bounded, step = doubles::erfinv_step(near, bounded);
+    return (w < 5.0 ? centre : outer) * erfinv_bounded(x);
+}
+/// The step from there.
+inline double erfinv_from(double x, double near) {
+    const double a = absolute(x), step = doubles::erfinv_step(near, erfinv_bounded(x));
     const double y = near - step / (1.0 + near * step);
     const double beyond = a == 1.0 ? infinity<double> : nan<double>;
     return with_sign(a < 1.0 ? y : beyond, x);

@@ -18,7 +18,6 @@ struct Erfc {
 };
 struct Erfinv {
     static float apply(float x) { return math::erfinv(x); }
-    static double apply(double x) { return math::erfinv(x); }
 };
 struct Copysign {
     template <class T>
@@ -33,6 +32,20 @@ struct Hypot {
         return infinite ? math::infinity<float> : y;
     }
 };
+
+void erfinv_loop(char* const* p, unsigned, int64_t n) {
+    constexpr int64_t BLOCK = 64;
+    double* out = reinterpret_cast<double*>(p[0]);
+    const double* x = reinterpret_cast<const double*>(p[1]);
+    double w[BLOCK], near[BLOCK];
+    for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, x += BLOCK) {
+        const int64_t size = std::min(n - begin, BLOCK);
+        for (int64_t i = 0; i < size; ++i) w[i] = math::erfinv_w(x[i]);
+        for (int64_t i = 0; i < size; ++i) near[i] = math::erfinv_near(x[i], w[i]);
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < size; ++i) out[i] = math::erfinv_from(x[i], near[i]);
+    }
+}
 
 /// The formula for positive numbers where there are no others.
 template <class F>
@@ -85,7 +98,7 @@ void add_special(Registry& registry) {
     };
     registry["exp2"] = [](const Request& r) { return floating(r, unary_loop<float, Exp2>, 0.4, unary_loop<double, Exp2>, 6); };
     registry["erfc"] = [](const Request& r) { return floating(r, unary_loop<float, Erfc>, 0.8, unary_loop<double, Erfc>, 6); };
-    registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, unary_loop<double, Erfinv>, 12); };
+    registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, erfinv_loop, 12); };
     registry["hypot"] = [](const Request& r) { return floating(r, binary_loop<float, float, Hypot>, 1.2); };
     registry["lgamma"] = gamma<math::gamma::Lgamma>;
     registry["digamma"] = gamma<math::gamma::Digamma>;
