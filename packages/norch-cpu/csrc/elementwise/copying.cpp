@@ -110,7 +110,7 @@ public:
         rows_ = loops_.shape[size_t(outer_dims_)], columns_ = loops_.shape[size_t(outer_dims_ + 1)];
         constexpr int64_t PIECE = 2048, LARGE = 16384, SIDE = 64;  // elements
         const int64_t side = rows_ < 8 ? PIECE / rows_ : SIDE;
-        piece_columns_ = std::min(columns_, is_transposed ? side : PIECE);
+        piece_columns_ = std::min(columns_, is_transposed ? side : are_rows ? LARGE : PIECE);
         const int64_t piece = is_transposed ? 2 * PIECE : are_rows ? LARGE : PIECE;
         piece_rows_ = std::min(rows_, std::max<int64_t>(piece / piece_columns_, 1));
         row_pieces_ = (rows_ + piece_rows_ - 1) / piece_rows_;
@@ -146,7 +146,7 @@ private:
     int64_t size_, rows_, columns_, piece_rows_, piece_columns_, row_pieces_, column_pieces_, items_;
 };
 
-/// Null where both layouts have long rows without gaps, or one element is repeated.
+/// Null where neither layout has gaps, or one element is repeated.
 KernelPtr moved(const Request& request, const Inner& inner) {
     if (request.operands[1].is_scalar) return nullptr;
     Loops loops = collapse(request.operands);
@@ -155,9 +155,8 @@ KernelPtr moved(const Request& request, const Inner& inner) {
     const int nd = loops.ndim();
     if (!nd || !loops.numel) return nullptr;
     const int64_t out = loops.strides[0].back(), x = loops.strides[1].back();
-    constexpr int64_t LONG = 256;  // bytes
     const bool are_rows = out == size && x == size;
-    if ((are_rows && (nd == 1 || loops.shape.back() * size > LONG)) || !x) return nullptr;
+    if ((are_rows && nd == 1) || !x) return nullptr;
     if (nd == 1) {
         loops.shape.insert(loops.shape.begin(), 1);
         for (auto& strides : loops.strides) strides.insert(strides.begin(), 0);
