@@ -119,14 +119,14 @@ def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
     shape, strides, dtype, device = key
     if not all(type(n) is int for n in (*shape, *strides)):
         shape, strides = tuple(map(operator.index, shape)), tuple(map(operator.index, strides))
-    if max(prod(shape), span(shape, strides) * dtype.itemsize) >= 2**63:
+    numel, nbytes = prod(shape), span(shape, strides) * dtype.itemsize
+    if max(numel, nbytes) >= 2**63:
         raise ShapeError(f"a tensor of shape {tuple(shape)} has more elements than memory can address")
     if max(map(abs, strides), default=0) * dtype.itemsize >= 2**63:  # of dims of 1 or no elements
         raise ShapeError(f"a tensor of shape {tuple(shape)} cannot have strides {strides}: in bytes, more than 2**63")
     spec = object.__new__(Spec)
     spec.shape, spec.strides, spec.dtype, spec.device = Size(shape), strides, dtype, device
-    spec.ndim, spec.numel = len(shape), prod(shape)
-    spec.nbytes = span(shape, strides) * dtype.itemsize
+    spec.ndim, spec.numel, spec.nbytes = len(shape), numel, nbytes
     spec.is_contiguous = _is_contiguous(shape, strides)
     spec.overlaps = not spec.is_contiguous and may_overlap(shape, strides)
     return spec
@@ -303,8 +303,10 @@ def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast_shapes") -> Shape:
     """The shape that all broadcast to, by NumPy's rules. Raises ShapeError, naming `op` and every shape."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
     result: list[int] = [1] * max(map(len, shapes), default=0)
-    for shape in shapes:
+    for shape in map(tuple, shapes):  # whose items cost less than those of Size
         for i in range(-len(shape), 0):
             size = shape[i]
             if size != 1 and size != result[i]:
@@ -325,6 +327,8 @@ def _drawn_operands(shapes: tuple[Shape, ...], dim: int) -> str:
 
 def expand_strides(shape: Shape, strides: Shape, new: Shape) -> Shape:
     """The strides of `shape` broadcast to `new`: 0 in each dim that is repeated."""
+    if shape == new:
+        return strides
     lead = len(new) - len(shape)
     return (0,) * lead + tuple(0 if n == 1 != m else s for n, s, m in zip(shape, strides, new[lead:], strict=True))
 

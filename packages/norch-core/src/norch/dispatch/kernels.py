@@ -56,7 +56,9 @@ def op_kernel(
             if dtype is not value.dtype or value.device is not device:
                 source = value.like(dtype=dtype, device=device)
                 converts.append((at, _tensor_conversion(value, source)))
-            view = source.like(shape, expand_strides(source.shape, source.strides, shape))
+            view = source
+            if shape != source.shape:
+                view = source.like(shape, expand_strides(source.shape, source.strides, shape))
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
         views.append(view)
         at += 2

@@ -274,6 +274,8 @@ def composite(
         numbers = tuple(i for i, p in enumerate(params) if notes[p] == "Number" and plugin is None)
         optional = tuple(i for i in tensors if notes[params[i]] == "Tensor | None")
         mixed = tuple(i for i in tensors if notes[params[i]] == "Tensor | Scalar")
+        operand_places = sorted((*tensors, *scalars))
+        attributes = [(p, i) for i, p in enumerate(params) if i not in operand_places]
 
         def full_infer(*values: Any) -> Inferred:
             for i in tensors:
@@ -283,10 +285,10 @@ def composite(
             if isinstance(found, Inferred):
                 return found
             outputs = found if type(found) is tuple else (found,)
-            given = [values[i] for i in sorted((*tensors, *scalars)) if values[i] is not None]
-            operands = tuple(v if type(v) is Spec else (_scalar_operand(v), ()) for v in given)
-            attrs = {p: v for i, (p, v) in enumerate(zip(params, values, strict=True)) if i not in (*tensors, *scalars)}
-            attrs["given"] = tuple(values[i] is not None for i in tensors)
+            given = [values[i] for i in operand_places if values[i] is not None]
+            operands = tuple([v if type(v) is Spec else (_scalar_operand(v), ()) for v in given])
+            attrs = {p: values[i] for p, i in attributes}
+            attrs["given"] = tuple([values[i] is not None for i in tensors])
             is_native = native == "any" or outputs[0].dtype.is_floating_point
             return Inferred(outputs, operands, attrs, native=is_native)
 

@@ -73,6 +73,8 @@ PERMUTE = view(
 def _infer_reshape(spec: Spec, shape: tuple[Any, ...]) -> tuple[Spec, int] | None:
     shape = tuple([as_int(n, "reshape", "size") for n in shape])
     size = infer_size(shape, spec.numel, "reshape", spec.shape)
+    if spec.is_contiguous:
+        return spec.like(size), 0
     strides = reshape_strides(spec.shape, spec.strides, size)
     return None if strides is None else (spec.like(size, strides), 0)
 
