@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy
 import pytest
 from sparse_makers import INDICES, MAKERS, coo, csr, draw
 
@@ -204,6 +205,16 @@ def test_rearranged(make):
     if x.is_sparse:
         close(norch.stack([x, x], 1), norch.stack([dense, dense], 1))
     assert [row.to_dense().tolist() for row in x] == dense.tolist()
+
+
+def test_transposes_of_more_dims():
+    values = numpy.arange(24.0).reshape(2, 3, 4) % 5
+    x = norch.tensor(values).to_sparse()
+    assert x.mT.to_dense().tolist() == x.mH.to_dense().tolist() == values.swapaxes(-1, -2).tolist()
+    assert x.T.to_dense().tolist() == values.T.tolist()
+    for name in ("H", "t"):
+        with pytest.raises(norch.ShapeError):
+            getattr(x, name)()
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])

@@ -200,6 +200,9 @@ def test_the_old_hook_of_load_state_dict(with_module):
     net.load_state_dict(net.state_dict())
     assert (seen[0][0] is net) == with_module
     assert list(seen[0][with_module]) == ["weight", "bias"]
+    net = nn.Identity()
+    net._register_load_state_dict_pre_hook(print, with_module=with_module)
+    assert len(pickle.loads(pickle.dumps(net))._hooks.load_pre) == 1
 
 
 def test_a_class_that_loads_what_others_have_saved():

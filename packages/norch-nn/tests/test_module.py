@@ -123,6 +123,16 @@ def test_a_class_takes_modules_out_of_its_state():
     assert "_modules" not in vars(copied)
 
 
+def test_a_class_has_its_own_to():
+    class Index(nn.Linear):
+        def to(self, device):
+            return self.cpu()
+
+    net = Index(1, 1)
+    assert net.to("cpu") is net
+    assert net.double().weight.dtype is norch.float64
+
+
 def test_apply_visits_children_first():
     net, seen = Net(), []
     assert net.apply(lambda m: seen.append(type(m).__name__)) is net

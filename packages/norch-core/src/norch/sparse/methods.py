@@ -121,8 +121,6 @@ _OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind
 for _own in _OWN:
     setattr(SparseTensor, _own.__name__, _own)
 SparseTensor.swapdims = transpose  # type: ignore[assignment]
-for _name in ("T", "mT", "H", "mH"):
-    setattr(SparseTensor, _name, property(t, doc="The transpose of a matrix."))
 for _name, _special in {"__getitem__": getitem, "__iter__": iterate}.items():
     setattr(SparseTensor, _name, _special)
 

@@ -49,6 +49,8 @@ class Hook:
     always_call: bool = False
     replaces: bool = False
     """Of a hook of `state_dict`: whether what it returns is taken in the place of the dict."""
+    with_module: bool = True
+    """Of a hook before `load_state_dict`: whether it is given the module."""
 
 
 @dataclass
@@ -179,9 +181,7 @@ class Hookable:
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         """`register_load_state_dict_pre_hook` of a hook that is not given the module, unless `with_module`."""
-        if with_module:
-            return self.register_load_state_dict_pre_hook(hook)
-        return self.register_load_state_dict_pre_hook(lambda module, *args: hook(*args))
+        return RemovableHandle(self._all_hooks().load_pre, Hook(hook, with_module=with_module))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, incompatible_keys)` before the keys are judged; it may change their lists."""

@@ -96,7 +96,8 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     for path, part in parts:
         lead = f"{path}." if path else ""
         for hook in () if part._hooks is None else tuple(part._hooks.load_pre.values()):
-            hook.function(part, state, lead, {}, strict, missing, unexpected, errors)
+            first = (part,) if hook.with_module else ()
+            hook.function(*first, state, lead, {}, strict, missing, unexpected, errors)
         part._load_from_state_dict(state, lead, {}, strict, missing, unexpected, errors)
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)

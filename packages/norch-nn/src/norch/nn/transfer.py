@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import norch
 from norch import switches
 
 if TYPE_CHECKING:
     from .module import Module
+
+
+M = TypeVar("M", bound="Movable")
 
 
 class Movable:
@@ -27,16 +30,7 @@ class Movable:
         form = kwargs.get("memory_format")
         if not isinstance(form, norch.memory_format | None):
             raise TypeError(f"Module.to(): memory_format must be one of norch's, got {form!r}")
-        dims = {norch.channels_last: (4,), norch.channels_last_3d: (5,)}.get(form, (4, 5))
-
-        def move(tensor: norch.Tensor) -> norch.Tensor:
-            if device is not None and tensor.is_meta and device.type != "meta":
-                raise norch.MetaError("Module.to")
-            moved = tensor.to(device, dtype if tensor.is_floating_point() else None)
-            return moved.to(memory_format=form) if form is not None and tensor.ndim in dims else moved
-
-        convert(cast("Module", self), move)
-        return self
+        return move(self, device, dtype, form)
 
     def _apply(self, fn: Callable[[norch.Tensor], norch.Tensor], recurse: bool = True) -> Self:
         """What all of these call, for subclasses that move tensors of their own too, and then what this one does.
@@ -64,28 +58,28 @@ class Movable:
         return self
 
     def cpu(self) -> Self:
-        """`to("cpu")`."""
-        return self.to("cpu")
+        """`to("cpu")`, as the following by `_apply` and not by `to`, which a class may have as its own."""
+        return move(self, norch.Device("cpu"))
 
     def cuda(self, device: int | str | norch.Device | None = None) -> Self:
         """`to` a CUDA device, the first unless given."""
-        return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
+        return move(self, norch.Device(f"cuda:{device}" if isinstance(device, int) else device or "cuda"))
 
     def float(self) -> Self:
         """`to(norch.float32)`."""
-        return self.to(norch.float32)
+        return move(self, dtype=norch.float32)
 
     def double(self) -> Self:
         """`to(norch.float64)`."""
-        return self.to(norch.float64)
+        return move(self, dtype=norch.float64)
 
     def half(self) -> Self:
         """`to(norch.float16)`."""
-        return self.to(norch.float16)
+        return move(self, dtype=norch.float16)
 
     def bfloat16(self) -> Self:
         """`to(norch.bfloat16)`."""
-        return self.to(norch.bfloat16)
+        return move(self, dtype=norch.bfloat16)
 
 
 class _Once:
@@ -107,6 +101,25 @@ def convert(module: Module, function: Callable[[norch.Tensor], norch.Tensor], re
         module._apply(once)
     else:
         module._apply(once, recurse=False)
+
+
+def move(
+    module: M,
+    device: norch.Device | None = None,
+    dtype: norch.DType | None = None,
+    form: norch.memory_format | None = None,
+) -> M:
+    """Moves parameters and buffers as `Module.to` does, and returns the module. Raises MetaError without values."""
+    dims = {norch.channels_last: (4,), norch.channels_last_3d: (5,)}.get(form, (4, 5))
+
+    def moved(tensor: norch.Tensor) -> norch.Tensor:
+        if device is not None and tensor.is_meta and device.type != "meta":
+            raise norch.MetaError("Module.to")
+        found = tensor.to(device, dtype if tensor.is_floating_point() else None)
+        return found.to(memory_format=form) if form is not None and tensor.ndim in dims else found
+
+    convert(cast("Module", module), moved)
+    return module
 
 
 def _convert_own(module: Module, once: _Once) -> None:
