@@ -48,6 +48,19 @@ def test_norms_of_vectors(ord):
     close(L.norm(norch.tensor(G), ord, 1), np.linalg.norm(G, ord, 1))
 
 
+def test_as_many_matrices_as_rows():
+    """B is then a vector for each of the matrices of `solve`, and one matrix for all of them in what else solves."""
+    matrices = np.stack([G, POSITIVE, G + POSITIVE])
+    lower, upper = np.tril(matrices), np.triu(matrices)
+    a, b = norch.tensor(matrices), norch.tensor(G)
+    close(L.solve(a, b), np.linalg.solve(matrices, G[..., None])[..., 0])
+    close(L.solve_triangular(a, b, upper=True), np.linalg.solve(upper, G))
+    close(L.solve_triangular(a.mT, b.mT, upper=False, left=False).mT, np.linalg.solve(upper, G))
+    close(b.triangular_solve(a, upper=True).solution, np.linalg.solve(upper, G))
+    close(norch.cholesky_solve(b, a), np.linalg.solve(lower @ lower.swapaxes(-1, -2), G))
+    close(L.lu_solve(*L.lu_factor(a), b), np.linalg.solve(matrices, G))
+
+
 def test_solutions():
     a, b = norch.tensor(BATCH), norch.tensor(TALL[:3])
     close(L.inv(a), np.linalg.inv(BATCH))

@@ -42,12 +42,19 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     Batches broadcast. Raises LinAlgError where A is singular, ShapeError where the sizes do not match.
     """
     check_matrices("solve", A)
+    if is_batch_of_vectors(A, B):
+        return solve(A, B.unsqueeze(-1)).squeeze(-1)
     return _solved("solve", _solve, A, B, left)
+
+
+def is_batch_of_vectors(A: Tensor, B: Tensor) -> bool:
+    """Whether `solve` takes B for a vector for each of the matrices A; what else solves takes it for a matrix."""
+    return B.ndim > 1 and B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
 
 
 def _solved(op: str, solver: Any, A: Tensor, B: Tensor, left: bool, transposed: Any = None) -> Tensor:
     """`solver` of what A and B are broadcast and promoted to. transposed: the solver for A.mT, if not the same."""
-    is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    is_vector = B.ndim == 1
     right = B.unsqueeze(-1) if is_vector else B
     if not left and not is_vector:
         return _solved(op, transposed or solver, A.mT, B.mT, True).mT

@@ -16,7 +16,7 @@ from . import routines
 from .decompositions import cholesky
 from .host import LinAlgError, check_info, check_matrices
 from .lu import _factors
-from .solving import inv, solve
+from .solving import inv, is_batch_of_vectors, solve
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -98,7 +98,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
     """`solve`, which raises nothing where A is singular."""
     check_matrices("solve_ex", A)
-    is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    is_vector = B.ndim == 1 or is_batch_of_vectors(A, B)
     try:
         return SolveEx(solve(A, B, left=left), zeros(A.shape[:-2], dtype=int32, device=A.device))
     except LinAlgError:
