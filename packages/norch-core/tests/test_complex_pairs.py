@@ -213,6 +213,20 @@ def test_arithmetic_in_place():
     assert alias is z.pair
 
 
+def test_gradients_of_arithmetic_in_place():
+    """d sum(|z w|**2) is 2 |z|**2 w by w, and of z / w -2 |z|**2 w / |w|**4."""
+    for name, expected in [("mul_", 2 * abs(NA) ** 2 * NB), ("div_", -2 * abs(NA) ** 2 * NB / abs(NB) ** 4)]:
+        w = B.clone().requires_grad_()
+        getattr(A.clone(), name)(w).abs().square().sum().backward()
+        np.testing.assert_allclose(w.grad.numpy(), expected, 1e-12)
+
+
+def test_parts_are_assigned():
+    z = A.clone()
+    z.real, z.imag = z.imag * 2, 3.0
+    np.testing.assert_array_equal(z.numpy(), NA.imag * 2 + 3j)
+
+
 def test_files_keep_pairs(tmp_path):
     state = {"a": A, "row": A[1:], "list": [B.to(norch.complex64)]}
     norch.save(state, tmp_path / "pairs")

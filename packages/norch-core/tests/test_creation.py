@@ -40,6 +40,16 @@ def test_sizes(name: str) -> None:
     assert make(2, dtype=norch.float64, requires_grad=True).requires_grad
 
 
+def test_sizes_are_ints():
+    counted = norch.Size([2, norch.count_nonzero(norch.ones(3)), np.int32(4)])
+    assert counted == (2, 3, 4)
+    assert [type(n) for n in counted] == [int] * 3
+    assert (norch.Size(), norch.Size(range(2))) == ((), (0, 1))
+    for wrong in ([2.0], "2", [norch.ones(2)]):
+        with pytest.raises(TypeError):
+            norch.Size(wrong)
+
+
 def test_values() -> None:
     assert norch.zeros(2, dtype=norch.bool).tolist() == [False, False]
     assert norch.ones(2, dtype=norch.int8).tolist() == [1, 1]

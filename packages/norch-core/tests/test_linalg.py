@@ -199,6 +199,25 @@ def test_derivatives_of_solve_triangular(upper, unitriangular):
     assert gradgradcheck(solved, [leaf(G), leaf(TALL[:3, :1])], fast_mode=True)
 
 
+@pytest.mark.parametrize("array", [TALL, TALL.T])
+def test_derivatives_of_full_svd(array):
+    """Those of the vectors beyond the singular values are 0."""
+
+    def first(a, full_matrices):
+        u, s, vh = L.svd(a, full_matrices)
+        return (u[..., :3] * s.sqrt()) @ vh[..., :3, :]
+
+    a, b = leaf(array), leaf(array)
+    weights = norch.tensor(np.cos(np.arange(12.0)).reshape(array.shape))
+    (first(a, True) * weights).sum().backward()
+    (first(b, False) * weights).sum().backward()
+    close(a.grad, b.grad.numpy())
+    assert gradcheck(lambda a: first(a, True), [a])
+    u, _, vh = L.svd(a)
+    (grad,) = norch.autograd.grad(u[:, 3:].sum() + vh[3:].sum(), a)
+    close(grad, np.zeros_like(array))
+
+
 def test_values_alone_have_derivatives_too():
     a = leaf(POSITIVE)
     assert gradcheck(L.svdvals, [a])
@@ -271,7 +290,7 @@ def test_methods_and_functions_of_norch():
         (lambda: L.inv(norch.ones(2, 2).half()), norch.DTypeError, "float16"),
         (lambda: L.solve(norch.eye(3), norch.ones(2, 2)), norch.ShapeError, r"\(3, 3\) and \(2, 2\)"),
         (lambda: L.qr(norch.eye(2), "full"), ValueError, "reduced"),
-        (lambda: L.svd(norch.ones(2, 3, requires_grad=True)), norch.AutogradError, "full_matrices"),
+        (lambda: L.qr(norch.ones(3, 2, requires_grad=True), "complete"), norch.AutogradError, "reduced"),
         (lambda: L.matrix_norm(norch.eye(2), 3), ValueError, "nuc"),
         (lambda: L.norm(norch.ones(2, 2, 2), 2), norch.ShapeError, "dim given"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from weakref import WeakValueDictionary
@@ -16,13 +16,19 @@ from .errors import DTypeError, IndexError, ShapeError, drawn
 
 Shape = tuple[int, ...]
 
-_item = tuple.__getitem__
+_item, _new_tuple = tuple.__getitem__, tuple.__new__
 
 
 class Size(tuple[int, ...]):
-    """The shape of a tensor: a tuple that prints as PyTorch's does. iterable: its sizes."""
+    """The shape of a tensor: a tuple that prints as PyTorch's does.
+
+    iterable: its sizes, whatever is an index, as tensors of one integer are. Raises TypeError for anything else.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, iterable: Iterable[SupportsIndex] = ()) -> Size:
+        return _new_tuple(cls, [n if type(n) is int else operator.index(n) for n in iterable])
 
     def numel(self) -> int:
         """How many elements a tensor of this shape has."""
@@ -40,7 +46,7 @@ class Size(tuple[int, ...]):
 
         def __getitem__(self, key):
             found = _item(self, key)
-            return Size(found) if type(found) is tuple else found
+            return _new_tuple(Size, found) if type(found) is tuple else found
 
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + other)

@@ -129,17 +129,19 @@ def _svd_gradient(a: Any, u: Any, s: Tensor, vh: Any, gu: Any, gs: Tensor, gvh: 
     return out
 
 
+def _full_svd_gradient(a: Any, u: Any, s: Tensor, vh: Any, gu: Any, gs: Tensor, gvh: Any) -> Any:
+    k = s.shape[-1]
+    return _svd_gradient(a, u[..., :k], s, vh[..., :k, :], gu[..., :k], gs, gvh[..., :k, :])
+
+
 _reduced_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x, full_matrices=False)), _svd_gradient)
+_full_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x)), _full_svd_gradient)
 
 
 def _svd(A: ComplexPair, full_matrices: bool = True) -> Any:
     _check("svd", A, square=False)
     kind = import_module("norch.linalg.decompositions").SVD
-    if not full_matrices or A.shape[-1] == A.shape[-2]:
-        return kind(*_reduced_svd(A))
-    if A.requires_grad and is_grad_enabled():
-        raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
-    return kind(*on_host("svd", lambda x: tuple(np.linalg.svd(x)), A))  # type: ignore[arg-type]
+    return kind(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _reduced_svd)(A))
 
 
 def _qr_gradient(a: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:

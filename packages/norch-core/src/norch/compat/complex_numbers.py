@@ -13,6 +13,7 @@ from warnings import warn
 
 import numpy as np
 
+from ..autograd import is_grad_enabled
 from ..dtype import (
     ComplexDType,
     DType,
@@ -77,13 +78,21 @@ class ComplexPair:
 
     @property
     def real(self) -> Tensor:
-        """The real parts, a view."""
+        """The real parts, a view; what is assigned is written into it."""
         return self.pair.select(-1, 0)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.pair[..., 0] = value
 
     @property
     def imag(self) -> Tensor:
-        """The imaginary parts, a view."""
+        """The imaginary parts, as `real`."""
         return self.pair.select(-1, 1)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.pair[..., 1] = value
 
     shape = property(lambda self: type(self.pair.shape)(self.pair.shape[:-1]), doc="Without the dim of the parts.")
     ndim = property(lambda self: self.pair.ndim - 1, doc="How many dims there are, without that of the parts.")
@@ -192,6 +201,12 @@ class ComplexPair:
         self.pair.copy_(result.pair)
         return self
 
+    def _kept(self, *others: Any) -> ComplexPair:
+        """What a result is computed of that is written over these numbers: gradients may need them as they were."""
+        if is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (self, *others)):
+            return self.clone()
+        return self
+
     def add_(self, other: Any, *, alpha: Any = 1) -> ComplexPair:
         """`self + alpha * other`, written into the pair."""
         return self._put(self + other * alpha)
@@ -202,11 +217,11 @@ class ComplexPair:
 
     def mul_(self, other: Any) -> ComplexPair:
         """`self * other`, written into the pair."""
-        return self._put(self * other)
+        return self._put(self._kept(other) * other)
 
     def div_(self, other: Any) -> ComplexPair:
         """`self / other`, written into the pair."""
-        return self._put(self / other)
+        return self._put(self._kept(other) / other)
 
     def __neg__(self) -> ComplexPair:
         return ComplexPair(-self.pair)
@@ -352,7 +367,7 @@ class ComplexPair:
         if stem in more.OTHER_NAMES:
             return getattr(self, more.OTHER_NAMES[stem] + name[len(stem) :])
         if stem != name and (stem in _functions() or stem in ("neg", "exp", "conj_physical")):
-            return lambda *args, **kwargs: self._put(getattr(self, stem)(*args, **kwargs))
+            return lambda *args, **kwargs: self._put(getattr(self._kept(*args), stem)(*args, **kwargs))
         kind = type(self.pair)  # at times a class of one's own, with attributes
         if kind is not Tensor and not hasattr(Tensor, name):
             if name in self.__dict__:

@@ -157,23 +157,25 @@ def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: T
     return out
 
 
+def _full_svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
+    """Without what belongs to the vectors beyond the singular values, which may be any of the other directions."""
+    k = s.shape[-1]
+    return _svd_gradient(a, u[..., :k], s, vh[..., :k, :], gu[..., :k], gs, gvh[..., :k, :])
+
+
 _svd = differentiable("svd", routines.svd, _svd_gradient)
+_full_svd = differentiable("svd", partial(routines.svd, full_matrices=True), _full_svd_gradient)
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:
     """(U, S, Vh) with A = U @ diag(S) @ Vh, the singular values descending.
 
     Of A (..., m, n) U is (..., m, m) and Vh (..., n, n), or with full_matrices=False (..., m, k) and (..., k, n) for
-    k = min(m, n). Differentiable in the second form, or for square matrices; else raises AutogradError. Signs of
-    vectors are arbitrary, and their gradients not finite where singular values are equal.
+    k = min(m, n). Signs of vectors are arbitrary, and their gradients not finite where singular values are equal. The
+    vectors beyond the first k are arbitrary too, and what is made of them has no gradient.
     """
     check_matrices("svd", A, square=False)
-    if not full_matrices or A.shape[-1] == A.shape[-2]:
-        return SVD(*_svd(A))
-    if A.requires_grad and is_grad_enabled():
-        raise AutogradError("linalg.svd(): no derivative with full_matrices=True; use False, or detach()")
-    with no_grad():
-        return SVD(*routines.svd(A, bool(full_matrices)))
+    return SVD(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _svd)(A))
 
 
 def svdvals(A: Tensor) -> Tensor:
