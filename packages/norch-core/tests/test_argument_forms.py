@@ -89,6 +89,16 @@ def test_assert_close_says_what_differs() -> None:
         close(nan, nan)
 
 
+def test_assert_allclose() -> None:
+    nan = float("nan")
+    norch.testing.assert_allclose(norch.tensor([1.0, nan]), norch.tensor([1.00009, nan], dtype=norch.float64))
+    norch.testing.assert_allclose([1, 2], norch.tensor([1, 2]))
+    with pytest.raises(AssertionError, match="greatest absolute"):
+        norch.testing.assert_allclose(norch.ones(2), norch.ones(2) + 2e-4)
+    with pytest.raises(AssertionError, match="^apart$"):
+        norch.testing.assert_allclose(norch.ones(2), norch.zeros(2), 0.1, 0.1, msg="apart")
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "int64"])
 @pytest.mark.parametrize("apart", [0, 1e-8, 3e-7, 1e-6, 1e-5, 3e-4, 5e-3, 1])
 def test_assert_close_is_as_strict_as_pytorch(kind: str, apart: float) -> None:

@@ -167,6 +167,17 @@ def test_unused_inputs() -> None:
     assert grad((x * 2).sum(), [x, y], materialize_grads=True)[1].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda leaves: dict(enumerate(leaves)).values()])
+def test_any_iterable_of_tensors(kind) -> None:
+    a, b = norch.ones(2, requires_grad=True), norch.ones(2, requires_grad=True)
+    found = norch.autograd.grad(kind([(a * 3).sum(), (b * 2 * a).sum()]), kind([a, b]), kind([norch.tensor(1.0)] * 2))
+    assert [g.tolist() for g in found] == [[5.0, 5.0], [2.0, 2.0]]
+    norch.autograd.backward(kind([(a * 3).sum(), (b * 2).sum()]), inputs=kind([b]))
+    assert (a.grad, b.grad.tolist()) == (None, [2.0, 2.0])
+    rows = norch.autograd.grad(kind([a * b]), kind([a, b]), kind([norch.eye(2)]), is_grads_batched=True)
+    assert [g.tolist() for g in rows] == [norch.eye(2).tolist()] * 2
+
+
 def test_backward_into_chosen_inputs() -> None:
     x, y = leaf(1), leaf(2)
     (x * y).sum().backward(inputs=[x])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +26,15 @@ _SEQUENCES = (tuple, list)  # `tuple | list` is built at each use
 
 @observable(PASS)
 def backward(
-    tensors: Tensor | Sequence[Tensor],
-    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    tensors: Tensor | Iterable[Tensor],
+    grad_tensors: Tensor | Iterable[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Tensor | Sequence[Tensor] | None = None,
+    inputs: Tensor | Iterable[Tensor] | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on (or of `inputs` only).
 
+    Each argument is a tensor or any iterable of them, such as `model.parameters()`.
     grad_tensors: the gradient of each tensor, of its shape; may be left out for tensors of one element.
     retain_graph: keep what the graph saved, so that it can be differentiated again. Default: `create_graph`.
     create_graph: record the backward pass, so that its results can be differentiated.
@@ -42,7 +43,7 @@ def backward(
     was freed before, or where a saved tensor was changed in place.
     """
     if inputs is None:
-        if grad_tensors is None and not isinstance(tensors, _SEQUENCES):
+        if grad_tensors is None and isinstance(tensors, TensorBase):
             starts = [_start(tensors, None, "backward")]  # type: ignore[arg-type]
         else:
             starts = _starts(tensors, grad_tensors, "backward")
@@ -64,9 +65,9 @@ def backward(
 
 @observable(PASS)
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
-    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
+    grad_outputs: Tensor | Iterable[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -74,7 +75,8 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`; each is a tensor or any
+    iterable of them, such as `model.parameters()`.
 
     only_inputs is PyTorch's and says what is so anyway. grad_outputs: those of the outputs, in their shapes; None is 1,
     for an output of one element. is_grads_batched: each has a first dim of as many gradients, and so has what is
@@ -84,6 +86,7 @@ def grad(
     first dim.
     """
     if is_grads_batched:
+        outputs, inputs = _as_list(outputs), _as_list(inputs)
         keep = create_graph if retain_graph is None else retain_graph
         given, options = _as_list(grad_outputs), (create_graph, only_inputs, allow_unused, False, materialize_grads)
         counts = {len(g) if g is not None and g.ndim else -1 for g in given if g is not None}
@@ -163,7 +166,12 @@ def _nodes(inputs: list[Tensor], caller: str) -> list[Node]:
 
 
 def _as_list(tensors: Any) -> list[Tensor]:
-    return list(tensors) if isinstance(tensors, _SEQUENCES) else [tensors]
+    return [tensors] if tensors is None or _is_one(tensors) else list(tensors)
+
+
+def _is_one(tensors: Any) -> bool:
+    """Whether that is a tensor, or the pair that is one of complex numbers, and no iterable of them."""
+    return not isinstance(tensors, _SEQUENCES) and isinstance(_parts(tensors), TensorBase)
 
 
 def _parts(value: Any) -> Any:
@@ -173,8 +181,9 @@ def _parts(value: Any) -> Any:
 
 def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
     """Where a backward pass begins: the node of each output, and its gradient."""
-    if not isinstance(outputs, _SEQUENCES):
+    if _is_one(outputs):
         return [_start(outputs, grads[0] if isinstance(grads, _SEQUENCES) and len(grads) == 1 else grads, caller)]
+    outputs = list(outputs)
     given = [None] * len(outputs) if grads is None else _as_list(grads)
     if len(given) != len(outputs):
         raise AutogradError(f"{caller}(): {len(outputs)} tensors but {len(given)} gradients")

@@ -137,6 +137,7 @@ _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "i
 _COMPILING: dict[str, Any] = dict.fromkeys(("is_compiling", "is_dynamo_compiling"), is_compiling)
 _COMPILER = dict.fromkeys(("disable", "allow_in_graph", "assume_constant_result"), unchanged)
 _COMPILER |= _NOT_SCRIPTING | _COMPILING
+_COMPILER["list_backends"] = lambda exclude_tags=(): ["cudagraphs", "inductor"]
 _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
@@ -182,7 +183,7 @@ PLACES: dict[str, Place] = {
     "_higher_order_ops": Place(),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
-    "_dynamo.eval_frame": Place(("nn.compiled",)),
+    "_dynamo.eval_frame": Place(("nn.compiled",), names={"is_dynamo_supported": lambda: True}),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER),
     "_dynamo.config": Place(names=_SETTINGS | dict.fromkeys(("cache_size_limit", "recompile_limit"), 8)),
     "_inductor": Place(),

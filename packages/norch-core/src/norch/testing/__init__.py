@@ -4,10 +4,10 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name == "assert_close":
-        from .compare import assert_close
+    if name in ("assert_close", "assert_allclose"):
+        from . import compare
 
-        return assert_close
+        return getattr(compare, name)
     if name == "make_tensor":
         from .making import make_tensor
 

@@ -44,6 +44,25 @@ def assert_close(
         raise AssertionError(problem if msg is None else msg(problem) if callable(msg) else msg)
 
 
+_LENIENT = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-5), "float32": (1e-4, 1e-5), "float64": (1e-5, 1e-8)}
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: Any = "",
+) -> None:
+    """`assert_close` of what came before it in PyTorch: dtypes may differ, NaN equals NaN, and tolerances are wider
+    (float32: 1e-4 and 1e-5). Raises AssertionError as that does."""
+    if rtol is None and atol is None:
+        kinds = [as_tensor(x).dtype.name for x in (actual, expected)]
+        rtol, atol = (max(_LENIENT.get(kind, (0.0, 0.0))[i] for kind in kinds) for i in (0, 1))
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
+
+
 def _difference(actual: Any, expected: Any, where: str, checks: tuple[Any, ...]) -> str | None:
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if set(actual) != set(expected):
