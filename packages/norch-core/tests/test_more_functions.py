@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import subprocess
 import sys
 
@@ -91,3 +93,51 @@ assert (str(norch.float32), norch.ones(1).type()) == ("norch.float32", "norch.fl
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (made.stdout, made.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize("initial", [None, 0.5])
+def test_segments(reduce, initial):
+    array = np.random.default_rng(0).standard_normal((7, 2))
+    x = norch.tensor(array, requires_grad=True)
+    alone = {"sum": 0.0, "mean": math.nan, "prod": 1.0, "max": -math.inf, "min": math.inf}[reduce]
+
+    def reduced(rows):
+        if not len(rows):
+            return np.full(rows.shape[1:], alone if initial is None else initial)
+        if reduce == "mean":
+            return (rows.sum(0) + (initial or 0.0)) / len(rows)
+        besides = [] if initial is None else [np.full(rows.shape[1:], initial)]
+        return getattr(np, reduce)([*rows, *besides], 0)
+
+    expected = np.stack([reduced(array[a:b]) for a, b in ((0, 2), (2, 2), (2, 7))])
+    for given in ({"offsets": norch.tensor([0, 2, 2, 7])}, {"lengths": norch.tensor([2, 0, 5])}):
+        found = norch.segment_reduce(x, reduce, initial=initial, **given)
+        np.testing.assert_allclose(found.detach().numpy(), expected, 1e-12)
+    found = norch.segment_reduce(x.t(), reduce, offsets=norch.tensor([[0, 3, 7], [1, 3, 6]]), axis=1, initial=initial)
+    expected = [
+        [reduced(array[a:b, [i]]).item(0) for a, b in itertools.pairwise(e)]
+        for i, e in enumerate([(0, 3, 7), (1, 3, 6)])
+    ]
+    np.testing.assert_allclose(found.detach().numpy(), expected, 1e-12)
+    norch.segment_reduce(x, reduce, lengths=norch.tensor([2, 5]), initial=initial).sum().backward()
+    numeric = np.zeros_like(array)
+    for i in np.ndindex(*array.shape):
+        moved = array.copy()
+        moved[i] += 1e-6
+        numeric[i] = sum((reduced(moved[a:b]) - reduced(array[a:b])).sum() for a, b in ((0, 2), (2, 7))) / 1e-6
+    np.testing.assert_allclose(x.grad.numpy(), numeric, 1e-3, 1e-4)
+
+
+def test_segments_that_are_none():
+    x = norch.ones(4)
+    with pytest.raises(ValueError, match="'median'"):
+        norch.segment_reduce(x, "median", lengths=norch.tensor([4]))
+    with pytest.raises(ValueError, match="give lengths or offsets"):
+        norch.segment_reduce(x, "sum")
+    with pytest.raises(norch.ShapeError, match="add up to 4"):
+        norch.segment_reduce(x, "sum", lengths=norch.tensor([5, -1]))
+    with pytest.raises(norch.ShapeError, match="none of dim 0"):
+        norch.segment_reduce(x, "sum", lengths=norch.tensor([[4]]))
+    with pytest.raises(norch.DTypeError, match="integers"):
+        norch.segment_reduce(x, "sum", lengths=norch.ones(1))

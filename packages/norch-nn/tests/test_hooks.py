@@ -157,6 +157,15 @@ def test_hooks_are_copied_and_pickled():
     assert other(norch.ones(1)).tolist() == [4.0]
 
 
+def test_a_class_that_keeps_hooks_of_its_own():
+    hooks = {}
+    handle = norch.utils.hooks.RemovableHandle(hooks)
+    hooks[handle.id] = print
+    assert list(hooks.values()) == [print]
+    handle.remove()
+    assert hooks == {}
+
+
 # --- The state ------------------------------------------------------------------------------------------------------
 
 

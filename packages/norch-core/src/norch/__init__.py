@@ -212,6 +212,7 @@ _LATER = {
         "as_strided_scatter", "empty_permuted", "frexp", "from_file", "narrow_copy", "native_channel_shuffle",
         "nonzero_static",
     ),
+    "compat.segments": ("_segment_reduce=segment_reduce", "segment_reduce"),
     "compat.window_functions": (
         "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
     ),

@@ -52,15 +52,19 @@ class HooksOfLeaf(LeafHooks):
 
 
 class RemovableHandle:
-    """What `register_hook` returns: `remove()` takes the hook away, as does leaving a `with` block."""
+    """What `register_hook` returns: `remove()` takes the hook away, as does leaving a `with` block.
+
+    Classes that keep `hooks` of their own give no `hook`, and put it under the handle's `id`.
+    """
 
     _next = 0
 
-    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any] | None = None) -> None:
         RemovableHandle._next += 1
         self.id = RemovableHandle._next
         self._hooks = hooks
-        hooks[self.id] = hook
+        if hook is not None:
+            hooks[self.id] = hook
 
     def remove(self) -> None:
         self._hooks.pop(self.id, None)

@@ -172,7 +172,8 @@ def svd(A: Tensor, full_matrices: bool = True) -> SVD:
 
     Of A (..., m, n) U is (..., m, m) and Vh (..., n, n), or with full_matrices=False (..., m, k) and (..., k, n) for
     k = min(m, n). Signs of vectors are arbitrary, and their gradients not finite where singular values are equal. The
-    vectors beyond the first k are arbitrary too, and what is made of them has no gradient.
+    vectors beyond the first k are arbitrary too, and what is made of them has no gradient. Raises ShapeError below two
+    dims, DTypeError unless floating.
     """
     check_matrices("svd", A, square=False)
     return SVD(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _svd)(A))
