@@ -167,6 +167,13 @@ def test_unused_inputs() -> None:
     assert grad((x * 2).sum(), [x, y], materialize_grads=True)[1].tolist() == [0, 0]
 
 
+def test_checks_of_gradients_take_the_arguments_of_pytorch() -> None:
+    x = norch.tensor([0.5, -2.0], dtype=norch.float64, requires_grad=True)
+    assert norch.autograd.gradcheck(lambda x: x**3, x, nondet_tol=0.0, check_undefined_grad=False, masked=None)
+    weights = norch.ones(2, dtype=norch.float64, requires_grad=True)
+    assert norch.autograd.gradgradcheck(lambda x: x**3, x, weights, check_fwd_over_rev=True)
+
+
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda leaves: dict(enumerate(leaves)).values()])
 def test_any_iterable_of_tensors(kind) -> None:
     a, b = norch.ones(2, requires_grad=True), norch.ones(2, requires_grad=True)

@@ -221,6 +221,15 @@ def test_gradients_of_arithmetic_in_place():
         np.testing.assert_allclose(w.grad.numpy(), expected, 1e-12)
 
 
+def test_lists_of_complex_numbers():
+    for wide, expected in ((norch.complex64, norch.complex64), (norch.complex128, norch.complex128)):
+        a, b = norch.tensor([1 + 2j, 3 - 1j], dtype=norch.complex64), norch.tensor([4j], dtype=wide)
+        found = norch.tensor([[a[0], 1], [2.5, b[0]]])
+        assert found.dtype is expected
+        assert found.tolist() == [[1 + 2j, 1], [2.5, 4j]]
+    assert norch.tensor([a[1]], dtype=norch.complex128).tolist() == [3 - 1j]
+
+
 def test_parts_are_assigned():
     z = A.clone()
     z.real, z.imag = z.imag * 2, 3.0

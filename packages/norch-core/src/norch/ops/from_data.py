@@ -61,7 +61,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: 
     Raises as `tensor` does.
     """
     target = get_default_device() if device is None else Device(device)
-    if hasattr(type(data), "as_subclass") and not isinstance(data, TensorBase):  # complex numbers
+    if _is_pair(data):
         wanted = [x for x in (device and target, dtype) if x is not None]
         kept = data.to(*wanted) if wanted else data
         return kept.detach().clone() if copy else kept  # type: ignore[no-any-return]
@@ -91,7 +91,7 @@ def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
     pairs = import_module("norch.compat.complex_parts")  # which stands above
     if isinstance(data, TensorBase):
         return data.to(device, dtype)  # type: ignore[attr-defined]
-    values = np.asarray(data)
+    values = np.asarray(_to_lists(data))
     parts = [tensor(np.array(x), dtype=dtype.parts, device=device) for x in (values.real, values.imag)]
     return pairs.complex(*parts)
 
@@ -159,6 +159,8 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         array = np.array(data, object)  # integers beyond int64, which NumPy would take for something else
     elif array.dtype.kind == "c" and dtype is None:
         return array.astype(np.complex128 if get_default_dtype() is float64 else np.complex64)
+    elif array.dtype.kind == "O" and dtype is None and (pairs := [x.dtype for x in _numbers(data) if _is_pair(x)]):
+        return np.asarray(_to_lists(data), np.complex128 if complex128 in pairs else np.complex64)
     elif array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
     if (array.dtype.kind == "f" and dtype is None) or not array.size:
@@ -232,8 +234,13 @@ def _holds_tensors(data: Any) -> bool:
     return isinstance(data, (TensorBase, np.ndarray))
 
 
+def _is_pair(value: Any) -> bool:
+    """Whether it holds complex numbers, which are no tensor."""
+    return hasattr(type(value), "as_subclass") and not isinstance(value, TensorBase)
+
+
 def _to_lists(data: Any) -> Any:
-    if isinstance(data, (TensorBase, np.ndarray, np.generic)):
+    if isinstance(data, (TensorBase, np.ndarray, np.generic)) or _is_pair(data):
         return data.tolist()  # type: ignore[union-attr]
     return [_to_lists(d) for d in data] if isinstance(data, tuple | list) else data
 

@@ -23,7 +23,15 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
     fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Whether the gradients of `func` agree with central differences of step `eps`.
 
@@ -31,7 +39,7 @@ def gradcheck(
     `func` returns a tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed
     random combination of the results' elements and every element of every input. With `fast_mode` the elements of an
     input are first moved together, along a fixed random direction: where that agrees to a hundredth of what the least
-    of them may be off, they are not compared one by one.
+    of them may be off, they are not compared one by one. The other arguments are PyTorch's and change nothing.
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
@@ -95,14 +103,26 @@ def _check(
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Any] | None = None,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
     fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
-    """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike."""
+    """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike.
+
+    grad_outputs: the gradients that come in, in the place of random ones.
+    """
     arguments = list(_tuple(inputs))
     checked = _requiring_grad(arguments)
 
@@ -114,7 +134,11 @@ def gradgradcheck(
     if not results:
         raise AutogradError("gradgradcheck(): no result requires grad")
     draw = np.random.default_rng(1)
-    seeds = [o.detach().new_tensor(draw.uniform(-1, 1, tuple(o.shape))).requires_grad_() for o in results]
+    seeds = (
+        [o.detach().new_tensor(draw.uniform(-1, 1, tuple(o.shape))).requires_grad_() for o in results]
+        if grad_outputs is None
+        else list(_tuple(grad_outputs))
+    )
 
     def first(*values: Any, create_graph: bool = False) -> tuple[Any, ...]:
         given, weights = values[: len(arguments)], values[len(arguments) :]
