@@ -348,8 +348,8 @@ LEFT_OUT = {
     """,
     "sparse tensors, complex pairs and sampling, which have tests of their own beside PyTorch": """
         affine_grid angle cdouble cfloat complex conj conj_physical dsmm eig eigvals grid_sample imag istft polar
-        resolve_conj resolve_neg smm sparse_coo_tensor sparse_csr_tensor sparse_mask spmm stft
-        to_sparse to_sparse_coo to_sparse_csr view_as_complex view_as_real
+        resolve_conj resolve_neg smm sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_mask spmm stft
+        to_sparse to_sparse_coo to_sparse_csc to_sparse_csr view_as_complex view_as_real
     """,
 }
 """What both libraries have and no line names, by the reason."""

@@ -21,4 +21,8 @@ def csr(**options):
     return coo(**options).to_sparse_csr()
 
 
-MAKERS = [coo, lambda: coo().coalesce(), csr]
+def csc(**options):
+    return coo(**options).to_sparse_csc()
+
+
+MAKERS = [coo, lambda: coo().coalesce(), csr, csc]

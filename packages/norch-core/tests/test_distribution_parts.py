@@ -171,6 +171,21 @@ def test_expand_copy_and_show(name):
     assert (p.log_prob(x).shape, p.has_rsample) == (p.batch_shape, p.has_rsample)
 
 
+def test_expand_of_a_class_that_keeps_more_than_parameters():
+    class Ratio(D.Beta):
+        def __init__(self, a, b):
+            super().__init__(a, b)
+            self.parts = D.Gamma(norch.stack([a, b], -1), norch.ones(2))
+
+    with pytest.raises(NotImplementedError, match="needs its own expand"):
+        Ratio(norch.tensor(1.0), norch.tensor(2.0)).expand((3,))
+
+    class Named(D.Beta):
+        pass
+
+    assert type(Named(norch.tensor(1.0), norch.tensor(2.0)).expand((3,))) is Named
+
+
 def test_expand_after_a_late_property_was_read():
     p = D.Bernoulli(wide([0.2, 0.7]))
     assert p.logits.shape == (2,)

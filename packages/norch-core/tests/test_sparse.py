@@ -140,7 +140,7 @@ def test_products(make):
         close(found, m.t() @ dense.t())
     close(v @ x.t(), dense @ v)
     for found in (x @ x.t(), norch.sparse.mm(x, x.t())):
-        assert found.layout is x.layout
+        assert found.layout is x.layout or x.layout is norch.sparse_csc
         close(found, dense @ dense.t())
     batch = draw(2, 5, 3)
     close(batch @ x, batch @ dense)
@@ -166,9 +166,7 @@ def test_elementwise(make):
         (norch.zeros_like(x), dense * 0), (x.clone(), dense), (x.to(norch.float32), dense.float()),
     ]:  # fmt: skip
         close(found, expected)
-    assert (x * 2).layout is (x + x).layout is (x * d).layout is norch.zeros_like(
-        x
-    ).to_sparse().layout or x.is_sparse_csr
+    assert (x * 2).layout is (x + x).layout is (x * d).layout is x.layout
     assert d.add(x).layout is norch.strided
 
 
@@ -215,6 +213,39 @@ def test_transposes_of_more_dims():
     for name in ("H", "t"):
         with pytest.raises(norch.ShapeError):
             getattr(x, name)()
+
+
+def test_compressed_columns():
+    values = norch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x = norch.sparse_csc_tensor([0, 1, 1, 3], [2, 0, 1], values)
+    dense = [[0.0, 0.0, 2.0], [0.0, 0.0, 3.0], [1.0, 0.0, 0.0]]
+    assert x.to_dense().tolist() == dense
+    assert (x.layout, x.is_sparse, x.is_sparse_csr) == (norch.sparse_csc, False, False)
+    assert (x.ccol_indices().tolist(), x.row_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    assert x.values().tolist() == [1.0, 2.0, 3.0]
+    turned = x.t()
+    assert (turned.layout, turned.to_dense().tolist()) == (norch.sparse_csr, norch.tensor(dense).t().tolist())
+    assert (turned.crow_indices().tolist(), turned.col_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    (turned @ norch.tensor([[1.0], [10.0], [100.0]])).sum().backward()
+    assert values.grad.tolist() == [100.0, 1.0, 10.0]
+    for again in (norch.tensor(dense).to_sparse_csc(), norch.tensor(dense).to_sparse(layout=norch.sparse_csc)):
+        assert (again.ccol_indices().tolist(), again.row_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    again = pickle.loads(pickle.dumps(x.detach()))
+    assert (again.layout, again.to_dense().tolist()) == (norch.sparse_csc, dense)
+    assert (x.to_sparse().layout, x.to_sparse_csr().layout) == (norch.sparse_coo, norch.sparse_csr)
+    assert x.to_sparse().indices().tolist() == [[0, 1, 2], [2, 2, 0]]
+    assert "ccol_indices=tensor([0, 1, 1, 3])" in repr(x)
+    again.mul_(2)
+    assert (again.layout, again.values().tolist()) == (norch.sparse_csc, [2.0, 4.0, 6.0])
+    for call in (x.crow_indices, x.col_indices, x.indices, x.is_coalesced, turned.ccol_indices, turned.row_indices):
+        with pytest.raises(norch.DTypeError, match="the layout is norch.sparse_cs"):
+            call()
+    with pytest.raises(norch.IndexError, match="row_indices hold 3 for 3 rows"):
+        norch.sparse_csc_tensor([0, 1], [3], [1.0], (3, 1))
+    with pytest.raises(norch.ShapeError, match="2 ccol_indices for size"):
+        norch.sparse_csc_tensor([0, 1], [0], [1.0], (1, 2))
+    with pytest.raises(norch.ShapeError, match="matrices"):
+        norch.ones(3).to_sparse_csc()
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])

@@ -164,7 +164,7 @@ _LATER = {
     ),
     "memory_formats": (
         "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
-        "sparse_coo", "sparse_csr", "strided",
+        "sparse_coo", "sparse_csc", "sparse_csr", "strided",
     ),
     "compat.complex_parts": (
         "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_neg", "polar", "real",
@@ -203,7 +203,7 @@ _LATER = {
     ),
     "memory.fitting": ("fits",),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
-    "sparse": ("dsmm=mm", "smm=mm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm=mm"),
+    "sparse": ("dsmm=mm", "smm=mm", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spmm=mm"),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),

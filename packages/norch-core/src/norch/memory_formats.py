@@ -32,7 +32,8 @@ class memory_format(_Named):
 
 
 class layout(_Named):
-    """How the elements of a tensor are stored: `norch.strided`, `norch.sparse_coo` or `norch.sparse_csr`.
+    """How the elements of a tensor are stored: `norch.strided`, `norch.sparse_coo`, `norch.sparse_csr` or
+    `norch.sparse_csc`.
 
     name: how it prints.
     """
@@ -45,6 +46,7 @@ channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
 
 _NDIM = {channels_last: 4, channels_last_3d: 5}
 

@@ -97,9 +97,13 @@ class Distribution:
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution with `batch_shape`, to which its own broadcasts; parameters are views.
 
-        _instance: the object to fill, of a subclass.
+        _instance: the object to fill, of a subclass. Raises NotImplementedError without one in a class of yours with an
+        `__init__` of its own, which may keep more than parameters.
         """
-        new = object.__new__(type(self)) if _instance is None else _instance
+        if type(self).__init__.__module__.startswith(__package__):
+            new = object.__new__(type(self)) if _instance is None else _instance
+        else:
+            new = self._get_checked_instance(Distribution, _instance)
         shape = Size(tuple(batch_shape))
         named = [vars(c).get("arg_constraints") for c in type(self).__mro__]
         parameters = {name: c.event_dim for own in named if isinstance(own, dict) for name, c in own.items()}

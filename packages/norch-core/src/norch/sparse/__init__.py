@@ -8,7 +8,7 @@ from ..dispatch.arguments import check_functions
 from ..submodules import late_submodules
 from . import methods, rules  # noqa: F401  (they say what methods and ops do)
 from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
-from .making import sparse_coo_tensor, sparse_csr_tensor
+from .making import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from .old_types import *  # noqa: F403
 from .tensor import SparseTensor
 
@@ -20,6 +20,7 @@ __all__ = [
     "sampled_addmm",
     "softmax",
     "sparse_coo_tensor",
+    "sparse_csc_tensor",
     "sparse_csr_tensor",
     "sum",
 ]

@@ -6,14 +6,14 @@ from typing import Any
 
 from ..dtype import BOOL, as_dtype, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..memory_formats import sparse_csr
+from ..memory_formats import sparse_csc, sparse_csr
 from ..ops.creation import DeviceLike, zeros
 from ..ops.from_data import as_tensor
 from ..ops.shape.joining import cat, stack
 from ..spec import as_shape
 from ..tensor import Tensor
 from .structure import expanded, flat_keys, pick
-from .tensor import SparseTensor, make_coo, make_csr, refuse
+from .tensor import SparseTensor, make_coo, make_csc, make_csr, refuse
 
 
 def _integers(data: Any, op: str, name: str, device: Any) -> Tensor:
@@ -109,36 +109,67 @@ def sparse_csr_tensor(
     elements and do not fall, and columns rise within a row. Raises as `sparse_coo_tensor`, and ShapeError for batches,
     which norch does not have.
     """
-    op = "sparse_csr_tensor"
-    entries = _entries(values, op, dtype, device)
-    crow = _integers(crow_indices, op, "crow_indices", entries.device)
-    columns = _integers(col_indices, op, "col_indices", entries.device)
+    given = crow_indices, col_indices, values
+    return _compressed("sparse_csr_tensor", ("crow", "col", "columns"), given, size, dtype, device, requires_grad)
+
+
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    pin_memory: bool = False,
+) -> SparseTensor:
+    """A CSC matrix: column i holds the elements ccol_indices[i] to ccol_indices[i + 1] of row_indices and values.
+
+    Indices are checked as those of `sparse_csr_tensor` are, whatever `check_invariants`. Its transpose is CSR, of the
+    same parts. Raises as `sparse_csr_tensor`.
+    """
+    turned = size if size is None else as_shape(size, "sparse_csc_tensor")[::-1]
+    given = ccol_indices, row_indices, values
+    names = ("ccol", "row", "rows")
+    return make_csc(_compressed("sparse_csc_tensor", names, given, turned, dtype, device, requires_grad))
+
+
+def _compressed(
+    op: str, names: tuple[str, str, str], given: Any, size: Any, dtype: Any, device: Any, requires_grad: bool
+) -> SparseTensor:
+    """The CSR matrix of (crow_indices, col_indices, values), which the caller's arguments may call something else."""
+    crow_name, name, across = f"{names[0]}_indices", f"{names[1]}_indices", names[2]
+    entries = _entries(given[2], op, dtype, device)
+    crow = _integers(given[0], op, crow_name, entries.device)
+    columns = _integers(given[1], op, name, entries.device)
     if not crow.spec.ndim == columns.spec.ndim == entries.spec.ndim == 1:
         raise ShapeError(
-            f"{op}(): crow_indices, col_indices and values must be vectors, without batches or dense dims, got shapes "
+            f"{op}(): {crow_name}, {name} and values must be vectors, without batches or dense dims, got shapes "
             f"{tuple(crow.spec.shape)}, {tuple(columns.spec.shape)} and {tuple(entries.spec.shape)}"
         )
     rows, count = crow.spec.numel - 1, columns.spec.numel
     if rows < 0 or entries.spec.numel != count:
-        raise ShapeError(f"{op}(): {rows + 1} crow_indices and {count} col_indices for {entries.spec.numel} values")
+        raise ShapeError(f"{op}(): {rows + 1} {crow_name} and {count} {name} for {entries.spec.numel} values")
     shape = None if size is None else as_shape(size, op)
     if shape is not None and (len(shape) != 2 or shape[0] != rows):
-        raise ShapeError(f"{op}(): {rows + 1} crow_indices for size {shape}; CSR tensors are matrices")
+        raise ShapeError(f"{op}(): {rows + 1} {crow_name} for size {shape}; such tensors are matrices")
     steps = crow[1:] - crow[:-1]
     ends = [crow[:1], crow[-1:], steps.amin().reshape(1) if rows else crow[:1]]
     first, last, least = cat(ends).tolist()
     if first or last != count or least < 0:
-        raise ShapeError(f"{op}(): crow_indices must begin at 0, end at {count} and not fall")
+        raise ShapeError(f"{op}(): {crow_name} must begin at 0, end at {count} and not fall")
     width = 0 if shape is None else shape[1]
     if count:
         low, high = stack([columns.amin(), columns.amax()]).tolist()
         width = high + 1 if shape is None else width
         if low < 0 or high >= width:
-            raise IndexError(f"{op}(): col_indices hold {low if low < 0 else high} for {width} columns")
+            raise IndexError(f"{op}(): {name} hold {low if low < 0 else high} for {width} {across}")
     places = stack([expanded(crow, count), columns])
     key = flat_keys(places, (rows, width))
     if count > 1 and not bool((key[1:] > key[:-1]).all()):
-        raise ShapeError(f"{op}(): col_indices must rise within each row")
+        raise ShapeError(f"{op}(): {name} must rise within each {'row' if across == 'columns' else 'column'}")
     out = make_csr(crow, places, entries, (rows, width))
     return out.requires_grad_() if requires_grad and not entries.requires_grad else out
 
@@ -153,8 +184,8 @@ def to_sparse(
 
     Waits for their number. Raises ShapeError for a `sparse_dim` that is not of 1 to all dims.
     """
-    if layout is sparse_csr:
-        return to_sparse_csr(input, dense_dim)
+    if layout in (sparse_csr, sparse_csc):
+        return (to_sparse_csr if layout is sparse_csr else to_sparse_csc)(input, dense_dim)
     n = input.spec.ndim
     k = n - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if blocksize is not None or not 1 <= k <= n:
@@ -176,6 +207,11 @@ def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> SparseTensor:
             f"{tuple(input.spec.shape)}"
         )
     return to_sparse(input).to_sparse_csr()
+
+
+def to_sparse_csc(input: Tensor, dense_dim: int | None = None) -> SparseTensor:
+    """A matrix as a CSC tensor of its elements that are not 0. Raises ShapeError unless it has 2 dims."""
+    return make_csc(to_sparse_csr(input if input.spec.ndim != 2 else input.t(), dense_dim))
 
 
 def sparse_mask(input: Tensor, mask: SparseTensor) -> SparseTensor:

@@ -12,11 +12,11 @@ from ..ops.registry import IN_PLACE, METHODS
 from ..spec import wrap_dim
 from ..tensor import Tensor
 from .structure import pick
-from .tensor import SparseTensor, make_coo, refuse, run_op, take_over
+from .tensor import SparseTensor, make_coo, make_csr, refuse, run_op, take_over
 
 
 def transpose(self: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    """The tensor with two sparse dims exchanged; CSR stays CSR. Raises ShapeError for a dense dim."""
+    """The tensor with two sparse dims exchanged, of CSR and CSC a CSR one. Raises ShapeError for a dense dim."""
     n = self.spec.ndim
     order = list(range(n))
     a, b = wrap_dim(dim0, n, "transpose"), wrap_dim(dim1, n, "transpose")
@@ -32,7 +32,8 @@ def t(self: SparseTensor) -> SparseTensor:
 
 
 def permute(self: SparseTensor, *order: Any, dims: Any = None) -> SparseTensor:
-    """The tensor with its sparse dims in another order; CSR stays CSR. Raises ShapeError where dense ones move."""
+    """The tensor with its sparse dims in another order, of CSR and CSC a CSR one. Raises ShapeError where dense ones
+    move."""
     given = order if dims is None else (dims,)
     order = tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
     wrapped = [wrap_dim(d, self.spec.ndim, "permute") for d in order]
@@ -45,14 +46,17 @@ def permute(self: SparseTensor, *order: Any, dims: Any = None) -> SparseTensor:
     if wrapped == list(range(self.spec.ndim)):
         return self
     places = self.places.index_select(0, self.places.new_tensor(wrapped[:k]))
-    out = make_coo(places, self.entries, [self.spec.shape[d] for d in wrapped], False)
+    shape = [self.spec.shape[d] for d in wrapped]
+    if self.ccol is not None:
+        return make_csr(self.ccol, places, self.entries, shape)
+    out = make_coo(places, self.entries, shape, False)
     return out if self.crow is None else out.to_sparse_csr()
 
 
 def unsqueeze(self: SparseTensor, dim: int) -> SparseTensor:
-    """The tensor with a dim of size 1 before `dim`, a sparse one up to behind the last of those. DTypeError for CSR."""
-    if self.crow is not None:
-        refuse("unsqueeze() of CSR")
+    """The tensor with a dim of size 1 before `dim`, a sparse one up to behind their last. DTypeError unless COO."""
+    if not self.is_sparse:
+        refuse("unsqueeze() of CSR" if self.ccol is None else "unsqueeze() of CSC")
     at, k, shape = wrap_dim(dim, self.spec.ndim + 1, "unsqueeze"), self.sparse_dim(), list(self.spec.shape)
     shape.insert(at, 1)
     if at > k:
@@ -156,7 +160,7 @@ def _in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if self.requires_grad and self.is_leaf and is_recording():
             raise AutogradError(f"{title}(): a leaf that requires grad cannot be changed in place; use no_grad()")
         value = value.to(self.dtype)
-        return take_over(self, value.to_sparse() if self.crow is None else value.to_sparse_csr())
+        return take_over(self, value.to_sparse(layout=self.layout))
 
     call.__name__ = call.__qualname__ = title
     call.__doc__ = (

@@ -15,10 +15,12 @@ _INDENT = len("tensor(")
 
 
 def sparse_repr(x: SparseTensor) -> str:
-    if x.crow is None:
-        parts = [("indices", x.places)]
-    else:
+    if x.crow is not None:
         parts = [("crow_indices", x.crow), ("col_indices", x.places.select(0, 1))]
+    elif x.ccol is not None:
+        parts = [("ccol_indices", x.ccol), ("row_indices", x.places.select(0, 0))]
+    else:
+        parts = [("indices", x.places)]
     text = "tensor(" + (",\n" + " " * _INDENT).join([_part(*p) for p in [*parts, ("values", x.entries)]])
     notes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
     notes += [f"size={tuple(x.shape)}", f"nnz={x._nnz()}"]
@@ -29,7 +31,7 @@ def sparse_repr(x: SparseTensor) -> str:
         notes.append(f"grad_fn=<{x.grad_fn.name()}>")
     elif x.requires_grad:
         notes.append("requires_grad=True")
-    return with_notes(text, notes, _INDENT, x.crow is None)
+    return with_notes(text, notes, _INDENT, x.is_sparse)
 
 
 def _part(name: str, value: Tensor) -> str:

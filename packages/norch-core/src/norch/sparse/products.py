@@ -120,4 +120,4 @@ def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     places = stack([pick(a.places.select(0, 0), i), pick(b.places.select(0, 1), j)])
     shape = (a.spec.shape[0], b.spec.shape[1])
     out = make_coo(*merged(places, pick(a.entries, i) * pick(b.entries, j), shape), shape, True)
-    return out.to_sparse_csr() if a.crow is not None and b.crow is not None else out
+    return out.to_sparse(layout=a.layout) if a.layout is b.layout else out

@@ -60,7 +60,7 @@ _ZERO_TO_ZERO = (
 
 def _of_values(op: Any) -> Rule:
     def call(x: SparseTensor, *rest: Any) -> SparseTensor:
-        one = x if x.coalesced else x.coalesce()  # these are not sums
+        one = x if x.each_once else x.coalesce()  # these are not sums
         return with_entries(one, op.call(one.entries, *rest))
 
     return call
@@ -77,7 +77,7 @@ RULES["neg"] = lambda x: with_entries(x, -x.entries)
 def _copy(x: SparseTensor, dtype: Any, row_major: Any) -> SparseTensor:
     if dtype is None or dtype is x.spec.dtype:
         return x.clone()
-    one = x.coalesce() if dtype.category == BOOL and not x.coalesced else x  # True and False add up to no other number
+    one = x.coalesce() if dtype.category == BOOL and not x.each_once else x  # True and False add up to no other number
     return with_entries(one, one.entries.to(dtype))
 
 
@@ -85,7 +85,7 @@ def _copy(x: SparseTensor, dtype: Any, row_major: Any) -> SparseTensor:
 def _pow(x: Any, exponent: Any) -> SparseTensor:
     if not isinstance(x, SparseTensor) or isinstance(exponent, Tensor) or not exponent > 0:
         raise DTypeError("pow(): a sparse tensor takes a positive number as exponent; use to_dense() first")
-    one = x if x.coalesced else x.coalesce()
+    one = x if x.each_once else x.coalesce()
     return with_entries(one, one.entries**exponent)
 
 
@@ -132,8 +132,9 @@ def _alike(op: str, x: SparseTensor, y: SparseTensor) -> Sequence[int]:
 
 
 def _in_layout(out: SparseTensor, *given: SparseTensor) -> SparseTensor:
-    """CSR where all that were given are."""
-    return out.to_sparse_csr() if all(x.crow is not None for x in given) else out
+    """CSR or CSC where all that were given are."""
+    layouts = {x.layout for x in given}
+    return out.to_sparse(layout=layouts.pop()) if len(layouts) == 1 else out
 
 
 @rule("linear")
@@ -213,7 +214,7 @@ def _cat(tensors: Any, dim: int) -> SparseTensor:
     shape = [start if d == at else n for d, n in enumerate(first.spec.shape)]
     in_order = at == 0 and all(x.coalesced for x in tensors)
     out = make_coo(cat(places, 1), cat([x.entries.to(dtype) for x in tensors]), shape, in_order)
-    return out if first.crow is None else _in_layout(out, *tensors)
+    return _in_layout(out, *tensors)
 
 
 @rule("stack")
@@ -236,12 +237,7 @@ def _unsqueezed(x: SparseTensor, at: int) -> SparseTensor:
 def _fill(spec: Spec, value: Any) -> SparseTensor:
     if value != 0:
         refuse("fill")
-    return _zeros(spec, False)
-
-
-def _zeros(spec: Spec, csr: bool) -> SparseTensor:
-    out = empty_coo(tuple(spec.shape), spec.dtype, spec.device)
-    return out.to_sparse_csr() if csr else out
+    return empty_coo(tuple(spec.shape), spec.dtype, spec.device)
 
 
 def _index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
@@ -276,4 +272,4 @@ def _with(x: SparseTensor, at: int, index: Tensor) -> list[int]:
     return [index.spec.numel if d == at else n for d, n in enumerate(x.spec.shape)]
 
 
-run_op.update(run=run, into=into, index_select=_index_select, zeros=_zeros)
+run_op.update(run=run, into=into, index_select=_index_select, zeros=_fill)

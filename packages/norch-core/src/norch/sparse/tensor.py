@@ -1,4 +1,4 @@
-"""SparseTensor: a tensor in coordinate (COO) or compressed row (CSR) form."""
+"""SparseTensor: a tensor in coordinate (COO) or compressed row or column (CSR, CSC) form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..autograd.graph import is_recording
 from ..device import Device
 from ..dtype import TENSOR_TYPES, DType
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..memory_formats import sparse_coo, sparse_csr
+from ..memory_formats import sparse_coo, sparse_csc, sparse_csr
 from ..ops.registry import METHODS
 from ..spec import Spec
 from ..tensor import Tensor
@@ -61,14 +61,16 @@ class SparseTensor(Tensor, plain_results=True):
     """A tensor most of whose elements are 0 and not stored. `norch.sparse_coo_tensor` and `to_sparse` make them.
 
     places: int64, (sparse dims, elements); entries: what is there, of shape (elements, *dense dims). coalesced: whether
-    the places are in order, each once. crow: of a CSR tensor where each row begins and the last ends, else None.
+    the places are in order, each once. crow: of a CSR tensor where each row begins and the last ends, else None. ccol:
+    the same of a CSC tensor's columns; its places are in order by columns, and so not coalesced.
     """
 
-    __slots__ = ("coalesced", "crow", "entries", "places")
+    __slots__ = ("ccol", "coalesced", "crow", "entries", "places")
     places: Tensor
     entries: Tensor
     coalesced: bool
     crow: Tensor | None
+    ccol: Tensor | None
 
     def __new__(cls, *data: Any, **options: Any) -> SparseTensor:
         raise DTypeError("SparseTensor: made by norch.sparse_coo_tensor(), norch.sparse_csr_tensor() and to_sparse()")
@@ -149,13 +151,13 @@ class SparseTensor(Tensor, plain_results=True):
 
     @property
     def layout(self) -> Any:
-        """`norch.sparse_coo` or `norch.sparse_csr`."""
-        return sparse_coo if self.crow is None else sparse_csr
+        """`norch.sparse_coo`, `norch.sparse_csr` or `norch.sparse_csc`."""
+        return sparse_csr if self.crow is not None else sparse_coo if self.ccol is None else sparse_csc
 
     @property
     def is_sparse(self) -> bool:
         """Whether the layout is `norch.sparse_coo`."""
-        return self.crow is None
+        return self.layout is sparse_coo
 
     @property
     def is_sparse_csr(self) -> bool:
@@ -193,8 +195,9 @@ class SparseTensor(Tensor, plain_results=True):
         return self.coalesced
 
     def coalesce(self) -> SparseTensor:
-        """The same tensor with its places in order, each once: itself where they are."""
-        _coo(self, "coalesce")
+        """The same tensor as COO, with its places in order, each once: itself where they are."""
+        if self.crow is not None:
+            _coo(self, "coalesce")
         if self.coalesced:
             return self
         return make_coo(*merged(self.places, self.entries, self.spec.shape[: self.sparse_dim()]), self.spec.shape, True)
@@ -202,6 +205,11 @@ class SparseTensor(Tensor, plain_results=True):
     def _coalesced_(self, coalesced: bool) -> SparseTensor:
         self.coalesced = bool(coalesced)
         return self
+
+    @property
+    def each_once(self) -> bool:
+        """Whether no place is known to come twice, in whatever order they are."""
+        return self.coalesced or self.ccol is not None
 
     def indices(self) -> Tensor:
         """The places, int64, of shape (sparse dims, elements). Raises ShapeError unless coalesced."""
@@ -213,7 +221,7 @@ class SparseTensor(Tensor, plain_results=True):
         return self._of_coalesced("values").entries
 
     def _of_coalesced(self, op: str) -> SparseTensor:
-        if not self.coalesced:
+        if not self.each_once:
             raise ShapeError(f"{op}(): the tensor is not coalesced, so that places may come twice; coalesce() it first")
         return self
 
@@ -229,14 +237,26 @@ class SparseTensor(Tensor, plain_results=True):
     def crow_indices(self) -> Tensor:
         """Of a CSR tensor: at which element each row begins, and where the last ends."""
         if self.crow is None:
-            raise DTypeError("crow_indices(): the layout is norch.sparse_coo; use to_sparse_csr()")
+            raise DTypeError(f"crow_indices(): the layout is {self.layout}; use to_sparse_csr()")
         return self.crow
 
     def col_indices(self) -> Tensor:
         """Of a CSR tensor: the column of each element."""
         if self.crow is None:
-            raise DTypeError("col_indices(): the layout is norch.sparse_coo; use to_sparse_csr()")
+            raise DTypeError(f"col_indices(): the layout is {self.layout}; use to_sparse_csr()")
         return self.places.select(0, 1)
+
+    def ccol_indices(self) -> Tensor:
+        """Of a CSC tensor: at which element each column begins, and where the last ends; else DTypeError."""
+        if self.ccol is None:
+            raise DTypeError(f"ccol_indices(): the layout is {self.layout}; use to_sparse_csc()")
+        return self.ccol
+
+    def row_indices(self) -> Tensor:
+        """Of a CSC tensor: the row of each element. Raises DTypeError of others."""
+        if self.ccol is None:
+            raise DTypeError(f"row_indices(): the layout is {self.layout}; use to_sparse_csc()")
+        return self.places.select(0, 0)
 
     # --- Conversions ------------------------------------------------------------------------------------------------
 
@@ -256,6 +276,10 @@ class SparseTensor(Tensor, plain_results=True):
         """This tensor as COO, or in `layout`."""
         if layout is sparse_csr:
             return self.to_sparse_csr()
+        if layout is sparse_csc:
+            return self.to_sparse_csc()
+        if self.ccol is not None:
+            return self.coalesce()
         if self.crow is None:
             return self
         return make_coo(self.places, self.entries, self.spec.shape, True)
@@ -279,6 +303,14 @@ class SparseTensor(Tensor, plain_results=True):
             compressed(one.places.select(0, 0), self.spec.shape[0]), one.places, one.entries, one.spec.shape
         )
 
+    def to_sparse_csc(self, dense_dim: int | None = None) -> SparseTensor:
+        """This matrix as CSC. Raises as `to_sparse_csr`. dense_dim: 0 or None."""
+        if self.ccol is not None:
+            return self
+        if self.sparse_dim() != 2 or self.spec.ndim != 2:
+            return self.to_sparse_csr()  # which raises
+        return make_csc(make_coo(self.places.flip(0), self.entries, self.spec.shape[::-1], False).to_sparse_csr())
+
     def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
         """This tensor in another dtype or on another device; itself where it already is. As `to` of dense tensors."""
         given = [
@@ -288,8 +320,8 @@ class SparseTensor(Tensor, plain_results=True):
         if entries is self.entries:
             return self
         device = entries.device
-        crow = None if self.crow is None else self.crow.to(device)
-        return make(self.places.to(device), entries, self.spec.shape, self.coalesced, crow)
+        crow, ccol = (None if c is None else c.to(device) for c in (self.crow, self.ccol))
+        return make(self.places.to(device), entries, self.spec.shape, self.coalesced, crow, ccol)
 
     def cpu(self, *args: Any, **kwargs: Any) -> SparseTensor:
         """This tensor in host memory."""
@@ -315,7 +347,7 @@ class SparseTensor(Tensor, plain_results=True):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         parts = (self.places, self.entries.detach(), tuple(self.spec.shape), self.coalesced, self.crow)
-        return _restore, (*parts, self.requires_grad)
+        return _restore, (*parts, self.requires_grad, self.ccol)
 
     # --- In place ---------------------------------------------------------------------------------------------------
 
@@ -327,7 +359,7 @@ class SparseTensor(Tensor, plain_results=True):
 
     def zero_(self) -> SparseTensor:
         """Forgets all elements."""
-        return take_over(self, run_op["zeros"](self.spec, self.crow is not None))
+        return take_over(self, run_op["zeros"](self.spec, 0).to_sparse(layout=self.layout))
 
     def __repr__(self) -> str:
         from .printing import sparse_repr
@@ -338,8 +370,8 @@ class SparseTensor(Tensor, plain_results=True):
 
 
 def _coo(tensor: SparseTensor, op: str) -> None:
-    if tensor.crow is not None:
-        raise DTypeError(f"{op}(): the layout is norch.sparse_csr; use to_sparse()")
+    if not tensor.is_sparse:
+        raise DTypeError(f"{op}(): the layout is {tensor.layout}; use to_sparse()")
 
 
 def _refuse_function(function: Any, args: tuple[Any, ...]) -> NoReturn:
@@ -351,11 +383,18 @@ def _refuse_function(function: Any, args: tuple[Any, ...]) -> NoReturn:
 # --- How they are made ----------------------------------------------------------------------------------------------
 
 
-def make(places: Tensor, entries: Tensor, shape: Sequence[int], coalesced: bool, crow: Tensor | None) -> SparseTensor:
+def make(
+    places: Tensor,
+    entries: Tensor,
+    shape: Sequence[int],
+    coalesced: bool,
+    crow: Tensor | None,
+    ccol: Tensor | None = None,
+) -> SparseTensor:
     """A sparse tensor of checked parts."""
     out: SparseTensor = object.__new__(SparseTensor)
     out.spec, out.offset, out.base, out._grad = sparse_spec(shape, entries.dtype, entries.device), 0, None, None
-    out.places, out.entries, out.coalesced, out.crow = places, entries, coalesced, crow
+    out.places, out.entries, out.coalesced, out.crow, out.ccol = places, entries, coalesced, crow, ccol
     return out
 
 
@@ -367,17 +406,26 @@ def make_csr(crow: Tensor, places: Tensor, entries: Tensor, shape: Sequence[int]
     return make(places, entries, shape, True, crow)
 
 
+def make_csc(transpose: SparseTensor) -> SparseTensor:
+    """The transpose of a CSR tensor, of the same parts."""
+    return make(
+        transpose.places.flip(0), transpose.entries, transpose.spec.shape[::-1], False, None, transpose.crow_indices()
+    )
+
+
 def with_entries(tensor: SparseTensor, entries: Tensor) -> SparseTensor:
     """Other values at the same places."""
-    return make(tensor.places, entries, tensor.spec.shape, tensor.coalesced, tensor.crow)
+    return make(tensor.places, entries, tensor.spec.shape, tensor.coalesced, tensor.crow, tensor.ccol)
 
 
-def _restore(places: Tensor, entries: Tensor, shape: Any, coalesced: bool, crow: Any, grad: bool) -> SparseTensor:
-    return make(places, entries, shape, coalesced, crow).requires_grad_(grad)
+def _restore(
+    places: Tensor, entries: Tensor, shape: Any, coalesced: bool, crow: Any, grad: bool, ccol: Any = None
+) -> SparseTensor:
+    return make(places, entries, shape, coalesced, crow, ccol).requires_grad_(grad)
 
 
 def take_over(tensor: SparseTensor, value: SparseTensor) -> SparseTensor:
     """Makes `tensor` what `value` is."""
-    for name in ("spec", "places", "entries", "coalesced", "crow"):
+    for name in ("spec", "places", "entries", "coalesced", "crow", "ccol"):
         setattr(tensor, name, getattr(value, name))
     return tensor

@@ -90,6 +90,10 @@ class Properties:
         """A CSR tensor of a matrix's elements that are not 0. Raises ShapeError for others, and for a `dense_dim`."""
         return import_module(_MAKING).to_sparse_csr(self, dense_dim)
 
+    def to_sparse_csc(self: Any, dense_dim: int | None = None) -> Any:
+        """A CSC tensor, as `to_sparse_csr`. Raises ShapeError for others, and for a `dense_dim`."""
+        return import_module(_MAKING).to_sparse_csc(self, dense_dim)
+
     def sparse_mask(self: Any, mask: Any) -> Any:
         """The elements at the places of `mask`, sparse as it is. Raises ShapeError unless that has this shape."""
         return import_module(_MAKING).sparse_mask(self, mask)
