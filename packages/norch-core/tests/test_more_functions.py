@@ -95,6 +95,14 @@ assert (str(norch.float32), norch.ones(1).type()) == ("norch.float32", "norch.fl
     assert (made.stdout, made.stderr) == ("", "")
 
 
+def test_adjoint_and_pairwise_distance():
+    assert norch.adjoint(X).tolist() == X.mT.tolist()
+    z = norch.tensor([[1 + 2j, 3j]])
+    assert norch.adjoint(z).tolist() == [[1 - 2j], [-3j]]
+    found = norch.pairwise_distance(X, X[:1] + 3, p=1.0, eps=0.0)
+    np.testing.assert_allclose(found.numpy(), np.abs(X.numpy() - X.numpy()[:1] - 3).sum(1), 1e-6)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("initial", [None, 0.5])
 def test_segments(reduce, initial):

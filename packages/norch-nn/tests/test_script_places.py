@@ -320,6 +320,9 @@ assert torch.jit.annotate(List, [1]) == [1] and torch.fx.wrap(len) is len
 assert not torch.compiler.is_exporting() and torch._dynamo.mark_static_address(torch.ones(1)) is None
 assert set(torch._dynamo.list_backends()) <= set(torch.compiler.list_backends())
 assert torch._dynamo.eval_frame.is_dynamo_supported()
+torch.multiprocessing.set_sharing_strategy("file_system")
+assert torch.multiprocessing.get_sharing_strategy() in torch.multiprocessing.get_all_sharing_strategies()
+assert torch.nn.Linear(1, 1)._version == 1
 def annotated(a: torch.Stream, b: torch.Event, c: Final[int], d: torch.cuda.Stream, e: torch.cuda.CUDAGraph): pass
 assert annotated.__annotations__["a"] is torch.Stream
 assert flex_attention(*[torch.ones(1, 1, 2, 3)] * 3).shape == (1, 1, 2, 3)

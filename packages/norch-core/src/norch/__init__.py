@@ -172,6 +172,7 @@ _LATER = {
     ),
     "compat.csr_indices": ("_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo"),
     "compat.differences": ("frobenius_norm", "gradient", "norm_except_dim"),
+    "compat.distances": ("pairwise_distance",),
     "compat.draws": ("binomial", "poisson"),
     "compat.fake_quantization": ("fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"),
     "compat.histograms": ("histogram", "histogramdd"),
@@ -209,8 +210,8 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "as_strided_scatter", "empty_permuted", "frexp", "from_file", "narrow_copy", "native_channel_shuffle",
-        "nonzero_static",
+        "adjoint", "as_strided_scatter", "empty_permuted", "frexp", "from_file", "narrow_copy",
+        "native_channel_shuffle", "nonzero_static",
     ),
     "compat.segments": ("_segment_reduce=segment_reduce", "segment_reduce"),
     "compat.window_functions": (

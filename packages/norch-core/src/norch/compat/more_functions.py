@@ -80,6 +80,11 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **option
     return made.permute(back)
 
 
+def adjoint(input: Tensor) -> Tensor:
+    """`input` with its last two dims exchanged, a view; of complex numbers conjugated. ShapeError of one dim."""
+    return input.adjoint()
+
+
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`channel_shuffle` of `input` in `groups`. Raises as that does."""
     return ops.channel_shuffle(input, groups)

@@ -216,7 +216,14 @@ PLACES: dict[str, Place] = {
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
-    "multiprocessing": Place(("distributed.spawning", "/multiprocessing")),
+    "multiprocessing": Place(
+        ("distributed.spawning", "/multiprocessing"),
+        names={  # no memory is shared
+            "get_all_sharing_strategies": lambda: {"file_descriptor", "file_system"},
+            "get_sharing_strategy": lambda: "file_descriptor",
+            "set_sharing_strategy": lambda new_strategy: None,
+        },
+    ),
     "multiprocessing.spawn": Place(("distributed.spawning",)),
     "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
     "nn.common_types": Place(names=dict.fromkeys(_ANNOTATIONS, Any)),

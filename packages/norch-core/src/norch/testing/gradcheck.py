@@ -39,7 +39,10 @@ def gradcheck(
     `func` returns a tensor or several. Each is compared as numeric to within atol + rtol * |numeric|, for a fixed
     random combination of the results' elements and every element of every input. With `fast_mode` the elements of an
     input are first moved together, along a fixed random direction: where that agrees to a hundredth of what the least
-    of them may be off, they are not compared one by one. The other arguments are PyTorch's and change nothing.
+    of them may be off, they are not compared one by one.
+
+    nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, check_batched_forward_grad,
+    check_forward_ad, check_backward_ad and masked are PyTorch's and change nothing.
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
@@ -121,7 +124,9 @@ def gradgradcheck(
 ) -> bool:
     """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike.
 
-    grad_outputs: the gradients that come in, in the place of random ones.
+    grad_outputs: the gradients that come in, in the place of random ones. gen_non_contig_grad_outputs, nondet_tol,
+    check_undefined_grad, check_grad_dtypes, check_batched_grad, check_fwd_over_rev, check_rev_over_rev and masked are
+    PyTorch's and change nothing.
     """
     arguments = list(_tuple(inputs))
     checked = _requiring_grad(arguments)

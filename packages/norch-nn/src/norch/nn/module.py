@@ -39,6 +39,7 @@ class Module(Movable, Traversable, Hookable):
     """
 
     training: bool
+    _version: int = 1  # which classes put into what they save
     _parameter_names: Any = Registry()  # dict[str, bool], as the next two
     _buffer_names: Any = Registry()  # whether the buffer is persistent
     _module_names: Any = Registry()

@@ -41,6 +41,8 @@ from norch import max_pool3d as max_pool3d
 from norch import normalize as normalize
 from norch import one_hot as one_hot
 from norch import pad as pad
+from norch import pairwise_distance as pairwise_distance
+from norch import pdist as pdist
 from norch import pixel_shuffle as pixel_shuffle
 from norch import pixel_unshuffle as pixel_unshuffle
 from norch import prelu as prelu
@@ -78,8 +80,6 @@ from .activation import softshrink as softshrink
 from .activation import tanhshrink as tanhshrink
 from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
-from .distance import pairwise_distance as pairwise_distance
-from .distance import pdist as pdist
 from .dropout import alpha_dropout as alpha_dropout
 from .dropout import dropout as dropout
 from .dropout import dropout1d as dropout1d

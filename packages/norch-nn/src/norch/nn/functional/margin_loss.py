@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import norch
 
-from .distance import pairwise_distance
 from .loss_arguments import as_floating, deprecated_reduction, floating, indices, matched, reduced, signs, weighted
 
 
@@ -124,7 +123,15 @@ def triplet_margin_loss(
     """
     op = "triplet_margin_loss"
     return _triplet(
-        op, anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction, strict
+        op,
+        anchor,
+        positive,
+        negative,
+        lambda a, b: norch.pairwise_distance(a, b, p, eps),
+        margin,
+        swap,
+        reduction,
+        strict,
     )
 
 
@@ -144,7 +151,7 @@ def triplet_margin_with_distance_loss(
     anchor, positive, negative: (N, D) or (D); `strict`: shapes that differ are refused.
     """
     op = "triplet_margin_with_distance_loss"
-    distance = pairwise_distance if distance_function is None else distance_function
+    distance = norch.pairwise_distance if distance_function is None else distance_function
     return _triplet(op, anchor, positive, negative, distance, margin, swap, reduction, strict)
 
 
