@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -228,6 +229,14 @@ def test_lists_of_complex_numbers():
         assert found.dtype is expected
         assert found.tolist() == [[1 + 2j, 1], [2.5, 4j]]
     assert norch.tensor([a[1]], dtype=norch.complex128).tolist() == [3 - 1j]
+
+
+def test_numpy_takes_them():
+    np.testing.assert_array_equal(np.asarray(A), NA)
+    np.testing.assert_allclose(A, NA)
+    assert np.asarray(A, np.complex64).dtype == np.complex64
+    assert norch.complex(norch.tensor(1.0), norch.tensor(math.inf)).numpy() == complex(1, math.inf)
+    assert (NA * A).numpy().tolist() == (A * A).numpy().tolist()
 
 
 def test_parts_are_assigned():

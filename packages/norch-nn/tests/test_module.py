@@ -123,6 +123,26 @@ def test_a_class_takes_modules_out_of_its_state():
     assert "_modules" not in vars(copied)
 
 
+def test_names_that_getattr_finds_in_another_module_are_free():
+    class Around(nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            self.base = base
+            self.register_buffer("scale", norch.ones(1))
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.base, name)
+
+    inner = nn.Linear(1, 1)
+    inner.register_buffer("scale", norch.zeros(1))
+    assert Around(inner).scale.item() == 1.0
+    with pytest.raises(KeyError, match="already exists"):
+        inner.register_buffer("forward", norch.zeros(1))
+
+
 def test_a_class_has_its_own_to():
     class Index(nn.Linear):
         def to(self, device):

@@ -162,8 +162,15 @@ class ComplexPair:
     def item(self) -> Any:
         return complex(self.real.item(), self.imag.item())
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        values: np.ndarray[Any, Any] = self.numpy()
+        return values if dtype is None else values.astype(dtype)
+
     def numpy(self) -> Any:
-        return self.real.numpy() + 1j * self.imag.numpy()
+        re, im = self.real.numpy(), self.imag.numpy()
+        out = np.empty(re.shape, np.result_type(re.dtype, np.complex64))  # 1j * inf would have a real part, NaN
+        out.real, out.imag = re, im
+        return out
 
     # --- Arithmetic -------------------------------------------------------------------------------------------------
 

@@ -147,6 +147,8 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         return np.asarray(data)
     if dtype is None and isinstance(data, tuple | list):
         dtype = _dtype_of_elements(data)
+        if isinstance(dtype, ComplexDType):
+            return np.asarray(_to_lists(data), np.complex128 if dtype is complex128 else np.complex64)
     try:
         if isinstance(data, tuple | list) and _holds_tensors(data):
             data = _to_lists(data)
@@ -159,8 +161,6 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         array = np.array(data, object)  # integers beyond int64, which NumPy would take for something else
     elif array.dtype.kind == "c" and dtype is None:
         return array.astype(np.complex128 if get_default_dtype() is float64 else np.complex64)
-    elif array.dtype.kind == "O" and dtype is None and (pairs := [x.dtype for x in _numbers(data) if _is_pair(x)]):
-        return np.asarray(_to_lists(data), np.complex128 if complex128 in pairs else np.complex64)
     elif array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor(): expected numbers, got {type(data).__name__} {data!r:.60}")
     if (array.dtype.kind == "f" and dtype is None) or not array.size:
@@ -192,10 +192,15 @@ def _numbers(data: Any) -> Iterator[Any]:
 
 
 def _dtype_of_elements(data: Any) -> DType | None:
-    """The dtype that NumPy's numbers, arrays and tensors in lists promote to; None where there are only Python's."""
+    """The dtype that NumPy's numbers, arrays and tensors in lists promote to; None where there are only Python's.
+
+    With complex numbers that are pairs it is that of the widest of these.
+    """
     kinds = set(map(type, _numbers(data)))
     if kinds <= {bool, int, float}:
         return None
+    if any(hasattr(kind, "as_subclass") and not issubclass(kind, TensorBase) for kind in kinds):
+        return max((x.dtype for x in _numbers(data) if _is_pair(x)), key=lambda d: d.itemsize)  # type: ignore[no-any-return]
     found: DType | None = None
     of_python = {bool: bool_, int: int64, float: get_default_dtype()}
     for element in _numbers(data):

@@ -223,7 +223,9 @@ class Module(Movable, Traversable, Hookable):
         self.__dict__[name] = value
 
     def _check_free(self, name: str, registry: str) -> None:
-        if isinstance(name, str) and name not in self.__dict__.get(registry, ()) and hasattr(self, name):
+        own = self.__dict__
+        # Asked as `hasattr` asks, but not a `__getattr__` of the class, which may find the registered names of others.
+        if isinstance(name, str) and name not in own.get(registry, ()) and (name in own or hasattr(type(self), name)):
             raise KeyError(f"attribute '{name}' already exists")
 
     def _check_kind(self, name: str, value: Any) -> None:
