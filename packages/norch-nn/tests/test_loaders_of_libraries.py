@@ -46,6 +46,7 @@ def test_names_of_backends() -> None:
     from norch.distributed import Backend
 
     assert Backend.NCCL == "nccl" == Backend("NCCL")
+    assert Backend.default_device_backend_map["cpu"] in Backend.backend_list
     with pytest.raises(ValueError, match="must be a string, got 3"):
         Backend(3)
 

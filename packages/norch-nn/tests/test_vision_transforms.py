@@ -51,6 +51,13 @@ def test_to_tensor_gives_the_default_dtype():
         norch.set_default_dtype(norch.float32)
 
 
+def test_sizes_of_images():
+    for image, channels in ((COLOUR, 3), (GREY, 1), (planes(COLOUR), 3), (norch.zeros(2, 3, 5, 6), 3)):
+        assert F.get_dimensions(image) == [channels, 5, 6]
+        assert F.get_image_size(image) == [6, 5]
+        assert F.get_image_num_channels(image) == channels
+
+
 def test_an_object_with_the_array_interface_is_an_image():
     class Picture:
         __array_interface__ = COLOUR.__array_interface__

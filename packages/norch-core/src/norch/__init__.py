@@ -102,6 +102,7 @@ from .errors import (
     NorchError,
     NotFiniteError,
     OutOfMemoryError,
+    RefusedPickleError,
     ShapeError,
 )
 from .ops import *  # noqa: F403

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Sequence
+from pickle import UnpicklingError
 
 
 class NorchError(Exception):
@@ -116,3 +117,7 @@ def differing(a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 class CheckpointError(NorchError, ValueError):
     """A file that is not a checkpoint, is damaged, or does not hold what it says."""
+
+
+class RefusedPickleError(CheckpointError, UnpicklingError):
+    """A file holds an object that may run code, and nobody has said that it may."""

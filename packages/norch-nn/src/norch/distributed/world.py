@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import norch
 
@@ -390,6 +390,8 @@ class Backend(str):
     """The name of a backend, in lower case: what scripts write for "gloo", "mpi" and "nccl"."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, UCC, MPI]
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": GLOO, "cuda": NCCL}
 
     def __new__(cls, name: str) -> Backend:
         """Raises ValueError unless `name` is a string."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...device import Device
 from ...dtype import ALL, complex32, complex64, complex128
-from ...errors import DTypeError
+from ...errors import DTypeError, RefusedPickleError
 from ...memory_formats import sparse_coo, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
@@ -387,7 +387,7 @@ def refusal(fail: Callable[[str], Exception], full: str) -> Exception:
         f"it holds {full}, which is not a tensor, container or number, and load() runs nothing that a file says. If "
         "you trust the file, load(..., weights_only=False) reads it, which may run any code"
     )
-    if is_never_safe(full):
-        return fail(text)
-    name = full.removeprefix("builtins.")
-    return fail(f"{text}; or declare this one safe: with norch.serialization.safe_globals([{name}])")
+    if not is_never_safe(full):
+        name = full.removeprefix("builtins.")
+        text += f"; or declare this one safe: with norch.serialization.safe_globals([{name}])"
+    return RefusedPickleError(*fail(text).args)

@@ -22,6 +22,9 @@ from .cropping import ten_crop as ten_crop
 from .erasing import erase as erase
 from .flipping import hflip as hflip
 from .flipping import vflip as vflip
+from .images import get_dimensions as get_dimensions
+from .images import get_image_num_channels as get_image_num_channels
+from .images import get_image_size as get_image_size
 from .resizing import InterpolationMode as InterpolationMode
 from .resizing import resize as resize
 from .resizing import resized_crop as resized_crop

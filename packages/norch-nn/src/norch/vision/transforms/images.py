@@ -103,6 +103,26 @@ def height_width(image: Image) -> tuple[int, int]:
     return image.shape[-2], image.shape[-1]
 
 
+def get_dimensions(img: Image) -> list[int]:
+    """[channels, height, width]. Raises TypeError and ShapeError for what is no image."""
+    image = as_image(img, "get_dimensions")
+    if is_picture(image):
+        return [len(image.getbands()), *height_width(image)]
+    if isinstance(image, np.ndarray):
+        return [1 if image.ndim == 2 else image.shape[2], *height_width(image)]
+    return [1 if image.ndim == 2 else image.shape[-3], *height_width(image)]
+
+
+def get_image_size(img: Image) -> list[int]:
+    """[width, height]. Raises as `get_dimensions`."""
+    return get_dimensions(img)[:0:-1]
+
+
+def get_image_num_channels(img: Image) -> int:
+    """The number of channels. Raises as `get_dimensions`."""
+    return get_dimensions(img)[0]
+
+
 def two_sizes(size: Any, name: str) -> tuple[int, int]:
     """(height, width) from one number, for a square, or a sequence of one or two. Else ValueError."""
     sizes = (size,) if isinstance(size, int) else tuple(size) if isinstance(size, Sequence) else ()
