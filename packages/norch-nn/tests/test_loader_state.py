@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import loader_datasets as samples
@@ -371,3 +372,8 @@ def test_the_state_before_the_first_epoch_moves_no_generator() -> None:
         if generator is None:
             norch.manual_seed(4)
             assert listed(list(DataLoader(range(9), 2, shuffle=True))) == first
+
+
+def test_a_pickled_loader_loads() -> None:
+    loader = pickle.loads(pickle.dumps(DataLoader([1, 2, 3], batch_size=2)))
+    assert [batch.tolist() for batch in loader] == [[1, 2], [3]]

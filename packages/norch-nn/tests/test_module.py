@@ -123,6 +123,23 @@ def test_a_class_takes_modules_out_of_its_state():
     assert "_modules" not in vars(copied)
 
 
+def test_parameters_are_registered_by_the_method_of_that_name(monkeypatch):
+    """Libraries put another in its place while a model is made, so that its parameters take no memory."""
+    register = nn.Module.register_parameter
+
+    def register_empty(module, name, param):
+        register(module, name, param)
+        if param is not None:
+            module._parameters[name] = type(param)(param.to("meta"), requires_grad=param.requires_grad)
+
+    monkeypatch.setattr(nn.Module, "register_parameter", register_empty)
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert all(p.is_meta and isinstance(p, nn.Parameter) for p in net.parameters())
+    assert len(list(net.parameters())) == 4
+    net.register_buffer("steps", norch.zeros(1), persistent=False)
+    assert net._non_persistent_buffers_set == {"steps"}
+
+
 def test_names_that_getattr_finds_in_another_module_are_free():
     class Around(nn.Module):
         def __init__(self, base):

@@ -321,6 +321,8 @@ assert not torch.compiler.is_exporting() and torch._dynamo.mark_static_address(t
 assert set(torch._dynamo.list_backends()) <= set(torch.compiler.list_backends())
 assert torch._dynamo.eval_frame.is_dynamo_supported()
 torch.multiprocessing.set_sharing_strategy("file_system")
+from torch.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
+assert ShufflerIterDataPipe([1, 2])._shuffle_enabled
 assert torch.multiprocessing.get_sharing_strategy() in torch.multiprocessing.get_all_sharing_strategies()
 assert torch.nn.Linear(1, 1)._version == 1
 def annotated(a: torch.Stream, b: torch.Event, c: Final[int], d: torch.cuda.Stream, e: torch.cuda.CUDAGraph): pass

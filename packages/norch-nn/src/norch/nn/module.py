@@ -127,7 +127,12 @@ class Module(Movable, Traversable, Hookable):
                 object.__setattr__(self, name, value)
                 return
         if isinstance(value, Parameter):
-            self._register("_parameter_names", name, value)
+            if type(self).register_parameter is not _REGISTER_PARAMETER:  # a class's own, or another put into Module
+                if name not in self.__dict__.get("_parameter_names", ()):
+                    self.__dict__.pop(name, None)
+                self.register_parameter(name, value)
+            else:
+                self._register("_parameter_names", name, value)
         elif isinstance(value, Module):
             self._register("_module_names", name, value)
         elif isinstance(value, Buffer):
@@ -242,6 +247,10 @@ class Module(Movable, Traversable, Hookable):
         raise norch.DTypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted})")
 
     # As scripts know them from PyTorch.
+    @property
+    def _non_persistent_buffers_set(self) -> set[str]:
+        return {name for name, persistent in self._buffer_names.items() if not persistent}
+
     _parameters = Registered.of("_parameter_names")
     _buffers = Registered.of("_buffer_names")
     _modules = Registered.of("_module_names")
@@ -336,6 +345,7 @@ class Module(Movable, Traversable, Hookable):
 
 
 _ABSENT = object()
+_REGISTER_PARAMETER = Module.register_parameter
 
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 """Types of values that are what a module does, not what it has; None may also stand for a parameter or a module."""

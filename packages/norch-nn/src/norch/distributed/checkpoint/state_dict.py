@@ -11,8 +11,10 @@ from norch import Tensor, nn
 from norch.optim import Optimizer
 
 from ..fsdp import FSDPModule
+from ..objects import broadcast_object_list
 from ..optim import ZeroRedundancyOptimizer
 from ..shard import cut_state
+from ..world import is_initialized
 from .loading import StateOf
 
 Optimizers = Optimizer | list[Optimizer] | tuple[Optimizer, ...]
@@ -21,11 +23,13 @@ Optimizers = Optimizer | list[Optimizer] | tuple[Optimizer, ...]
 @dataclass
 class StateDictOptions:
     """full_state_dict: whole tensors, gathered on all ranks, instead of this rank's shards. cpu_offload: on the CPU.
-    strict: whether all names must be there when a model's state is set."""
+    strict: whether all names must be there when a model's state is set. broadcast_from_rank0: what rank 0 gives is set
+    on all."""
 
     full_state_dict: bool = False
     cpu_offload: bool = False
     strict: bool = True
+    broadcast_from_rank0: bool = False
 
 
 def get_model_state_dict(model: nn.Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
@@ -43,7 +47,12 @@ def set_model_state_dict(
 
     options: as of `get_model_state_dict`.
     """
-    return _bare(model).load_state_dict(model_state_dict, (options or StateDictOptions()).strict)
+    options = options or StateDictOptions()
+    if options.broadcast_from_rank0 and is_initialized():
+        given: list[Any] = [model_state_dict]
+        broadcast_object_list(given, 0)
+        model_state_dict = given[0]
+    return _bare(model).load_state_dict(model_state_dict, options.strict)
 
 
 def get_optimizer_state_dict(

@@ -97,7 +97,7 @@ class DataLoader(Generic[T_co]):
         self._resume: Progress | None = None
         self._pool: Pool | None = None
         self._pool_end: Any = None
-        self._pin: Any = _UNKNOWN
+        self._pin: Any = ...  # not known yet
         self._initialised = True
 
     def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
@@ -176,7 +176,7 @@ class DataLoader(Generic[T_co]):
         return self._indices
 
     def _start(self, progress: Progress) -> Iterator[Any]:
-        if self._pin is _UNKNOWN:
+        if self._pin is ...:
             self._pin = pinner(self.pin_memory_device) if self.pin_memory else None
         job = Job(
             self.dataset,
@@ -264,7 +264,10 @@ class DataLoader(Generic[T_co]):
         return {"version": 1, **self._form(), **progress.state_dict()}
 
     def _form(self) -> dict[str, Any]:
-        length = None if self._iterable or not hasattr(self.dataset, "__len__") else len(self.dataset)
+        try:
+            length = None if self._iterable else len(self.dataset)
+        except TypeError:  # it has none
+            length = None
         return {"length": length, "batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -290,9 +293,6 @@ class DataLoader(Generic[T_co]):
             )
         self.seed, self._epoch = progress.seed, progress.epoch
         self._resume, self._progress = progress, None
-
-
-_UNKNOWN = object()
 
 
 def _let_go(pool: Pool) -> bool:

@@ -15,14 +15,14 @@ from typing import Any
 
 import norch
 
-from ..collate import default_collate
-from ..worker import get_worker_info
-from .combining import Concater as Concater
-from .combining import Demultiplexer as Demultiplexer
-from .combining import Forker as Forker
-from .combining import Multiplexer as Multiplexer
-from .combining import Zipper as Zipper
-from .datapipe import DataChunk, IterDataPipe, functional_datapipe
+from ...collate import default_collate
+from ...worker import get_worker_info
+from ..combining import Concater as Concater
+from ..combining import Demultiplexer as Demultiplexer
+from ..combining import Forker as Forker
+from ..combining import Multiplexer as Multiplexer
+from ..combining import Zipper as Zipper
+from ..datapipe import DataChunk, IterDataPipe, functional_datapipe
 
 
 class IterableWrapper(IterDataPipe):
@@ -172,12 +172,12 @@ class Shuffler(IterDataPipe):
         if buffer_size <= 0:
             raise ValueError(f"Shuffler: buffer_size must be positive, got {buffer_size}")
         self.datapipe = datapipe if unbatch_level == 0 else UnBatcher(datapipe, unbatch_level)
-        self.buffer_size, self._enabled = buffer_size, True
+        self.buffer_size, self._shuffle_enabled = buffer_size, True
         self._seed: int | None = None
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
         """Whether samples are shuffled. Returns the pipe."""
-        self._enabled = shuffle
+        self._shuffle_enabled = shuffle
         return self
 
     def set_seed(self, seed: int) -> Shuffler:
@@ -186,7 +186,7 @@ class Shuffler(IterDataPipe):
         return self
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._enabled:
+        if not self._shuffle_enabled:
             yield from self.datapipe
             return
         seed, self._seed = self._seed, None
@@ -293,3 +293,6 @@ class Grouper(IterDataPipe):
                     raise RuntimeError(f"Grouper: no group has {self.guaranteed} of {self.buffer_size} samples")
         for key, group in groups.items():
             yield self._given(key, group)
+
+
+from . import combinatorics as combinatorics  # noqa: E402  (which names a class of this module)

@@ -1,0 +1,5 @@
+"""Pipes under the names and the path that PyTorch has them by."""
+
+from . import Shuffler as ShufflerIterDataPipe
+
+__all__ = ["ShufflerIterDataPipe"]
