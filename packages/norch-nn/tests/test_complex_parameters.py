@@ -148,3 +148,13 @@ def test_what_is_no_parameter_is_refused(layer):
     layer.plain = norch.ones(2, dtype=norch.cfloat)  # an attribute as any other
     assert layer.plain.is_complex()
     assert len(list(layer.parameters())) == 1
+
+
+def test_a_name_that_was_complex_in_another_instance_is_free():
+    class Holder(nn.Module):
+        pass
+
+    first, second = Holder(), Holder()
+    first.register_parameter("w", nn.Parameter(norch.tensor([1j])))
+    second.register_parameter("w", nn.Parameter(norch.ones(1)))
+    assert (first.w.is_complex(), second.w.is_complex()) == (True, False)

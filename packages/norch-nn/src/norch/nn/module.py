@@ -228,9 +228,11 @@ class Module(Movable, Traversable, Hookable):
         self.__dict__[name] = value
 
     def _check_free(self, name: str, registry: str) -> None:
-        own = self.__dict__
-        # Asked as `hasattr` asks, but not a `__getattr__` of the class, which may find the registered names of others.
-        if isinstance(name, str) and name not in own.get(registry, ()) and (name in own or hasattr(type(self), name)):
+        if isinstance(name, str) and name not in self.__dict__.get(registry, ()):
+            try:  # what `hasattr` asks, but not a `__getattr__` of the class, which may find what others registered
+                object.__getattribute__(self, name)
+            except AttributeError:
+                return
             raise KeyError(f"attribute '{name}' already exists")
 
     def _check_kind(self, name: str, value: Any) -> None:
