@@ -1,5 +1,5 @@
 """Pipes under the names and the path that PyTorch has them by."""
 
-from . import Shuffler as ShufflerIterDataPipe
+from . import Shuffler
 
-__all__ = ["ShufflerIterDataPipe"]
+ShufflerIterDataPipe = Shuffler
