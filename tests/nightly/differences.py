@@ -142,7 +142,7 @@ def name_of(op: str, failure: str) -> str | None:
 
 LACKING = {
     "masked and ragged tensors": """
-        _segment_reduce masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
+        masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum
         masked.log_softmax masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize
         masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var
     """,
