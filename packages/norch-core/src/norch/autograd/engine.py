@@ -44,7 +44,7 @@ def backward(
     """
     if inputs is None:
         if grad_tensors is None and isinstance(tensors, TensorBase):
-            starts = [_start(tensors, None, "backward")]  # type: ignore[arg-type]
+            starts = [_start(tensors, None, "backward")]
         else:
             starts = _starts(tensors, grad_tensors, "backward")
         if hooked:

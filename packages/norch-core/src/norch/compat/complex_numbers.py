@@ -211,7 +211,8 @@ class ComplexPair:
     def _kept(self, *others: Any) -> ComplexPair:
         """What a result is computed of that is written over these numbers: gradients may need them as they were."""
         if is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (self, *others)):
-            return self.clone()
+            copy: ComplexPair = self.clone()
+            return copy
         return self
 
     def add_(self, other: Any, *, alpha: Any = 1) -> ComplexPair:

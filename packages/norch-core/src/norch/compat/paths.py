@@ -137,7 +137,7 @@ _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "i
 _COMPILING: dict[str, Any] = dict.fromkeys(("is_compiling", "is_dynamo_compiling"), is_compiling)
 _COMPILER = dict.fromkeys(("disable", "allow_in_graph", "assume_constant_result"), unchanged)
 _COMPILER |= _NOT_SCRIPTING | _COMPILING
-_COMPILER["list_backends"] = lambda exclude_tags=(): ["cudagraphs", "inductor"]
+_COMPILER["list_backends"] = lambda *tags, **more: ["cudagraphs", "inductor"]
 _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
