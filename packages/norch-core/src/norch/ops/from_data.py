@@ -246,7 +246,7 @@ def _is_pair(value: Any) -> bool:
 
 def _to_lists(data: Any) -> Any:
     if isinstance(data, (TensorBase, np.ndarray, np.generic)) or _is_pair(data):
-        return data.tolist()  # type: ignore[union-attr]
+        return data.tolist()
     return [_to_lists(d) for d in data] if isinstance(data, tuple | list) else data
 
 
