@@ -131,7 +131,7 @@ def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:
     if max(map(abs, strides), default=0) * dtype.itemsize >= 2**63:  # of dims of 1 or no elements
         raise ShapeError(f"a tensor of shape {tuple(shape)} cannot have strides {strides}: in bytes, more than 2**63")
     spec = object.__new__(Spec)
-    spec.shape, spec.strides, spec.dtype, spec.device = Size(shape), strides, dtype, device
+    spec.shape, spec.strides, spec.dtype, spec.device = _new_tuple(Size, shape), strides, dtype, device
     spec.ndim, spec.numel, spec.nbytes = len(shape), numel, nbytes
     spec.is_contiguous = _is_contiguous(shape, strides)
     spec.overlaps = not spec.is_contiguous and may_overlap(shape, strides)
