@@ -232,12 +232,12 @@ def test_check_says_what_there_is_instead(tmp_path: Path, capsys: Any) -> None:
     file.write_text(
         "import torch, torch.sparse\nfrom torch.func import vmap, jvp\n"
         "x = torch.sparse.FloatTensor(torch.sparse_coo_tensor, torch.spmm, torch.sparse.mm, torch.sparse_csr)\n"
-        "y = torch.sparse_csc_tensor(torch.fft.fft(x), torch.sparse.spdiags)\n"
+        "y = torch.sparse_bsc_tensor(torch.fft.fft(x), torch.sparse.spdiags)\n"
     )
     assert main(["check", str(file)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{file}:4: norch lacks torch.sparse.spdiags: use norch.diag(diagonal, k).to_sparse()",
-        f"{file}:4: norch lacks torch.sparse_csc_tensor: {check._COO}",
+        f"{file}:4: norch lacks torch.sparse_bsc_tensor: {check._COO}",
     ]
     assert not [name for name in check._INSTEAD if name != "vision.models" and check.lacks(f"torch.{name}") is None]
 
