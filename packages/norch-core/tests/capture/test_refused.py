@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -198,3 +200,29 @@ def test_the_numbers_of_steps_that_read_only_at_first(device):
         x = batch(device, i, 3)
         assert run(x).tolist() == (x * 2).tolist()
     assert run.report().replayed > 15
+
+
+FIRST_DRAW = """
+import sys
+import numpy as np
+import norch
+
+x, steps = norch.ones(3), [0]
+run = norch.capture(lambda x: x * 2)
+for _ in range(4):
+    run(x)
+assert run.report().replayed and "numpy.random" not in sys.modules
+
+def later(x):
+    steps[0] += 1
+    return x * (2.0 if steps[0] < 3 else float(np.random.rand()))
+
+drawn = norch.capture(later)
+found = [drawn(x)[0].item() for _ in range(8)]
+assert found[:2] == [2.0, 2.0] and len(set(found[2:])) == 6, found
+"""
+
+
+def test_numpys_random_numbers_are_loaded_by_who_draws_them():
+    done = subprocess.run([sys.executable, "-c", FIRST_DRAW], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -51,6 +51,8 @@ def describe_all(tensors: list[Any]) -> list[Seen]:
 
 
 def host_random() -> Any:
+    if "numpy.random" not in sys.modules:  # which nothing has drawn from, and which is slow to import
+        return random.getstate()
     state: Any = np.random.get_state(legacy=False)
     return random.getstate(), state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"]
 
