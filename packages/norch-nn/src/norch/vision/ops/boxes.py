@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -161,33 +161,44 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
             f"nms(): expected boxes and scores of one floating dtype, got {boxes.dtype} and {scores.dtype}"
         )
     order = scores.detach().argsort(descending=True, stable=True)
-    kept, gone = [], 0
-    for i, overlapping in enumerate(_overlaps(_upcast(boxes.detach())[order], iou_threshold)):
-        if not gone >> i & 1:
-            kept.append(i)
-            gone |= overlapping
+    kept = _kept(_upcast(boxes.detach())[order], iou_threshold)
     return order[norch.tensor(kept, dtype=norch.int64, device=boxes.device)]
 
 
-def _overlaps(boxes: norch.Tensor, iou_threshold: float) -> Iterator[int]:
-    """For each box, as bits, those from itself on that it overlaps too much. Some rows of all pairs at a time."""
+def _kept(boxes: norch.Tensor, iou_threshold: float) -> list[int]:
+    """Which of `boxes`, the best first, overlap no better one that is kept too much.
+
+    Some of the best that are left are compared with all that are left, on the device of the boxes; on the CPU by NumPy,
+    which makes no plan for each number of boxes.
+    """
     threshold = np.float32(iou_threshold)
     if boxes.dtype == norch.float32 and float(threshold) > iou_threshold:
         iou_threshold = float(np.nextafter(threshold, np.float32(-np.inf)))  # what exceeds that exceeds what was given
-    left, top, right, bottom = boxes.T.contiguous()
-    area = (right - left) * (bottom - top)
-    most = 1 << (15 if boxes.device.type == "cpu" else 24)
-    first = 0
-    while first < len(boxes):
-        last = first + max(1, most // (len(boxes) - first))
-        l, t, r, b, a = (side[first:last].unsqueeze(1) for side in (left, top, right, bottom, area))
-        width = norch.minimum(r, right[first:]).sub_(norch.maximum(l, left[first:])).clamp_(min=0)
-        height = norch.minimum(b, bottom[first:]).sub_(norch.maximum(t, top[first:])).clamp_(min=0)
-        inter = width.mul_(height)
-        too_much = inter / (a + area[first:]).sub_(inter) > iou_threshold
-        for row in np.packbits(too_much.cpu().numpy(), axis=1, bitorder="little"):
-            yield int.from_bytes(row.tobytes(), "little") << first
-        first = last
+    on_host = boxes.device.type == "cpu"
+    of, pairs = (np, 1 << 15) if on_host else (norch, 1 << 24)
+    corners: Any = boxes.T.contiguous()
+    left, top, right, bottom = corners.numpy() if on_host else corners
+    sides = [left, top, right, bottom, (right - left) * (bottom - top)]
+    places, kept = np.arange(len(boxes)), []
+    while len(places):
+        count = max(1, pairs // len(places))
+        left, top, right, bottom, area = sides
+        one_left, one_top, one_right, one_bottom, one_area = (side[:count, None] for side in sides)
+        with np.errstate(all="ignore"):
+            width = (of.minimum(one_right, right) - of.maximum(one_left, left)).clip(0)
+            inter = (of.minimum(one_bottom, bottom) - of.maximum(one_top, top)).clip(0) * width
+            too_much = inter / (one_area + area - inter) > iou_threshold
+        gone = np.zeros(len(places), bool)
+        for i, row in enumerate(too_much if on_host else too_much.cpu().numpy()):
+            if not gone[i]:
+                kept.append(int(places[i]))
+                gone |= row
+        gone[:count] = True
+        rest = np.flatnonzero(~gone)
+        places = places[rest]
+        at: Any = rest if on_host else norch.tensor(rest, device=boxes.device)
+        sides = [side[at] for side in sides]
+    return kept
 
 
 def batched_nms(boxes: norch.Tensor, scores: norch.Tensor, idxs: norch.Tensor, iou_threshold: float) -> norch.Tensor:
