@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,23 @@ def test_along_one_dim(n):
     close(fft.ifft(pair(z), norm=norm), np.fft.ifft(z, norm=norm))
     close(fft.rfft(norch.tensor(x), norm=norm), np.fft.rfft(x, norm=norm))
     close(fft.irfft(pair(z), n, norm=norm), np.fft.irfft(z, n, norm=norm))
+
+
+@pytest.mark.parametrize("n", [8192, 6002, 30030])
+def test_long_transforms_are_no_product_where_products_are_coarse(n, monkeypatch):
+    """None of more than 4,096 elements, of which a backend without a kernel for it makes products."""
+    norch.set_float32_matmul_precision("high")
+    module, lengths = sys.modules["norch.ops.matrix.dft"], []
+    tables = module._tables
+    monkeypatch.setattr(module, "_tables", lambda n, *args: lengths.append(n) or tables(n, *args))
+    try:
+        x = RNG.standard_normal((2, n)).astype(np.float32)
+        found = dft.op.decompose(norch.tensor(x).unsqueeze(1), None, n, -1, 2, n // 2 + 1, 1.0, False).numpy()
+    finally:
+        norch.set_float32_matmul_precision("highest")
+    expected = np.fft.rfft(x.astype(np.float64))
+    assert np.abs(found[:, 0] + 1j * found[:, 1] - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert max(lengths, default=0) <= 4096
 
 
 @pytest.mark.parametrize("n", [64, 400, 1024, 1031])

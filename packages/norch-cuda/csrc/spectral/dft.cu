@@ -1,6 +1,6 @@
 // dft: Fourier transforms in shared memory, of some rows a block: passes of radix 4, 2 and odd primes, each from one array
 // to another in the order that the next reads (N. Govindaraju et al., "High performance discrete Fourier transforms on
-// graphics processors", 2008). Core cuts longer ones into these, so that none are products, which tf32 would make coarse.
+// graphics processors", 2008). Where products may be tf32 core cuts longer ones into these.
 #include <algorithm>
 
 #include "common/layout.h"

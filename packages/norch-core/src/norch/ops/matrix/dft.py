@@ -17,6 +17,7 @@ import numpy as np
 from ...dispatch.arguments import describe
 from ...dtype import float32, float64, get_default_dtype
 from ...errors import DTypeError, ShapeError
+from ...settings import get_float32_matmul_precision
 from ...spec import Spec
 from ...tensor_base import TensorBase
 from ..copying import row_major_copy
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 _DIRECT = 128
 """Up to so many elements, or a prime below the square of it, a transform is one product."""
 _TOGETHER = 4096
-"""Up to so many elements a transform is two products; longer ones are transforms of fewer, for which backends have
-kernels."""
+"""What a backend's kernel is to take. Longer transforms are two products too, but where products of float32 may be
+coarse transforms of fewer elements."""
 
 
 def check_real(op: str, input: Any) -> Tensor:
@@ -153,7 +154,8 @@ def _transform(x: Tensor, sign: int, outputs: int, count: int, scale: float) -> 
     batch, inputs, n = x.spec.shape
     n1 = 1 if n <= _DIRECT // 2 else max((d for d in range(1, isqrt(n) + 1) if n % d == 0), default=1)
     n2 = n // n1
-    if n > _TOGETHER or (n1 == 1 and n > _DIRECT * 4) or n2 > _DIRECT * 4:
+    is_coarse = n > _TOGETHER and x.spec.dtype is float32 and get_float32_matmul_precision() != "highest"
+    if is_coarse or (n1 == 1 and n > _DIRECT * 4) or n2 > _DIRECT * 4:
         return _long(x, n1, sign, outputs, count, scale)
     where = x.spec.dtype, x.spec.device
     if n1 == 1:
