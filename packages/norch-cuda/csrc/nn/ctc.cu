@@ -25,7 +25,7 @@ struct Batch {
 
     Batch(const Request& r, const Operand& labels, int64_t steps, int64_t classes)
         : steps(steps), count(labels.shape[0]), classes(classes), longest(int(labels.shape[1])), states(2 * longest + 1),
-          blank(int(r.attrs.integer("blank"))), op(op_number(r.op)) {}
+          blank(int(r.attrs.integer("blank"))), op(op_number("ctc_loss")) {}
     __host__ __device__ int places() const { return states + 2; }
     unsigned threads() const { return unsigned(std::clamp<int64_t>(ceil_div(places(), 32) * 32, 32, 1024)); }
 };
