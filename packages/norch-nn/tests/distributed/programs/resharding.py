@@ -10,7 +10,12 @@ import norch
 import norch.distributed as dist
 import norch.distributed.checkpoint as dcp
 from norch import nn, optim
-from norch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from norch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 from norch.distributed.fsdp import fully_shard
 from norch.distributed.optim import ZeroRedundancyOptimizer
 from norch.optim.lr_scheduler import StepLR
@@ -138,6 +143,16 @@ except norch.CheckpointError as error:
     assert "00003-of-00004.safetensors is missing" in str(error), error
 else:
     raise AssertionError
+
+# What rank 0 alone has is set on all.
+norch.manual_seed(rank)
+net = Net()
+state = {name: t.clone() for name, t in net.state_dict().items()} if rank == 0 else {}
+options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+result = set_model_state_dict(net, state, options=options)
+assert not result.missing_keys and not result.unexpected_keys
+norch.manual_seed(0)
+same(net.state_dict(), Net().state_dict())
 
 print(f"rank {rank}: all right\n", end="")
 dist.destroy_process_group()
