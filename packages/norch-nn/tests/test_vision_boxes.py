@@ -146,7 +146,7 @@ def test_the_threshold_is_compared_in_double_precision() -> None:
 
 def test_suppression_under_autocast_takes_scores_of_another_dtype() -> None:
     boxes, scores = norch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 2.1]]), norch.tensor([0.5, 1.0])
-    with norch.autocast("cpu", dtype=norch.bfloat16):
+    with norch.autocast(boxes.device.type, dtype=norch.bfloat16):
         assert ops.nms(boxes, scores.bfloat16(), 0.5).tolist() == [1]
 
 
