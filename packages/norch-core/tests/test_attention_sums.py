@@ -40,9 +40,25 @@ def test_only_where_a_gradient_may_be_asked_for(keeps):
     x = norch.ones(3, 4, requires_grad=True)
     with norch.no_grad():
         assert norch.scaled_dot_product_attention(x, x, x).grad_fn is None
-    mask = norch.ones(3, 3).bool()
+    mask = norch.zeros(3, 3, requires_grad=True)
     out = norch.scaled_dot_product_attention(x, x, x, mask)
     assert out.grad_fn.name() == "scaled_dot_product_attention_backward"
+
+
+@pytest.mark.parametrize("kind", ["bool", "added"])
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=lambda d: d.name)
+def test_masks(keeps, dtype, kind):
+    """The last query sees nothing."""
+    sees = norch.tensor([[True, False, True, True, False, True]] * 4 + [[False] * 6])
+    mask = sees if kind == "bool" else norch.where(sees, 0.5, -float("inf")).to(dtype)
+    keeps(False)
+    expected = step(dtype, attn_mask=mask)
+    keeps(True)
+    got = step(dtype, attn_mask=mask)
+    assert got[0].grad_fn.name() == "scaled_dot_product_attention_sums_backward"
+    assert got[0][..., -1, :].count_nonzero() == 0
+    for x, y in zip(got, expected, strict=True):
+        norch.testing.assert_close(x, y)
 
 
 def test_gradient_of_one_operand_and_second_derivative(keeps):

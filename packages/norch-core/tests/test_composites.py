@@ -146,7 +146,7 @@ SAMPLES = {
     "erfinv": [draw(3, 4, low=-0.9, high=0.85)],
     "functional_scatter_extreme": [draw(3, 4), draw(2, 4), np.array([[0, 2, 0, 1], [0, 1, 1, 1]]), 0, "amax", True],
     "scaled_dot_product_attention": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), draw(3, 5), False, 0.5],
-    "scaled_dot_product_attention_sums": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), False, 0.5],
+    "scaled_dot_product_attention_sums": [draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 2), None, False, 0.5],
     "recurrence": [
         draw(3, 2, 3), draw(2, 2), draw(2, 2), draw(8, 3), draw(8, 2), draw(8), draw(8), None, None, "LSTM", False, True
     ],

@@ -27,14 +27,18 @@ def values(x):
     return x.detach().float().to("cpu").numpy().astype(np.float64)
 
 
-def reference(q, k, v, g, is_causal=False, scale=None):
-    """out and the gradients of q, k and v."""
+def reference(q, k, v, g, is_causal=False, scale=None, mask=None):
+    """out and the gradients of q, k and v; where a query sees nothing, 0."""
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     s = q @ k.swapaxes(-1, -2) * scale
     if is_causal:
         s = np.where(np.arange(k.shape[-2]) <= np.arange(q.shape[-2])[:, None], s, -np.inf)
-    w = np.exp(s - s.max(-1, keepdims=True))
-    w /= w.sum(-1, keepdims=True)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    largest = s.max(-1, keepdims=True)
+    w = np.exp(s - np.where(largest == -np.inf, 0, largest) if mask is not None else s - largest)
+    total = w.sum(-1, keepdims=True)
+    w /= np.where(total == 0, 1, total) if mask is not None else total
     slopes = g @ v.swapaxes(-1, -2)
     slopes = (slopes - (slopes * w).sum(-1, keepdims=True)) * w * scale
     return w @ v, slopes @ k, slopes.swapaxes(-1, -2) @ q, w.swapaxes(-1, -2) @ g
@@ -217,7 +221,7 @@ def test_training_with_grouped_heads(cuda, dtype):
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_sums_of_scores(cuda, dtype, size):
     q, k, v = (put(draw(2, 3, 200, size), dtype, cuda) for _ in range(3))
-    out, sums = _attention_sums(q, k, v, True, 0.2)
+    out, sums = _attention_sums(q, k, v, None, True, 0.2)
     scores = np.where(np.tri(200), values(q) @ values(k).swapaxes(-1, -2) * 0.2, -np.inf)
     assert_near([out], reference(*map(values, (q, k, v, v)), is_causal=True, scale=0.2)[:1], TOLERANCE[dtype])
     np.testing.assert_allclose(values(sums), np.log(np.exp(scores).sum(-1)), atol=2e-5)
@@ -260,3 +264,101 @@ def test_infinite_and_missing_numbers(cuda, dtype):
     v[50] = np.nan
     out = values(norch.scaled_dot_product_attention(*(put(x, dtype, cuda) for x in (q[:80], v, v)), is_causal=True))
     assert np.isnan(out[50:]).all()
+
+
+MASKED = [  # batch, queries, keys, size, size of a value, shape of the mask
+    ((2, 3), 64, 64, 64, 64, (2, 1, 64, 64)),
+    ((2, 3), 333, 270, 64, 64, (2, 1, 1, 270)),
+    ((2, 2), 130, 517, 64, 48, (130, 517)),
+    ((2, 2), 517, 131, 128, 128, (2, 2, 517, 131)),
+    ((3,), 70, 90, 32, 32, (3, 70, 1)),
+    ((2, 3), 100, 60, 24, 24, (1, 3, 100, 60)),
+    ((2,), 33, 300, 256, 256, (33, 300)),
+    ((3,), 1, 700, 128, 128, (3, 1, 700)),
+    ((2,), 10, 5, 16, 20, (1, 1)),
+]
+
+
+def masks(shape, dtype, device):
+    """Of each kind: bool, and added, with -inf and the least number; some queries see nothing."""
+    sees = RNG.random(shape) > 0.4
+    if len(shape) > 1 and shape[-2] > 5 and shape[-1] > 1:
+        sees[..., 4, :] = False
+    yield norch.tensor(sees).to(device)
+    added = np.where(sees, RNG.standard_normal(shape).astype(np.float32), -np.inf).astype(np.float32)
+    if len(shape) > 1 and shape[-2] > 5 and shape[-1] > 1:
+        added[..., 3, :] = -1e9
+    yield put(added, dtype, device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize(("batch", "queries", "keys", "size", "size_v", "shape"), MASKED)
+def test_masks(cuda, dtype, batch, queries, keys, size, size_v, shape):
+    shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
+    tensors = [put(draw(*batch, *shape), dtype, cuda) for shape in shapes]
+    for mask in masks(shape, dtype, cuda):
+        full = mask.cpu().numpy() if mask.dtype is norch.bool else values(mask)
+        if full.dtype != bool:
+            full = np.where((full < -1e8) & (full > -np.inf), -1e30, full)
+        expected = reference(*map(values, tensors), mask=full)
+        out = norch.scaled_dot_product_attention(*tensors[:3], mask)
+        assert_near([out], expected[:1], TOLERANCE[dtype])
+        assert_near(train(*tensors, attn_mask=mask), expected, 1.5 * TOLERANCE[dtype])
+        scale = float(1 / math.sqrt(size))
+        with norch.no_grad():
+            alone = _attention_grad(tensors[3], *tensors[:3], mask, False, scale)
+        assert_near(alone, expected[1:], 1.5 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("length", [40, 150])
+def test_masks_in_other_layouts(cuda, dtype, length):
+    q, k, v, g = (put(draw(2, 2, length, 64), dtype, cuda) for _ in range(4))
+    wide = norch.tensor(RNG.random((2, 2 * length, 2 * length)) > 0.4).to(cuda)
+    for mask in (
+        wide[:, ::2, 1::2].unsqueeze(1),
+        wide[:, :length, 3 : length + 3].mT.unsqueeze(1),
+        wide[0, :1, :length],
+    ):
+        expected = reference(*map(values, (q, k, v, g)), mask=mask.cpu().numpy())
+        assert_near(train(q, k, v, g, attn_mask=mask), expected, TOLERANCE[dtype])
+        added = norch.where(mask, 0.25, -math.inf).to(dtype).mT.contiguous().mT
+        expected = reference(*map(values, (q, k, v, g)), mask=values(added))
+        assert_near(train(q, k, v, g, attn_mask=added), expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize(("heads", "groups", "queries", "keys", "size"), [
+    (8, 2, 1, 4096, 128), (6, 6, 1, 1000, 64), (12, 3, 5, 3000, 64), (4, 1, 1, 20001, 96), (4, 2, 33, 2050, 256),
+])  # fmt: skip
+def test_decoding(cuda, dtype, has_mask, heads, groups, queries, keys, size):
+    """Few queries and many keys, which several blocks share."""
+    q = put(draw(2, queries, heads, size), dtype, cuda).transpose(1, 2)
+    k, v = (put(draw(2, groups, keys, size), dtype, cuda) for _ in range(2))
+    mask = norch.tensor(RNG.random((2, 1, queries, keys)) > 0.2).to(cuda)
+    mask[:, :, :, : keys // 2] = False  # whole parts of the keys
+    mask = mask if has_mask else None
+    wide = [values(q), *(values(x).repeat(heads // groups, 1) for x in (k, v))]
+    expected = reference(*wide, np.zeros((2, heads, queries, size)), mask=None if mask is None else mask.cpu().numpy())
+    out = norch.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    assert_near([out], expected[:1], TOLERANCE[dtype])
+    again = norch.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    np.testing.assert_array_equal(values(out), values(again))
+    if groups == heads:
+        g = put(draw(2, heads, queries, size), dtype, cuda)
+        assert_near(
+            train(q, k, v, g, attn_mask=mask),
+            reference(*wide, values(g), mask=None if mask is None else mask.cpu().numpy()),
+            1.5 * TOLERANCE[dtype],
+        )
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_wide_heads(cuda, dtype, is_causal):
+    for queries, keys, size, size_v in ((70, 130, 256, 256), (130, 70, 200, 256), (64, 64, 160, 32)):
+        shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
+        tensors = [put(draw(2, 2, *shape), dtype, cuda) for shape in shapes]
+        expected = reference(*map(values, tensors), is_causal=is_causal)
+        assert_near(train(*tensors, is_causal=is_causal), expected, TOLERANCE[dtype])

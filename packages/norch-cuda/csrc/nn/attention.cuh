@@ -99,13 +99,35 @@ __device__ inline void load_block(T* to, const Attention<BACKWARD>& a, const Pla
                                          is_size ? a.size : a.values, has_packets(a, operand));
 }
 
-/// Calls f(integral_constant<D>) with the width of the tiles that hold queries and values.
+/// A head's mask; its rows are those of the scores.
+struct HeadMask {
+    const char* at;
+    Side side;
+    bool is_bits;
+};
+/// `at`: where the mask of a head begins. `turned`: rows of scores are keys.
+__device__ inline HeadMask mask_of(const MaskLayout& layout, const char* at, bool turned) {
+    return turned ? HeadMask{at + layout.turned_start, layout.turned, layout.is_bits}
+                  : HeadMask{at, layout.side, layout.is_bits};
+}
+
+/// 1 / the sum of a query's weights; 0 where a mask leaves it nothing to see.
+__device__ inline float factor_of(float total, bool has_mask) { return has_mask && total == 0 ? 0.0f : 1.0f / total; }
+
+/// Calls f(Tag<T>, integral_constant<D>) with the type of a dtype and the width of the tiles that hold queries and values.
 template <class F>
-void with_width(int32_t size, int32_t values, const F& f) {
+void with_width(DType dtype, int32_t size, int32_t values, const F& f) {
     const int width = std::max(size, values);
-    if (width <= 32) f(std::integral_constant<int, 32>{});
-    else if (width <= 64) f(std::integral_constant<int, 64>{});
-    else f(std::integral_constant<int, 128>{});
+    auto call = [&]<class T>(Tag<T> type) {
+        if (width <= 32) return f(type, std::integral_constant<int, 32>{});
+        if (width <= 64) return f(type, std::integral_constant<int, 64>{});
+        if constexpr (sizeof(T) == 2)
+            if (width > 128) return f(type, std::integral_constant<int, 256>{});
+        f(type, std::integral_constant<int, 128>{});
+    };
+    if (dtype == DType::f32) call(Tag<float>{});
+    else if (dtype == DType::f16) call(Tag<__half>{});
+    else call(Tag<__nv_bfloat16>{});
 }
 
 }  // namespace norch::nn

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "nn/attention_half.cuh"
+#include "nn/attention_tiles.cuh"
 #include "nn/hopper.cuh"
 
 namespace norch::hopper {
@@ -29,6 +29,9 @@ struct Problem {
     bool is_causal;
     char* sums;  // see F_SUMS; strides in bytes
     int64_t sums_row, sums_batch[3];
+    const char* mask;
+    MaskLayout mask_layout;
+    int64_t mask_batch[3];
 };
 
 /// A tile of a head that a block works on.
@@ -84,6 +87,10 @@ struct Boxes {
     __device__ float& sum(int row) const {
         return *reinterpret_cast<float*>(p.sums + row * p.sums_row + at[0] * p.sums_batch[0] + at[1] * p.sums_batch[1] +
                                          at[2] * p.sums_batch[2]);
+    }
+    __device__ HeadMask mask(bool turned) const {
+        return mask_of(p.mask_layout, p.mask + at[0] * p.mask_batch[0] + at[1] * p.mask_batch[1] + at[2] * p.mask_batch[2],
+                       turned);
     }
     /// ROWS rows from `row` on.
     template <class T, int D, int ROWS>
@@ -164,6 +171,14 @@ __device__ inline void hide(float (&s)[N / 2], bool is_causal, int query, int ke
         }
 }
 
+/// Scores scaled and masked: `row` the lane's first row, `column` the first column; past the last any number.
+template <class T, int N>
+__device__ inline void apply_mask(float (&s)[N / 2], const HeadMask& mask, int row, int column, int rows, int columns,
+                                  float scale) {
+    nn::apply_mask<T, N>(mask, row, column, rows, columns, scale,
+                         [&](int j, int i) -> float& { return s[4 * j + i]; });
+}
+
 /// Writes a warpgroup's 64 rows, times a factor for each half of a lane's rows, through its shared memory `staging`.
 template <class T, int D, int COUNT>
 __device__ inline void write_rows(const Problem<COUNT>& p, int head, int operand, int first, T* staging,
@@ -228,18 +243,23 @@ inline CUtensorMap table_map(float* data, int64_t columns, int64_t rows, int acr
     return encoded(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data, dims, &step, box, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-/// The problem, all but its tiles. N is COUNT and one for the sums; `query`: which operand that is.
+/// The problem, all but its tiles. N is COUNT, the sums and the mask; `query`: which operand that is.
 template <int N>
-Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
-    Problem<N - 1> p = {};
+Problem<N - 2> problem_of(const Attention<N>& a, DType dtype, int query) {
+    constexpr int SUMS = N - 2, MASK = N - 1;
+    Problem<SUMS> p = {};
     int64_t sizes[3] = {1, 1, 1};
     for (int d = 0; d < a.batch.ndim; ++d) sizes[d] = a.batch.size[d].divisor;
     for (int k = 0; k < N; ++k) {
         int64_t strides[3] = {};
         for (int d = 0; d < a.batch.ndim; ++d) strides[d] = a.batch.stride[k][d];
-        if (k + 1 == N) {
+        if (k == SUMS) {
             std::copy_n(strides, 3, p.sums_batch);
-            break;
+            continue;
+        }
+        if (k == MASK) {
+            std::copy_n(strides, 3, p.mask_batch);
+            continue;
         }
         // Queries and their gradients come as out and its gradient do, keys as values.
         const bool is_key = k == query + 1 || k == query + 2 || (N == BACKWARD && (k == B_FOR_KEY || k == B_FOR_VALUE));
@@ -258,8 +278,10 @@ Problem<N - 1> problem_of(const Attention<N>& a, DType dtype, int query) {
     p.span = a.is_causal ? p.together : p.heads;  // where all tiles take as long, one round after the other is even
     p.scale = a.scale;
     p.is_causal = a.is_causal;
-    p.sums = a.data[N - 1];
-    p.sums_row = a.side[N - 1].row;
+    p.sums = a.data[SUMS];
+    p.sums_row = a.side[SUMS].row;
+    p.mask = a.data[MASK];
+    p.mask_layout = a.mask;
     return p;
 }
 

@@ -21,7 +21,7 @@ struct Softmax {
 
     /// Turns scores into weights; what was summed before is to be multiplied by `rescale`. Maxima and sums are taken in
     /// several chains, since one would be waited for.
-    template <int N>
+    template <int N, bool HAS_MASK>
     __device__ void weigh(float (&s)[N / 2], float (&rescale)[2], float scale) {
         float base[2];
 #pragma unroll
@@ -31,14 +31,14 @@ struct Softmax {
             for (int j = 0; j < N / 8; ++j)
                 now[j % 4] = fmaxf(now[j % 4], fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
             now[0] = largest_of_4(fmaxf(fmaxf(now[0], now[1]), fmaxf(now[2], now[3])));
-            base[half] = base_of(now[0]) * scale;
-            rescale[half] = exp2_of(largest[half] * scale - base[half]);
+            base[half] = HAS_MASK ? base_of(now[0]) : base_of(now[0]) * scale;
+            rescale[half] = exp2_of(HAS_MASK ? (largest[half] - base[half]) * scale : largest[half] * scale - base[half]);
             largest[half] = now[0];
         }
         float added[4] = {};
 #pragma unroll
         for (int i = 0; i < N / 2; ++i) {
-            s[i] = exp2_of(s[i] * scale - base[i / 2 % 2]);
+            s[i] = exp2_of(HAS_MASK ? (s[i] - base[i / 2 % 2]) * scale : s[i] * scale - base[i / 2 % 2]);
             added[i % 4] += s[i];
         }
 #pragma unroll
@@ -67,12 +67,12 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     }
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+template <class T, int D, int GROUPS, int KEYS, int STAGES, bool HAS_MASK>
 __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const ForwardProblem& p) {
     constexpr int ROWS = GROUPS * 64, BOTH = 2 * WARPGROUP;
     const int group = threadIdx.x / WARPGROUP - 1, thread = threadIdx.x % WARPGROUP;
     const int own = group * 64, lane_row = own + thread / 32 * 16 + thread % 32 / 4;
-    const float scale = p.scale * LOG2E;
+    const float scale = HAS_MASK ? LOG2E : p.scale * LOG2E;  // masked scores are scaled already
     Work<F_SUMS> work{p, p.is_causal};
     Turn<1> query;
     Turn<STAGES> turn;  // of the keys; that of the values is one behind
@@ -90,10 +90,13 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         float s[KEYS / 2], out[D / 2] = {}, rescale[2];
         uint32_t weights[KEYS / 16][4];
         const T* own_query = shared.query[group];
+        HeadMask mask;
+        if constexpr (HAS_MASK) mask = Boxes<F_SUMS>(p, place.head).mask(false);
         auto weigh = [&] {
+            if constexpr (HAS_MASK) apply_mask<T, KEYS>(s, mask, row, tile * KEYS, p.queries, p.keys, p.scale);
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + own + 1))
                 hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
-            softmax.weigh<KEYS>(s, rescale, scale);
+            softmax.weigh<KEYS, HAS_MASK>(s, rescale, scale);
         };
         wait(&shared.query_full[group], query.parity);
         wait(&tiles.key_full[turn.stage], turn.parity);
@@ -129,10 +132,10 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float total = sum_of_4(softmax.sum[half]);
-            factor[half] = 1 / total;
+            factor[half] = factor_of(total, HAS_MASK);
             if (p.sums && thread % 4 == 0 && row + 8 * half < p.queries)
                 Boxes<F_SUMS>(p, place.head).sum(row + 8 * half) =
-                    base_of(softmax.largest[half]) * p.scale + logf(total);
+                    base_of(softmax.largest[half]) * (HAS_MASK ? 1.0f : p.scale) + logf(total);
         }
         wait_for_products<0>(out);
         done_with(&tiles.value_free[turn.stage]);
@@ -144,7 +147,7 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     if (group == 0) await_turn();
 }
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+template <class T, int D, int GROUPS, int KEYS, int STAGES, bool HAS_MASK>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     forward_kernel(const __grid_constant__ ForwardProblem p) {
     extern __shared__ __align__(1024) char memory[];
@@ -163,7 +166,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0) produce<T, D, GROUPS, KEYS, STAGES>(shared, p);
     } else {
         take_registers<GROUPS == 3 ? 160 : 240>();
-        consume<T, D, GROUPS, KEYS, STAGES>(shared, p);
+        consume<T, D, GROUPS, KEYS, STAGES, HAS_MASK>(shared, p);
     }
 }
 

@@ -52,7 +52,7 @@ __device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int 
     for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
 }
 
-template <class T, int D, int KEYS, int STAGES, int AHEAD>
+template <class T, int D, int KEYS, int STAGES, int AHEAD, bool HAS_MASK>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
     using Shared = QueryShared<T, D, KEYS, STAGES, AHEAD>;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     take_registers<240>();
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    const float scale = p.scale * LOG2E;
+    const float scale = HAS_MASK ? LOG2E : p.scale * LOG2E;  // masked scores are scaled already
     auto& tiles = shared.tiles;
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, row = first + lane_row;
@@ -101,7 +101,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         for (int half = 0; half < 2; ++half) {
             const int at = row + 8 * half;
             base[half] = at < p.queries ? Boxes<B_SUMS>(p, place.head).sum(at) * LOG2E : INFINITY;
+            if (HAS_MASK && base[half] == -INFINITY) base[half] = INFINITY;  // it sees nothing: no weights
         }
+        HeadMask mask;
+        if constexpr (HAS_MASK) mask = Boxes<B_SUMS>(p, place.head).mask(false);
         wait(&shared.rows.full[rows.stage][group], rows.parity);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[turn.stage]);
             wait_for_products<1>(s, out);
             if (last >= 0) done_with(&tiles.key_free[last]);
+            if constexpr (HAS_MASK) apply_mask<T, KEYS>(s, mask, row, tile * KEYS, p.queries, p.keys, p.scale);
             if (tile * KEYS + KEYS > p.keys || (p.is_causal && tile * KEYS + KEYS > first + 1))
                 hide<KEYS>(s, p.is_causal, row, tile * KEYS, p.keys);
 #pragma unroll
@@ -167,7 +171,7 @@ struct alignas(1024) KeyShared {
 };
 
 /// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
-template <class T, int D, int QUERIES, int STAGES, int AHEAD>
+template <class T, int D, int QUERIES, int STAGES, int AHEAD, bool HAS_MASK>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     key_kernel(const __grid_constant__ GradProblem p, const __grid_constant__ CUtensorMap facts) {
     using Shared = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
@@ -217,9 +221,11 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     take_registers<240>();
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    const float scale = p.scale * LOG2E;
+    const float scale = HAS_MASK ? LOG2E : p.scale * LOG2E;  // masked scores are scaled already
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, key = first + lane_row;
+        HeadMask mask;
+        if constexpr (HAS_MASK) mask = Boxes<B_SUMS>(p, place.head).mask(true);
         wait(&shared.rows.full[rows.stage][group], rows.parity);
         int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
         for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
@@ -250,6 +256,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][group], shared.query[turn.stage]);
             begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][group], shared.grad[turn.stage]);
             wait_for_products<1>(s);
+            if constexpr (HAS_MASK) apply_mask<T, QUERIES>(s, mask, key, q, p.keys, p.queries, p.scale);
 #pragma unroll
             for (int j = 0; j < QUERIES / 8; ++j) {
                 const float2 b = base[4 * j];

@@ -154,8 +154,10 @@ def _keeps_sums(*operands: Tensor) -> bool:
     return is_native and is_recording() and any(x.requires_grad for x in operands)
 
 
-def _infer_attention_sums(query: Spec, key: Spec, value: Spec, is_causal: bool, scale: float) -> tuple[Spec, Spec]:
-    out = _infer_attention(query, key, value, None, is_causal, scale)
+def _infer_attention_sums(
+    query: Spec, key: Spec, value: Spec, attn_mask: Spec | None, is_causal: bool, scale: float
+) -> tuple[Spec, Spec]:
+    out = _infer_attention(query, key, value, attn_mask, is_causal, scale)
     return out, Spec(out.shape[:-1], contiguous_strides(out.shape[:-1]), upcast_dtype(query.dtype), query.device)
 
 
@@ -165,10 +167,18 @@ def _infer_attention_sums_grad(grad: Spec, query: Spec, key: Spec, value: Spec, 
 
 @composite(_infer_attention_sums_grad, name=f"{_SUMS}_grad")
 def _attention_sums_grad(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, sums: Tensor, is_causal: bool, scale: float
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value from the two results of `_attention_sums`."""
-    return _gradients(grad, query, key, value, None, is_causal, scale, (True, True, True, False))[:3]
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True, True, True, False))[:3]
 
 
 def _attention_sums_rule(
@@ -177,23 +187,30 @@ def _attention_sums_rule(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    attn_mask: Tensor | None,
     is_causal: bool,
     scale: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, ...]:
     grad = g[0]
     assert grad is not None  # the sums are not handed out
-    if needs == (True, True, True):
-        return _attention_sums_grad(grad, query, key, value, *y, is_causal, scale)
-    return _gradients(grad, query, key, value, None, is_causal, scale, (*needs, False))[:3]
+    if needs == (True, True, True, False):
+        return (*_attention_sums_grad(grad, query, key, value, *y, attn_mask, is_causal, scale), None)
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, needs)
 
 
 @composite(_infer_attention_sums, _attention_sums_rule, name=_SUMS, joint=True)
-def _attention_sums(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def _attention_sums(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
     """The result, and for each query log(sum(exp(scores)))."""
-    scores = _scores(upcast(query), upcast(key), None, is_causal, scale)
+    mask = attn_mask if attn_mask is None or attn_mask.dtype is bool_ else upcast(attn_mask)
+    scores = _scores(upcast(query), upcast(key), mask, is_causal, scale)
     sums = logsumexp(scores, -1)
-    return (exp(scores - sums.unsqueeze(-1)) @ upcast(value)).to(query.dtype), sums
+    weights = exp(scores - sums.unsqueeze(-1))
+    if attn_mask is not None:
+        weights = where(eq(sums.detach(), -math.inf).unsqueeze(-1), 0.0, weights)
+    return (weights @ upcast(value)).to(query.dtype), sums
 
 
 @public(method=False)
@@ -228,8 +245,8 @@ def scaled_dot_product_attention(
             found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
             return found.flatten(-4, -3)
     if not dropout_p:
-        if attn_mask is None and _keeps_sums(query, key, value):
-            return _attention_sums(query, key, value, bool(is_causal), float(scale))[0]
+        if (attn_mask is None or not attn_mask.requires_grad) and _keeps_sums(query, key, value):
+            return _attention_sums(query, key, value, attn_mask, bool(is_causal), float(scale))[0]
         return _attention(query, key, value, attn_mask, bool(is_causal), float(scale))
     _infer_attention(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec, is_causal, scale)
     return dropout(_weights(query, key, attn_mask, is_causal, scale), dropout_p) @ value

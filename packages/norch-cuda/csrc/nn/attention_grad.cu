@@ -1,6 +1,6 @@
-// The gradient of attention of float16 and bfloat16. The weights are computed again; one kernel goes over the queries
+// The gradient of attention by tiles. The weights are computed again; one kernel goes over the queries
 // and another over the keys, so that nothing is added up by two blocks.
-#include "nn/attention_half.cuh"
+#include "nn/attention_tiles.cuh"
 #include "runtime/allocator.h"
 
 namespace norch::nn {
@@ -13,43 +13,53 @@ struct RowFacts {
 };
 
 constexpr int ROWS = 64;  // of a block
-constexpr int KEYS = 64;  // in a tile of the kernel over the queries
-template <int D>
+template <class T, int D>
+constexpr int KEYS_OF = D * sizeof(T) > 256 ? 32 : 64;  // in a tile of the kernel over the queries
+template <class T, int D>
 constexpr int QUERIES = D > 64 ? 32 : 64;  // in a tile of the kernel over the keys
 
-template <int D>
-constexpr size_t QUERY_BYTES = 2 * (2 * ROWS + 4 * KEYS) * PITCH<__half, D>;
-template <int D>
-constexpr size_t KEY_BYTES = 2 * (2 * ROWS + 4 * QUERIES<D>) * PITCH<__half, D> + 2 * QUERIES<D> * sizeof(RowFacts);
-
 template <class T, int D>
+constexpr size_t QUERY_BYTES = sizeof(T) * (2 * ROWS + 4 * KEYS_OF<T, D>) * PITCH<T, D>;
+template <class T, int D>
+constexpr size_t KEY_BYTES =
+    sizeof(T) * (2 * ROWS + 4 * QUERIES<T, D>) * PITCH<T, D> + 2 * QUERIES<T, D> * sizeof(RowFacts);
+
+/// How many blocks of a kernel are to be on a multiprocessor at once: as many as registers and shared memory allow.
+template <class T, int D>
+constexpr int BLOCKS = D * sizeof(T) > 256 ? 1 : D * sizeof(T) > 128 ? 2 : 3;
+
+/// `column`: the first of those that `acc` has.
+template <class T, int D, int C>
 __device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int operand, T* staging,
-                                   const float (&acc)[1][D / 8][4], float factor, int first) {
-    store_rows<T, D>(place.at[operand], a.side[operand], staging, acc[0], factor, factor, first,
-                     operand == B_FOR_QUERY ? a.queries : a.keys, operand == B_FOR_VALUE ? a.values : a.size,
+                                   const float (&acc)[1][C][4], float factor, int first, int column = 0) {
+    const int columns = operand == B_FOR_VALUE ? a.values : a.size;
+    store_rows<T, D>(place.at[operand] + column * a.side[operand].column, a.side[operand], staging, acc[0], factor,
+                     factor, first, operand == B_FOR_QUERY ? a.queries : a.keys, columns - column,
                      has_packets(a, operand));
 }
 
 /// The gradient of 64 queries: over the keys once for their facts, and once for the gradient.
 template <class T, int D>
-__global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
+__global__ void __launch_bounds__(TILE_THREADS, BLOCKS<T, D>)
     query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
-    constexpr int P = PITCH<T, D>, N = KEYS / 8;
+    constexpr int P = PITCH<T, D>, KEYS = KEYS_OF<T, D>, N = KEYS / 8;
     extern __shared__ __align__(16) char shared[];
     T *query = reinterpret_cast<T*>(shared), *grad = query + ROWS * P;
     T *key = grad + ROWS * P, *value = key + 2 * KEYS * P;
     const Place<BACKWARD> place(a, a.is_causal);
     const int first = int(place.tile) * ROWS, own = first + warp_id() * 16, lane = lane_id();
     const int seen = keys_seen(a, min(first + ROWS, a.queries)), tiles = (seen + KEYS - 1) / KEYS;
-    const float scale = a.scale * LOG2E;
+    const bool has_mask = a.data[B_MASK];
+    const HeadMask mask = mask_of(a.mask, place.at[B_MASK], false);
+    const float scale = has_mask ? LOG2E : a.scale * LOG2E;  // masked scores are scaled already
     T *own_query = query + warp_id() * 16 * P, *own_grad = grad + warp_id() * 16 * P;
     auto load_keys = [&](int tile, int stage) {
-        load_block<T, D, KEYS, HALF_THREADS>(key + stage * KEYS * P, a, place, B_KEY, tile * KEYS);
-        load_block<T, D, KEYS, HALF_THREADS>(value + stage * KEYS * P, a, place, B_VALUE, tile * KEYS);
+        load_block<T, D, KEYS, TILE_THREADS>(key + stage * KEYS * P, a, place, B_KEY, tile * KEYS);
+        load_block<T, D, KEYS, TILE_THREADS>(value + stage * KEYS * P, a, place, B_VALUE, tile * KEYS);
         commit_copies();
     };
-    load_block<T, D, ROWS, HALF_THREADS>(query, a, place, B_QUERY, first);
-    load_block<T, D, ROWS, HALF_THREADS>(grad, a, place, B_GRAD, first);
+    load_block<T, D, ROWS, TILE_THREADS>(query, a, place, B_QUERY, first);
+    load_block<T, D, ROWS, TILE_THREADS>(grad, a, place, B_GRAD, first);
     load_keys(0, 0);
 
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {}, mean[2] = {}, base[2] = {};
@@ -68,6 +78,10 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
                        [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_query, i); });
         add_dots<T, D>(slope, value + stage * KEYS * P,
                        [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_grad, i); });
+        mend_scores<T, D>(s[0], own_query, key + stage * KEYS * P);
+        if (has_mask)
+            apply_mask<T, KEYS>(mask, own + lane / 4, k, a.queries, a.keys, a.scale,
+                                [&](int j, int i) -> float& { return s[0][j][i]; });
         if (k + KEYS > a.keys || (a.is_causal && k + KEYS > own + 1)) hide(s[0], a.is_causal, own, k, a.keys);
         if (step < tiles) {
             float rescale[2];
@@ -93,8 +107,9 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const float total = sum_of_4(sum[half]);
-                    mean[half] = sum_of_4(mean[half]) / total;
-                    base[half] += log2f(total);
+                    const bool sees_nothing = has_mask && total == 0;
+                    mean[half] = sees_nothing ? 0.0f : sum_of_4(mean[half]) / total;
+                    base[half] = sees_nothing ? INFINITY : base[half] + log2f(total);
                     const int row = own + lane / 4 + half * 8;
                     // A query past the last gets no weight anywhere.
                     if (lane % 4 == 0)
@@ -114,33 +129,40 @@ __global__ void __launch_bounds__(HALF_THREADS, D > 64 ? 2 : 3)
     store_block<T, D>(a, place, B_FOR_QUERY, own_query, acc, a.scale, own);
 }
 
+/// How many columns of the gradients a block of key_kernel has: the registers hold no more of both.
+template <int D>
+constexpr int ACROSS = std::min(D, 128);
+
 /// The gradients of 64 keys and values: here rows are keys, and columns queries.
 template <class T, int D>
-__global__ void __launch_bounds__(HALF_THREADS, 2)
+__global__ void __launch_bounds__(TILE_THREADS, std::min(2, BLOCKS<T, D>))
     key_kernel(const __grid_constant__ Attention<BACKWARD> a, const RowFacts* facts) {
-    constexpr int P = PITCH<T, D>, COUNT = QUERIES<D>, N = COUNT / 8;
+    constexpr int P = PITCH<T, D>, COUNT = QUERIES<T, D>, N = COUNT / 8;
+    const int first_column = int(blockIdx.y) * ACROSS<D>;
     extern __shared__ __align__(16) char shared[];
     T *key = reinterpret_cast<T*>(shared), *value = key + ROWS * P;
     T *query = value + ROWS * P, *grad = query + 2 * COUNT * P;
     auto* fact = reinterpret_cast<RowFacts*>(grad + 2 * COUNT * P);
     const Place<BACKWARD> place(a, false);
     const int first = int(place.tile) * ROWS, own = first + warp_id() * 16, lane = lane_id();
-    const float scale = a.scale * LOG2E;
+    const bool has_mask = a.data[B_MASK];
+    const HeadMask mask = mask_of(a.mask, place.at[B_MASK], true);
+    const float scale = has_mask ? LOG2E : a.scale * LOG2E;  // masked scores are scaled already
     T *own_key = key + warp_id() * 16 * P, *own_value = value + warp_id() * 16 * P;
     auto load_queries = [&](int q, int stage) {
-        load_block<T, D, COUNT, HALF_THREADS>(query + stage * COUNT * P, a, place, B_QUERY, q);
-        load_block<T, D, COUNT, HALF_THREADS>(grad + stage * COUNT * P, a, place, B_GRAD, q);
+        load_block<T, D, COUNT, TILE_THREADS>(query + stage * COUNT * P, a, place, B_QUERY, q);
+        load_block<T, D, COUNT, TILE_THREADS>(grad + stage * COUNT * P, a, place, B_GRAD, q);
         if (threadIdx.x < COUNT / 2)
             copy_async(fact + stage * COUNT + 2 * threadIdx.x,
                        facts + place.head * padded_queries(a, ROWS) + q + 2 * threadIdx.x, true);
         commit_copies();
     };
-    load_block<T, D, ROWS, HALF_THREADS>(key, a, place, B_KEY, first);
-    load_block<T, D, ROWS, HALF_THREADS>(value, a, place, B_VALUE, first);
+    load_block<T, D, ROWS, TILE_THREADS>(key, a, place, B_KEY, first);
+    load_block<T, D, ROWS, TILE_THREADS>(value, a, place, B_VALUE, first);
     const int begin = a.is_causal ? first : 0;
     if (begin < a.queries) load_queries(begin, 0);
 
-    float for_key[1][D / 8][4] = {}, for_value[1][D / 8][4] = {};
+    float for_key[1][ACROSS<D> / 8][4] = {}, for_value[1][ACROSS<D> / 8][4] = {};
     for (int q = begin, stage = 0; q < a.queries; q += COUNT, stage ^= 1) {
         if (q + COUNT < a.queries) {
             load_queries(q + COUNT, stage ^ 1);
@@ -154,6 +176,10 @@ __global__ void __launch_bounds__(HALF_THREADS, 2)
                        [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_key, i); });
         add_dots<T, D>(slope, grad + stage * COUNT * P,
                        [&](int, int i, uint32_t(&r)[4]) { load_left<T, D>(r, own_value, i); });
+        mend_scores<T, D>(s[0], own_key, query + stage * COUNT * P);
+        if (has_mask)
+            apply_mask<T, COUNT>(mask, own + lane / 4, q, a.keys, a.queries, a.scale,
+                                 [&](int j, int i) -> float& { return s[0][j][i]; });
         const bool hides = a.is_causal && q < own + 15;
 #pragma unroll
         for (int n = 0; n < N; ++n) {
@@ -167,33 +193,32 @@ __global__ void __launch_bounds__(HALF_THREADS, 2)
                 slope[0][n][i] = weight * (slope[0][n][i] - pair[i % 2].mean);
             }
         }
-        add_product<T, D>(for_value, s, grad + stage * COUNT * P);
-        add_product<T, D>(for_key, slope, query + stage * COUNT * P);
+        add_product<T, D>(for_value, s, grad + stage * COUNT * P + first_column);
+        add_product<T, D>(for_key, slope, query + stage * COUNT * P + first_column);
         __syncthreads();
     }
     commit_copies();
     wait_for_copies<0>();  // of a key that no query sees
     __syncthreads();
-    store_block<T, D>(a, place, B_FOR_KEY, own_key, for_key, a.scale, own);
-    store_block<T, D>(a, place, B_FOR_VALUE, own_value, for_value, 1.0f, own);
+    store_block<T, D>(a, place, B_FOR_KEY, own_key, for_key, a.scale, own, first_column);
+    store_block<T, D>(a, place, B_FOR_VALUE, own_value, for_value, 1.0f, own, first_column);
 }
 
 template <class T, int D>
 void attend_grad(const Attention<BACKWARD>& a) {
-    static_assert(std::max(QUERY_BYTES<D>, KEY_BYTES<D>) <= ATTENTION_SHARED_BYTES, "attention.cu asks for this much");
+    static_assert(std::max(QUERY_BYTES<T, D>, KEY_BYTES<T, D>) <= ATTENTION_SHARED_BYTES, "attention.cu asks for this much");
     const Scratch<RowFacts> facts(size_t(a.heads()) * size_t(padded_queries(a, ROWS)));
-    launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, HALF_THREADS, QUERY_BYTES<D>, facts.data());
-    launch_tiles<key_kernel<T, D>>(a, a.keys, ROWS, HALF_THREADS, KEY_BYTES<D>,
+    launch_tiles<query_kernel<T, D>>(a, a.queries, ROWS, TILE_THREADS, QUERY_BYTES<T, D>, facts.data());
+    launch_parts<key_kernel<T, D>>(a, a.keys, ROWS, D / ACROSS<D>, TILE_THREADS, KEY_BYTES<T, D>,
                                    static_cast<const RowFacts*>(facts.data()));
 }
 
 }  // namespace
 
-void attend_half_grad(const Attention<BACKWARD>& a, DType dtype) {
-    with_width(a.size, a.values, [&]<int D>(std::integral_constant<int, D>) {
-        if (dtype == DType::f16) attend_grad<__half, D>(a);
-        else attend_grad<__nv_bfloat16, D>(a);
-    });
+void attend_grad_by_tiles(const Attention<BACKWARD>& a, DType dtype) {
+    if (dtype == DType::f32 && is_small(a)) return attend_small_grad(a);
+    with_width(dtype, a.size, a.values,
+               [&]<class T, int D>(Tag<T>, std::integral_constant<int, D>) { attend_grad<T, D>(a); });
 }
 
 }  // namespace norch::nn
