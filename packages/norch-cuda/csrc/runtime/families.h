@@ -38,6 +38,7 @@ void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entrop
 void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
+void add_resampling(Registry&);
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
 }
