@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "indexing/sorting.h"
 #include "runtime/allocator.h"
 #include "runtime/device.cuh"
 #include "runtime/families.h"
@@ -291,6 +292,12 @@ KernelPtr sort(const Request& request) {
 }
 
 }  // namespace
+
+KeyedPlaces sort_places(KeyedPlaces given, int64_t stored, int64_t count, int bits) {
+    cub::DoubleBuffer<uint32_t> keys(given.keys, given.keys + stored), places(given.places, given.places + stored);
+    radix_sort(keys, places, uint32_t(count), bits);
+    return {keys.Current(), places.Current()};
+}
 
 void add_sorting(Registry& registry) { registry["sort"] = sort; }
 

@@ -39,6 +39,7 @@ void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_resampling(Registry&);
+void add_sampling(Registry&);  // grid_sample2d
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
 }

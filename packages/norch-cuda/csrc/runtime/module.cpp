@@ -302,7 +302,7 @@ NB_MODULE(_ext, m) {
         reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
         indexing::add_embedding_grad, indexing::add_sorting, matmul::add_matmul, nn::add_softmax,
         nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
-        nn::add_resampling, nn::add_dropout, nn::add_optimizers, nn::add_recurrence, random::add_random,
+        nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers, nn::add_recurrence, random::add_random,
         spectral::add_fourier,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
