@@ -26,6 +26,7 @@ void add_scatter(Registry&);
 void add_scatter_add(Registry&);
 void add_embedding_grad(Registry&);
 void add_sorting(Registry&);
+void add_edges(Registry&);  // pad_edges
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
