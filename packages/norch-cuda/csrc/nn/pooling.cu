@@ -1,6 +1,9 @@
 // max_pool2d, where its largest elements are, sums of windows (behind avg_pool2d), and their gradients: a thread for
 // each element of the output.
+#include <algorithm>
+
 #include "nn/pooling.cuh"
+#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::nn {
@@ -79,36 +82,52 @@ __device__ int largest_at(const Pool& p, const Planes& planes, const T* plane, i
     return min(max(top, 0), p.h - 1) * p.w + min(max(left, 0), p.w - 1);
 }
 
-template <class T>
-__global__ void __launch_bounds__(THREADS) indices_kernel(const __grid_constant__ Pool p, int64_t* out, const T* data,
+template <class T, class Index>
+__global__ void __launch_bounds__(THREADS) indices_kernel(const __grid_constant__ Pool p, Index* out, const T* data,
                                                           const Planes planes) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.count) return;
     const Place at = place_of(p, i);
-    out[i] = largest_at(p, planes, plane_at(data, planes, at), at.y, at.x);
+    out[i] = Index(largest_at(p, planes, plane_at(data, planes, at), at.y, at.x));
 }
 
-/// Each element's sum of the gradients of the windows that see it (IS_MAX: whose largest it is).
-template <class T, bool IS_MAX>
-__global__ void __launch_bounds__(THREADS) grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
-                                                       const Planes grads, const T* data, const Planes planes) {
-    using C = computed<T>;
+/// Each element's sum of the gradients of the windows that see it.
+template <class T>
+__global__ void __launch_bounds__(THREADS) sum_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
+                                                           const Planes grads) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.count) return;
     const Place at = place_of(p, i);
     const T* g = plane_at(grad, grads, at);
-    const T* plane = IS_MAX ? plane_at(data, planes, at) : nullptr;
-    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.step_y, p.rows);
-    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.step_x, p.columns);
-    C sum = 0;
+    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.by_step_y, p.rows);
+    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.by_step_x, p.columns);
+    computed<T> sum = 0;
     for (int row = rows.x; row <= rows.y; ++row) {
-        if ((at.y + p.top - row * p.step_y) % p.gap_y) continue;
+        if (p.gap_y > 1 && (at.y + p.top - row * p.step_y) % p.gap_y) continue;
         for (int column = columns.x; column <= columns.y; ++column) {
-            if ((at.x + p.left - column * p.step_x) % p.gap_x) continue;
-            if (IS_MAX && largest_at(p, planes, plane, row, column) != at.y * p.w + at.x) continue;
+            if (p.gap_x > 1 && (at.x + p.left - column * p.step_x) % p.gap_x) continue;
             sum += upcast(g[row * grads.row + column * grads.column]);
         }
     }
+    out[i] = downcast<T>(sum);
+}
+
+/// The same of those whose largest it is; `found` has for each window where that lies in its plane.
+template <class T>
+__global__ void __launch_bounds__(THREADS) max_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
+                                                           const Planes grads, const int32_t* found) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    const T* g = plane_at(grad, grads, at);
+    found += (at.n * p.channels.divisor + at.c) * int64_t(p.rows) * p.columns;
+    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.by_step_y, p.rows);
+    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.by_step_x, p.columns);
+    const int mine = at.y * p.w + at.x;
+    computed<T> sum = 0;
+    for (int row = rows.x; row <= rows.y; ++row)
+        for (int column = columns.x; column <= columns.y; ++column)
+            if (found[int64_t(row) * p.columns + column] == mine) sum += upcast(g[row * grads.row + column * grads.column]);
     out[i] = downcast<T>(sum);
 }
 
@@ -203,7 +222,7 @@ KernelPtr indices(const Request& r) {
     const Planes planes(in);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (!p.count) return;
-        launch_kernel("finding the largest of windows", indices_kernel<T>, unsigned(ceil_div(p.count, THREADS)), THREADS,
+        launch_kernel("finding the largest of windows", indices_kernel<T, int64_t>, unsigned(ceil_div(p.count, THREADS)), THREADS,
                       p, reinterpret_cast<int64_t*>(data[0]), reinterpret_cast<const T*>(data[1]), planes);
     });
 }
@@ -216,21 +235,29 @@ KernelPtr gradient(const Request& r) {
     const bool is_halves = are_halves(p);
     if (IS_MAX && !is_halves && !all_see(p)) return nullptr;
     if (is_halves) p = pool_of(out, grad, r.attrs, (out.shape[2] + 1) / 2, (out.shape[3] + 1) / 2);
+    const Pool windows = pool_of(out, grad, r.attrs, grad.shape[2], grad.shape[3]);
     const Planes grads(grad), planes(IS_MAX ? r.operands[2] : grad);
     const bool is_even = planes.column == 1 && planes.row % 2 == 0 && planes.c % 2 == 0 && planes.n % 2 == 0;
     const bool is_paired = p.w % 2 == 0 && (!IS_MAX || is_even);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (!p.count) return;
+        const char* what = "a gradient of pooling";
         const unsigned blocks = unsigned(ceil_div(p.count, THREADS));
         auto at = [&](int i) { return reinterpret_cast<T*>(data[i]); };
-        const T* input = IS_MAX ? at(2) : nullptr;
-        const bool has_pairs = is_paired && is_aligned(data[0], 2 * sizeof(T)) && is_aligned(input, 2 * sizeof(T));
-        if (is_halves)
-            halves_grad_kernel<T, IS_MAX>
-                <<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes, has_pairs);
-        else
-            grad_kernel<T, IS_MAX><<<blocks, THREADS, 0, stream_handle()>>>(p, at(0), at(1), grads, input, planes);
-        check_launch("a gradient of pooling");
+        const T *grad = at(1), *input = IS_MAX ? at(2) : nullptr;
+        if (is_halves) {
+            const bool has_pairs = is_paired && is_aligned(data[0], 2 * sizeof(T)) && is_aligned(input, 2 * sizeof(T));
+            launch_kernel(what, halves_grad_kernel<T, IS_MAX>, blocks, THREADS, p, at(0), grad, grads, input, planes,
+                          has_pairs);
+        } else if constexpr (IS_MAX) {
+            const Scratch<int32_t> found(std::max(windows.count, 1u));
+            if (windows.count)
+                launch_kernel(what, indices_kernel<T, int32_t>, unsigned(ceil_div(windows.count, THREADS)), THREADS, windows,
+                              found.data(), input, planes);
+            launch_kernel(what, max_grad_kernel<T>, blocks, THREADS, p, at(0), grad, grads, found.data());
+        } else {
+            launch_kernel(what, sum_grad_kernel<T>, blocks, THREADS, p, at(0), grad, grads);
+        }
     });
 }
 

@@ -10,6 +10,7 @@ namespace norch::nn {
 /// Windows over planes of h * w elements of an operand (n, c, h, w), rows * columns of them. Strides count elements.
 struct Pool {
     FastDivide across, down, channels;  // of the output that the threads are for
+    FastDivide by_step_y, by_step_x;
     uint32_t count;
     int kh, kw, step_y, step_x, gap_y, gap_x, top, left, h, w, rows, columns;
 };
@@ -27,9 +28,10 @@ __host__ __device__ inline C lowest() {
 }
 
 /// The windows of which some element is number `at` of its row or column: from `first` to `last`.
-__device__ inline int2 windows_of(int at, int before, int k, int gap, int step, int count) {
+__device__ inline int2 windows_of(int at, int before, int k, int gap, const FastDivide& step, int count) {
     const int end = at + before, begin = end - (k - 1) * gap;
-    return {begin <= 0 ? 0 : (begin + step - 1) / step, min(end / step, count - 1)};
+    const int first = begin <= 0 ? 0 : int(step.quotient(uint32_t(begin) + step.divisor - 1));
+    return {first, min(int(step.quotient(uint32_t(end))), count - 1)};
 }
 
 /// `whole` (n, c, h, w) and `pooled` (n, c, rows, columns); the threads are for planes of across * down elements.
@@ -38,6 +40,7 @@ inline Pool pool_of(const Operand& whole, const Operand& pooled, const Attrs& at
     Pool p;
     p.kh = int(windows[0]), p.kw = int(windows[1]), p.step_y = int(windows[2]), p.step_x = int(windows[3]);
     p.gap_y = int(windows[4]), p.gap_x = int(windows[5]), p.top = int(pads[0]), p.left = int(pads[2]);
+    p.by_step_y = FastDivide(uint32_t(p.step_y)), p.by_step_x = FastDivide(uint32_t(p.step_x));
     p.h = int(whole.shape[2]), p.w = int(whole.shape[3]);
     p.rows = int(pooled.shape[2]), p.columns = int(pooled.shape[3]);
     p.across = FastDivide(uint32_t(std::max<int64_t>(across, 1)));

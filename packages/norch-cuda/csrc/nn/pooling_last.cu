@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(THREADS) last_grad_kernel(const __grid_constan
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.count) return;
     const Spot at = spot_of<VEC>(p, i);
-    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.step_y, p.rows);
-    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.step_x, p.columns);
+    const int2 rows = windows_of(at.y, p.top, p.kh, p.gap_y, p.by_step_y, p.rows);
+    const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.by_step_x, p.columns);
     C sum[VEC] = {};
     for (int row = rows.x; row <= rows.y; ++row) {
         if ((at.y + p.top - row * p.step_y) % p.gap_y) continue;
