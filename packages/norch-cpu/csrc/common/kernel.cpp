@@ -88,8 +88,8 @@ int written_by(const Request& request) {
          "scaled_dot_product_attention", "sigmoid", "sigmoid_grad", "sign", "silu", "silu_grad", "sin", "sinh",
          "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt", "sub", "sum", "sum_pool2d",
          "sum_pool2d_grad", "tan", "tanh", "tanh_grad", "trunc", "where",
-         "count_nonzero", "digamma", "erfc", "erfinv", "exp2", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish",
-         "hardswish_grad", "hypot", "lgamma", "nan_to_num", "threshold", "threshold_grad", "triangle", "trigamma"},
+         "carried_back", "count_nonzero", "digamma", "erfc", "erfinv", "exp2", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish",
+         "hardswish_grad", "hypot", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "threshold", "threshold_grad", "triangle", "trigamma"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "sort", "topk"},
         {"batch_norm", "batch_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
          "scaled_dot_product_attention_sums_grad"}};

@@ -1,9 +1,11 @@
 // copysign, exp2, hypot, erfc, erfinv, and the family of the gamma function.
-#include "common/arithmetic_ops.h"
+#include "elementwise/double_functions.h"
 #include "elementwise/functions.h"
-#include "elementwise/gamma.h"
 #include "elementwise/loop.h"
 #include "runtime/families.h"
+#include "runtime/simd.h"
+// After what it needs of norch::math.
+#include "common/gamma.h"
 
 namespace norch::elementwise {
 namespace {

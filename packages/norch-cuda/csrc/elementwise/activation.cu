@@ -22,11 +22,12 @@ struct ApplyActivation {
 struct Make {
     template <class Op>
     static KernelPtr simple(const Request& request) {
-        return make<OpList<Relu, LeakyRelu, Hardtanh>, 1, Op>(request);
+        return make<OpList<Relu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish>, 1, Op>(request);
     }
     template <class Op>
     static KernelPtr simple_grad(const Request& request) {
-        return make<OpList<ReluGrad, LeakyReluGrad, HardtanhGrad, TanhGrad, SigmoidGrad>, 2, Op>(request);
+        return make<OpList<ReluGrad, LeakyReluGrad, HardtanhGrad, TanhGrad, SigmoidGrad, HardsigmoidGrad, HardswishGrad>, 2,
+                    Op>(request);
     }
     template <class Op, int>
     static KernelPtr smooth(const Request& request) {
@@ -54,6 +55,12 @@ private:
 
 }  // namespace
 
-void add_activations(Registry& registry) { add_activation_ops<Make>(registry); }  // relu of integers is core's maximum
+void add_activations(Registry& registry) {
+    add_activation_ops<Make>(registry);  // relu of integers is core's maximum
+    registry["hardsigmoid"] = Make::simple<Hardsigmoid>;
+    registry["hardsigmoid_grad"] = Make::simple_grad<HardsigmoidGrad>;
+    registry["hardswish"] = Make::simple<Hardswish>;
+    registry["hardswish_grad"] = Make::simple_grad<HardswishGrad>;
+}
 
 }  // namespace norch::elementwise

@@ -15,6 +15,8 @@ struct OrZero {
     }
 };
 
+NORCH_BINARY(T, FloatFmod, ::fmod(a, b))
+
 /// The ops for what a group is computed in.
 template <class C, class ForIntegers, class ForFloats>
 using by_type = std::conditional_t<std::is_integral_v<C>, ForIntegers, ForFloats>;
@@ -29,8 +31,8 @@ template <class C>
 using TernaryOps = by_type<C, OpList<Clamp>, OpList<Clamp, AddScaled>>;
 /// Division with a remainder, powers and shifts: apart from the others, since they take many registers.
 template <class C>
-using LongOps = by_type<C, OpList<OrZero<FloorDivide>, OrZero<Remainder>, IntegerPower, ShiftLeft, ShiftRight>,
-                        OpList<OrZero<FloorDivide>, OrZero<Remainder>>>;
+using LongOps = by_type<C, OpList<OrZero<FloorDivide>, OrZero<Remainder>, OrZero<Fmod>, IntegerPower, ShiftLeft, ShiftRight>,
+                        OpList<OrZero<FloorDivide>, OrZero<Remainder>, FloatFmod>>;
 template <class>
 using ComparisonOps = OpList<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual>;
 
@@ -75,6 +77,7 @@ struct Make {
 
 void add_arithmetic(Registry& registry) {
     add_arithmetic_ops<Make>(registry);
+    registry["fmod"] = Make::binary<None, OrZero<Fmod>, FloatFmod>;
     registry["pow"] = [](const Request& request) {
         if (is_floating(request.operands[0].dtype)) return floating_pow(request);
         return Make::binary<None, IntegerPower, None>(request);

@@ -52,7 +52,7 @@ public:
                 p.data[t] = data[tensor_[t]] + piece.start[t];
                 p.is_broadcast[t] = t >= p.outputs && layout.ndim > 0 && layout.stride[t][0] == 0;
             }
-            if (layout.numel >= COMPILED && pieces_.size() == 1) {
+            if (layout.numel >= COMPILED && pieces_.size() == 1 && is_worth_compiling(layout)) {
                 layout = run_compiled(p, layout);
                 if (!layout.numel) return;
             }
@@ -70,6 +70,7 @@ public:
 private:
     static constexpr uint32_t FEW = 1 << 16;
     static constexpr uint32_t COMPILED = 1 << 20;  // elements: a compiler takes some 50 ms
+    static constexpr int OFTEN = 8;
 
     /// Whether packets of `k` elements may be accessed; where some elements are left, the layout has one dim.
     static bool allows_packets_of(int k, const Program& p, const Dims& layout) {
@@ -82,6 +83,11 @@ private:
                 if (layout.stride[t][d] % alignment) return false;
         }
         return true;
+    }
+
+    /// What is compiled for several dims serves these sizes alone: only where they come again and again, or a graph does.
+    bool is_worth_compiling(const Dims& layout) const {
+        return layout.ndim <= 1 || launch_notes || is_recorded(launch_stream()) || ++runs_ >= OFTEN;
     }
 
     /// Goes past the first elements, of a layout of one dim.
@@ -243,7 +249,7 @@ private:
     uint32_t shared_bytes_ = 0;
     bool has_long_ = false;
     mutable const void* compiled_ = nullptr;  // under the GIL, as is all that launches
-    mutable int compiled_for_ = -1;
+    mutable int compiled_for_ = -1, runs_ = 0;
 };
 
 }  // namespace

@@ -45,11 +45,12 @@ struct Where {
 #define NORCH_FUSED_TERNARY(F) F(where, Where) F(clamp, Clamp) F(axpy, AddScaled)
 #define NORCH_FUSED_ACTIVATION(F)                                                                                    \
     F(relu, Relu) F(leaky_relu, LeakyRelu) F(hardtanh, Hardtanh) F(elu, Elu) F(silu, Silu) F(softplus, Softplus)     \
-    F(gelu, Gelu) F(gelu_tanh, GeluTanh)
+    F(gelu, Gelu) F(gelu_tanh, GeluTanh) F(hardsigmoid, Hardsigmoid) F(hardswish, Hardswish)
 #define NORCH_FUSED_GRAD(F)                                                                                          \
     F(relu_grad, ReluGrad) F(leaky_relu_grad, LeakyReluGrad) F(hardtanh_grad, HardtanhGrad) F(tanh_grad, TanhGrad)   \
     F(sigmoid_grad, SigmoidGrad) F(elu_grad, EluGrad) F(silu_grad, SiluGrad) F(softplus_grad, SoftplusGrad)          \
-    F(gelu_grad, GeluGrad) F(gelu_tanh_grad, GeluTanhGrad)
+    F(gelu_grad, GeluGrad) F(gelu_tanh_grad, GeluTanhGrad) F(hardsigmoid_grad, HardsigmoidGrad)                        \
+    F(hardswish_grad, HardswishGrad)
 // Those that take many registers.
 #define NORCH_FUSED_LONG_UNARY(F)                                                                                    \
     F(sin, ops::sin) F(cos, ops::cos) F(tan, ops::tan) F(asin, ops::asin) F(acos, ops::acos) F(atan, ops::atan)      \

@@ -9,6 +9,7 @@ namespace elementwise {
 void add_arithmetic(Registry&);  // unary, binary, comparisons
 void add_copying(Registry&);  // copy, fill, where
 void add_transcendental(Registry&);  // exp, log, sin and their kin, pow, atan2
+void add_special(Registry&);  // copysign, erfc, erfinv, lgamma and its kin
 void add_activations(Registry&);
 void add_fused(Registry&);  // programs of all these
 void add_casts(Registry&);  // of many tensors at once
@@ -19,6 +20,7 @@ namespace reduction {
 void add_reductions(Registry&);  // sum, prod, amax, amin, any, all
 void add_argreductions(Registry&);  // argmax, argmin
 void add_scans(Registry&);  // cumsum, arange
+void add_running(Registry&);  // cumprod, cummax, cummin, logcumsumexp
 }
 namespace indexing {
 void add_gather(Registry&);  // gather, embedding
@@ -27,6 +29,7 @@ void add_scatter_add(Registry&);
 void add_embedding_grad(Registry&);
 void add_sorting(Registry&);
 void add_edges(Registry&);  // pad_edges
+void add_searching(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients

@@ -298,9 +298,10 @@ NB_MODULE(_ext, m) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is no fault of its user
     add_kernels(m, {
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
-        elementwise::add_activations, elementwise::add_fused, elementwise::add_casts, reduction::add_reductions, reduction::add_argreductions,
-        reduction::add_scans, indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add,
-        indexing::add_embedding_grad, indexing::add_sorting, indexing::add_edges, matmul::add_matmul, nn::add_softmax,
+        elementwise::add_special, elementwise::add_activations, elementwise::add_fused, elementwise::add_casts,
+        reduction::add_reductions, reduction::add_argreductions, reduction::add_scans, reduction::add_running,
+        indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
+        indexing::add_sorting, indexing::add_searching, indexing::add_edges, matmul::add_matmul, nn::add_softmax,
         nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
         nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers, nn::add_recurrence, random::add_random,
         spectral::add_fourier,

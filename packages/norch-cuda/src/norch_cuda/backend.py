@@ -17,7 +17,7 @@ _CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
 
 class CudaBackend(Backend):
     device_type = "cuda"
-    kept = frozenset({"scaled_dot_product_attention_sums"})
+    kept = frozenset({"scaled_dot_product_attention_sums", "fused"})
     channels_last = frozenset(
         {
             "cat",

@@ -78,6 +78,7 @@ def _cumprod_grad(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return (before * _carried_back(later, slice_dim(x, dim, 1, size - 1), dim)).to(g.dtype)
 
 
+@composite(lambda x, factor, dim: x.like(tuple(x.shape)), name="carried_back")
 def _carried_back(x: Tensor, factor: Tensor, dim: int) -> Tensor:
     """y with y[i] = x[i] + factor[i] * y[i + 1] along `dim`, by doubling; there is one factor less."""
     size, step = x.spec.shape[dim], 1

@@ -1,14 +1,24 @@
 // The logarithm of the gamma function and its derivatives, in double arithmetic and free of branches, by the formulas of
-// norch.ops.elementwise.gamma: Stirling's series from 10 on, the recurrence below, reflection for negative numbers.
+// norch.ops.elementwise.gamma: Stirling's series from 10 on, the recurrence below, reflection for negative numbers. Of
+// norch::math who includes it has `polynomial`, `absolute`, `infinity`, `nan` and `doubles::log`.
 #pragma once
 
-#include "elementwise/double_functions.h"
-#include "runtime/simd.h"
+#include <cmath>
+
+#include "common/arithmetic_ops.h"
+
+#ifndef NORCH_UNROLL
+#ifdef __CUDA_ARCH__
+#define NORCH_UNROLL _Pragma("unroll")
+#else
+#define NORCH_UNROLL
+#endif
+#endif
 
 namespace norch::math::gamma {
 
 /// sin(pi t) for 0 <= t <= 1/2.
-NORCH_INLINE double half_turn(double t) {
+NORCH_FN double half_turn(double t) {
     const double x = t * M_PI, z = x * x;
     return x + x * z * polynomial(z, -0.16666666666666666, 0.008333333333333333, -0.00019841269841269806,
                                   2.7557319223971247e-06, -2.5052108382388368e-08, 1.6059043479134437e-10,
@@ -17,9 +27,9 @@ NORCH_INLINE double half_turn(double t) {
 
 /// pi x less a multiple of pi, in the first quadrant.
 struct Angle {
-    explicit NORCH_INLINE Angle(double x) : off(x - std::rint(x)) {}
-    NORCH_INLINE double sine() const { return half_turn(absolute(off)); }
-    NORCH_INLINE double cosine() const { return half_turn(0.5 - absolute(off)); }
+    explicit NORCH_FN Angle(double x) : off(x - std::rint(x)) {}
+    NORCH_FN double sine() const { return half_turn(absolute(off)); }
+    NORCH_FN double cosine() const { return half_turn(0.5 - absolute(off)); }
     double off;
 };
 
@@ -27,7 +37,7 @@ struct Angle {
 
 struct Lgamma {
     /// Below 10 by Taylor's series about 2, whose zeros at 1 and 2 are exact, and the logarithm of the steps to there.
-    static NORCH_INLINE double positive(double x) {
+    static NORCH_FN double positive(double x) {
         const double whole = std::rint(x), off = x - whole, y = off * off;
         const double even = polynomial(y, 0.42278433509846713, -0.0673523010531981, -0.007385551028673986,
                                        -0.001192753911703261, -0.00022315475845357939, -4.492623673813314e-05,
@@ -52,7 +62,7 @@ struct Lgamma {
         const double finite = x < 10.0 ? near : stirling;
         return x == infinity<double> ? x : finite;
     }
-    static NORCH_INLINE double any(double x) {
+    static NORCH_FN double any(double x) {
         const bool below = x < 0.0;
         const double found = positive(below ? 1.0 - x : x);
         const double reflected = 1.1447298858494001741 - doubles::log(Angle(x).sine()) - found;
@@ -62,7 +72,7 @@ struct Lgamma {
 };
 
 struct Digamma {
-    static NORCH_INLINE double positive(double x) {
+    static NORCH_FN double positive(double x) {
         double sum = 1.0, product = x;  // their quotient: 1 / x + 1 / (x + 1) + ...
         NORCH_UNROLL
         for (int k = 1; k < 10; ++k) {
@@ -75,7 +85,7 @@ struct Digamma {
                                        -3617.0 / 8160);
         return doubles::log(z) - 0.5 * inverse - tail * y - (x < 10.0 ? sum / product : 0.0);
     }
-    static NORCH_INLINE double any(double x) {
+    static NORCH_FN double any(double x) {
         const bool below = x < 0.0;
         const Angle angle(x);
         const double found = positive(below ? 1.0 - x : x), size = M_PI * (angle.cosine() / angle.sine());
@@ -86,7 +96,7 @@ struct Digamma {
 };
 
 struct Trigamma {
-    static NORCH_INLINE double positive(double x) {
+    static NORCH_FN double positive(double x) {
         double sum = 1.0, product = x * x;  // their quotient: 1 / x^2 + 1 / (x + 1)^2 + ...
         NORCH_UNROLL
         for (int k = 1; k < 10; ++k) {
@@ -100,7 +110,7 @@ struct Trigamma {
                                        -3617.0 / 510);
         return (1.0 + (0.5 * inverse + tail * y)) * inverse + (x < 10.0 ? sum / product : 0.0);
     }
-    static NORCH_INLINE double any(double x) {
+    static NORCH_FN double any(double x) {
         const bool below = x < 0.0;
         const double found = positive(below ? 1.0 - x : x), ratio = M_PI / Angle(x).sine();
         const double finite = below ? ratio * ratio - found : found;

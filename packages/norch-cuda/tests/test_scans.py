@@ -1,0 +1,129 @@
+"""cumprod, cummax, cummin and logcumsumexp on the GPU against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import norch
+
+RNG = np.random.default_rng(5)
+SHAPES = [((1,), 0), ((7,), 0), ((5, 129), 1), ((300, 1000), 1), ((1000, 300), 0), ((3, 70001), 1), ((70001, 3), 0),
+          ((1 << 18,), 0), ((4, 65, 33), 1), ((0, 4), 0), ((4, 0), 0)]  # fmt: skip
+
+
+def host(t):
+    t = t.detach().to("cpu")
+    return (t.double() if t.dtype.is_floating_point else t).numpy()
+
+
+def along(v, dim, t):
+    """The tensor as it is, transposed in memory, and every other element of a larger one."""
+    yield t, v
+    if v.ndim > 1:
+        yield t.transpose(0, 1).contiguous().transpose(0, 1), v
+    yield t.flip(dim), np.flip(v, dim)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_cumprod(cuda, shape, dim, dtype):
+    values = RNG.integers(-3, 4, shape) if dtype == "int64" else np.exp(RNG.uniform(-0.01, 0.01, shape))
+    made = norch.tensor(values).to(getattr(norch, dtype)).to(cuda)
+    for t, v in along(host(made), dim, made):
+        got = host(norch.cumprod(t, dim))
+        wanted = np.cumprod(v, dim)
+        if dtype == "int64":
+            np.testing.assert_array_equal(got, wanted)
+        else:
+            unit = {"float64": 1e-9, "float32": 2e-7, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+            wanted = np.where(wanted > 65504, np.inf, wanted) if dtype == "float16" else wanted
+            np.testing.assert_allclose(got, wanted, rtol=unit, atol=6e-8 if dtype == "float16" else 0)
+
+
+def running(v, dim, largest):
+    """Values and last indices."""
+    v = np.moveaxis(v, dim, 0)
+    with np.errstate(invalid="ignore"):
+        best = (np.maximum if largest else np.minimum).accumulate(v)
+        index = np.maximum.accumulate(
+            np.where((v == best) | (v != v), np.arange(len(v)).reshape(-1, *(1,) * (v.ndim - 1)), 0)
+        )
+    return np.moveaxis(best, 0, dim), np.moveaxis(index, 0, dim)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_running_extremes(cuda, shape, dim, dtype):
+    values = RNG.integers(0, 100, shape).astype(np.float64)
+    if "float" in dtype and values.size > 400:
+        values.reshape(-1)[values.size * 3 // 4] = np.nan
+    made = norch.tensor(values if "float" in dtype else values.astype(np.int64)).to(getattr(norch, dtype)).to(cuda)
+    for t, v in along(host(made), dim, made):
+        for name in ("cummax", "cummin"):
+            got = getattr(norch, name)(t, dim)
+            wanted = running(v, dim, name == "cummax")
+            for one, other in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(host(one), other)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_logcumsumexp_and_its_gradient(cuda, shape, dim, dtype):
+    made = norch.tensor(RNG.standard_normal(shape) * 3).to(getattr(norch, dtype)).to(cuda)
+    unit = {"float64": 1e-11, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    for t, v in along(host(made), dim, made):
+        t = t.detach()
+        t.requires_grad = True
+        y = norch.logcumsumexp(t, dim)
+        wanted = np.logaddexp.accumulate(v, dim) if v.size else v
+        np.testing.assert_allclose(host(y), wanted, rtol=unit, atol=unit)
+        y.sum().backward()
+        if not v.size or dtype in ("float16", "bfloat16"):
+            continue
+        share = np.flip(np.cumsum(np.flip(np.exp(-wanted), dim), dim), dim)
+        np.testing.assert_allclose(host(t.grad), np.exp(v) * share, rtol=100 * unit, atol=unit)
+        first = host(t.grad)
+        t.grad = None
+        norch.logcumsumexp(t, dim).sum().backward()
+        np.testing.assert_array_equal(host(t.grad), first)
+
+
+def test_logcumsumexp_of_infinities(cuda):
+    x = np.array(
+        [[-np.inf, -np.inf, 1.0, np.inf, 2.0], [1.0, -np.inf, 3.0, np.nan, 2.0], [np.inf, np.inf, 1.0, 2.0, 3.0]]
+    )
+    with np.errstate(invalid="ignore"):
+        wanted = np.logaddexp.accumulate(x, 1)
+    np.testing.assert_allclose(host(norch.logcumsumexp(norch.tensor(x, device=cuda), 1)), wanted)
+
+
+def test_cumprod_gradient_with_zeros(cuda):
+    v = RNG.uniform(0.5, 1.5, (4, 300))
+    v[1, 7] = v[2, 3] = v[2, 200] = 0.0
+    grads = []
+    for device in ("cpu", cuda, cuda):
+        t = norch.tensor(v, device=device, requires_grad=True)
+        norch.cumprod(t, 1).sum().backward()
+        grads.append(host(t.grad))
+    np.testing.assert_allclose(grads[1], grads[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(grads[1], grads[2])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8"])
+def test_searchsorted(cuda, dtype):
+    kind = getattr(norch, dtype)
+    for rows, size, count in ((1, 1, 5), (1, 1000, 4099), (1, 100003, 70001), (5, 65, 33), (1, 0, 4), (3, 8, 0)):
+        sequence = np.sort(RNG.integers(0, 200, (rows, size)), -1).astype(np.float64)
+        values = RNG.integers(0, 210, (rows, count)).astype(np.float64)
+        if "float" in dtype:
+            if size:
+                sequence[:, -1] = np.nan
+            if count:
+                values[:, 0], values[:, -1] = np.nan, np.inf
+        s, x = (norch.tensor(v if "float" in dtype else v.astype(np.int64)).to(kind) for v in (sequence, values))
+        for right in (False, True):
+            got = host(norch.searchsorted(s.to(cuda), x.to(cuda), right=right))
+            side = "right" if right else "left"
+            wanted = [np.searchsorted(a, b, side) for a, b in zip(s.double().numpy(), x.double().numpy(), strict=True)]
+            np.testing.assert_array_equal(got, np.stack(wanted))
