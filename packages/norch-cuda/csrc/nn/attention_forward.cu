@@ -67,6 +67,10 @@ __global__ void __launch_bounds__(TILE_THREADS)
                 for (int i = 0; i < D / DEPTH<T>; ++i)
                     if constexpr (KEEPS_QUERY) load_left<T, D>(left[m][i], own_query + m * 16 * P, i);
         }
+        if (own >= a.queries) {  // the others' copies come from all
+            __syncthreads();
+            continue;
+        }
         float s[M][N][4] = {};
         add_dots<T, D>(s, key + stage * KEYS * P, [&](int m, int i, uint32_t(&r)[4]) {
             if constexpr (KEEPS_QUERY) {
@@ -182,9 +186,10 @@ void attend_by_parts(const Attention<FORWARD>& a, int count) {
 template <class T, int D>
 void attend(const Attention<FORWARD>& a) {
     constexpr int LEAST_KEYS = 256;  // of a part
-    const int64_t blocks = int64_t(3) * multiprocessors(), heads = a.heads();
+    constexpr int64_t AT_ONCE = 220000 / FORWARD_BYTES<T, D, 1>;  // blocks that a multiprocessor has room for
+    const int64_t blocks = std::min<int64_t>(AT_ONCE, 4) * multiprocessors(), heads = a.heads();
     if (!a.is_causal && a.queries <= 64 && heads * 2 <= blocks && a.keys >= 2 * LEAST_KEYS)
-        return attend_by_parts<T, D>(a, int(std::min<int64_t>({32, ceil_div(blocks, heads), a.keys / LEAST_KEYS})));
+        return attend_by_parts<T, D>(a, int(std::min<int64_t>({32, blocks / heads, a.keys / LEAST_KEYS})));
     const Parts all = {};
     if constexpr (sizeof(T) == 2 && (D == 64 || D == 128))
         if (heads * ceil_div(a.queries, 128) >= multiprocessors())

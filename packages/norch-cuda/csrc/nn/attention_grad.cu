@@ -38,7 +38,21 @@ __device__ inline void store_block(const Attention<BACKWARD>& a, const Place<BAC
                      has_packets(a, operand));
 }
 
-/// The gradient of 64 queries: over the keys once for their facts, and once for the gradient.
+/// The facts of a query from both results of the forward pass: what its slopes' mean is, 4 lanes sum.
+template <class T>
+__device__ inline RowFacts facts_of(const Attention<BACKWARD>& a, const Place<BACKWARD>& place, int row) {
+    if (row >= a.queries) return {INFINITY, 0};
+    const float sum = *reinterpret_cast<const float*>(place.at[B_SUMS] + row * a.side[B_SUMS].row);
+    const char *grad = place.at[B_GRAD] + row * a.side[B_GRAD].row, *out = place.at[B_OUT] + row * a.side[B_OUT].row;
+    float mean = 0;
+    for (int c = lane_id() % 4; c < a.values; c += 4)
+        mean += upcast(*reinterpret_cast<const T*>(grad + c * a.side[B_GRAD].column)) *
+                upcast(*reinterpret_cast<const T*>(out + c * a.side[B_OUT].column));
+    return {a.data[B_MASK] && sum == -INFINITY ? INFINITY : sum * LOG2E, mean};
+}
+
+/// The gradient of 64 queries: over the keys once for their facts, unless the forward pass left those, and once for the
+/// gradient.
 template <class T, int D>
 __global__ void __launch_bounds__(TILE_THREADS, BLOCKS<T, D>)
     query_kernel(const __grid_constant__ Attention<BACKWARD> a, RowFacts* facts) {
@@ -60,11 +74,23 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS<T, D>)
     };
     load_block<T, D, ROWS, TILE_THREADS>(query, a, place, B_QUERY, first);
     load_block<T, D, ROWS, TILE_THREADS>(grad, a, place, B_GRAD, first);
-    load_keys(0, 0);
+    const bool has_sums = a.data[B_SUMS];
+    const int begin = has_sums ? tiles : 0;
+    load_keys(0, begin & 1);
 
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {}, mean[2] = {}, base[2] = {};
+    if (has_sums) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = own + lane / 4 + half * 8;
+            RowFacts found = facts_of<T>(a, place, row);
+            base[half] = found.base;
+            found.mean = mean[half] = sum_of_4(found.mean);
+            if (lane % 4 == 0) facts[place.head * padded_queries(a, ROWS) + row] = found;
+        }
+    }
     float acc[1][D / 8][4] = {};
-    for (int step = 0; step < 2 * tiles; ++step) {
+    for (int step = begin; step < 2 * tiles; ++step) {
         const int stage = step & 1, k = (step < tiles ? step : step - tiles) * KEYS;
         if (step + 1 < 2 * tiles) {
             load_keys(step + 1 < tiles ? step + 1 : step + 1 - tiles, stage ^ 1);
@@ -103,7 +129,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS<T, D>)
                 mean[half] = mean[half] * rescale[half] + added_mean[half];
             }
         } else {
-            if (step == tiles) {
+            if (!has_sums && step == tiles) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const float total = sum_of_4(sum[half]);

@@ -1,5 +1,5 @@
 // Products of tiles for attention on the tensor cores of sm_80 on: of 16-bit floats by mma.m16n8k16; of float32 by
-// mma.m16n8k8, each as three of what is left of 19 bits (Ootomo and Yokota, "Recovering single precision accuracy from
+// mma.m16n8k8, each as three of parts that 19 bits hold (Ootomo and Yokota, "Recovering single precision accuracy from
 // Tensor Cores", 2022). A warp has 16 rows of a result (or several times 16) and all of its columns: lane l has of each 16
 // by 8 part the columns 2 * (l % 4) and the next, of rows l / 4 (elements 0 and 1) and l / 4 + 8 (elements 2 and 3).
 #pragma once
@@ -34,10 +34,10 @@ __device__ inline void multiply_add_tf32(float (&c)[4], const uint32_t (&a)[4], 
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// The leading bits of a float32, as many as the tensor cores take, and what is left.
-__device__ inline uint32_t leading(uint32_t x) { return x & 0xffffe000u; }
+/// A float32 rounded to the bits that the tensor cores take, and what is left, of which they drop the others.
+__device__ inline uint32_t leading(uint32_t x) { return (x + 0x1000u) & 0xffffe000u; }
 __device__ inline uint32_t trailing(uint32_t x) {
-    return __float_as_uint(__uint_as_float(x) - __uint_as_float(leading(x)));
+    return __float_as_uint(__uint_as_float(x) - __uint_as_float(leading(x))) + 0x1000u;
 }
 
 template <class T>
