@@ -9,9 +9,9 @@ from norch.backend import Backend, Fed, Kernel, Operand, Place, allows_tf32, get
 
 from . import _ext, libraries, module
 
-_SUMS = ("float16_sums", "bfloat16_sums", "float16_accumulation")
+_SUMS = ("matmul.float16_sums", "matmul.bfloat16_sums", "matmul.float16_accumulation")
 """The switches of `norch.backends.cuda.matmul`: off at first."""
-_CUDNN = (("enabled", True), ("deterministic", True), ("benchmark", False))
+_CUDNN = (("cudnn.enabled", True), ("cudnn.deterministic", True), ("cudnn.benchmark", False))
 """The switches of `norch.backends.cudnn`, and what they are at first."""
 
 
@@ -55,8 +55,8 @@ class CudaBackend(Backend):
         if op.startswith("linalg_") and not self.has_linalg():
             return None
         kind = "conv" if op.startswith("conv") else "rnn" if op.startswith("recurrence") else "matmul"
-        _ext.set_precision(allows_tf32(kind), *(bool(get_switch(f"matmul.{name}")) for name in _SUMS))
-        _ext.set_cudnn(*(bool(get_switch(f"cudnn.{name}", default)) for name, default in _CUDNN))
+        _ext.set_precision(allows_tf32(kind), *[bool(get_switch(name)) for name in _SUMS])
+        _ext.set_cudnn(*[bool(get_switch(name, default)) for name, default in _CUDNN])
         kernel: Kernel | None = _ext.compile(op, operands, attrs)
         return kernel
 
