@@ -74,3 +74,13 @@ def test_a_part_may_be_cut_off_where_others_are_put_on(cuda):
     assert found.cpu().numpy()[:, :4].tolist() == given.cpu().numpy()[:, 2:].tolist()
     back = pad_edges_grad(norch.ones(2, 9, device=cuda), (0, -2), (0, 5), "circular").cpu()
     assert_close(back, norch.tensor([[1, 1, 2, 2, 2, 1]] * 2).to(back.dtype))
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float16, norch.int32, norch.bool])
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((3, 4, 5), (2,)), ((3, 4, 5), (0, 1)), ((2, 1, 3, 4), (0, 1, 3)), ((0, 3), (1,))]
+)
+def test_flip(cuda, dtype, shape, dims):
+    x = RNG.integers(0, 2, shape)
+    for given in layouts(x, cuda, dtype):
+        assert np.array_equal(given.flip(dims).cpu().long().numpy(), np.flip(x, dims))

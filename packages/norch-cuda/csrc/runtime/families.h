@@ -30,6 +30,7 @@ void add_embedding_grad(Registry&);
 void add_sorting(Registry&);
 void add_edges(Registry&);  // pad_edges
 void add_searching(Registry&);
+void add_flip(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients

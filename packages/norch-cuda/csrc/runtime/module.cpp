@@ -301,10 +301,13 @@ NB_MODULE(_ext, m) {
         elementwise::add_special, elementwise::add_activations, elementwise::add_fused, elementwise::add_casts,
         reduction::add_reductions, reduction::add_argreductions, reduction::add_scans, reduction::add_running,
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
-        indexing::add_sorting, indexing::add_searching, indexing::add_edges, matmul::add_matmul, nn::add_softmax,
-        nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_convolution, nn::add_pooling,
-        nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers, nn::add_recurrence, random::add_random,
+        indexing::add_sorting, indexing::add_edges, indexing::add_searching, indexing::add_flip,
+        matmul::add_matmul,
+        nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_convolution,
+        nn::add_pooling, nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers,
+        nn::add_recurrence,
         spectral::add_fourier,
+        random::add_random,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
