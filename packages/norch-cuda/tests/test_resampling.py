@@ -103,3 +103,18 @@ def test_interpolation_is_that_of_the_cpu(cuda, shape, mode, size):
         results.append((out.detach().cpu(), given.grad.cpu()))
     for here, there in zip(*results, strict=True):
         assert_close(there, here, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float16, norch.bfloat16])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_nearest_at_twice_the_size(cuda, dtype, is_last):
+    x = RNG.integers(-8, 9, (2, 5, 7, 6))
+    given = norch.tensor(x, dtype=dtype, device=cuda)
+    if is_last:
+        given = given.to(memory_format=norch.channels_last)
+    given = given.detach().requires_grad_()
+    out = interpolate(given, scale_factor=2)
+    assert np.array_equal(out.detach().cpu().double().numpy(), x.repeat(2, 2).repeat(2, 3))
+    g = RNG.integers(-8, 9, out.shape)
+    out.backward(norch.tensor(g, dtype=dtype, device=cuda))
+    assert np.array_equal(given.grad.cpu().double().numpy(), g.reshape(2, 5, 7, 2, 6, 2).sum((3, 5)))

@@ -18,7 +18,7 @@ from ..creation import arange
 from ..indexing import index_select
 from ..shape.joining import stack
 from ..upcast import upcast
-from .pooling import adaptive_average
+from .pooling import adaptive_average, repeated
 from .resampling import Neighbours, neighbours, resampled
 
 if TYPE_CHECKING:
@@ -168,6 +168,8 @@ def _to_nearest(x: Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exa
             x = index_select(x, dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
     if max(times) <= 1:
         return x
+    if x.ndim == 4 and times == [2, 2] and x.requires_grad:
+        return repeated(x, 2)
     spread = [k for n in x.shape[2:] for k in (n, 1)]
     expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
     if x.ndim == 4 and not x.is_contiguous() and is_channels_last(x.spec):

@@ -145,6 +145,12 @@ def _sum_pool2d(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     return _all_windows(input, windows, pads, 0).sum((4, 5))
 
 
+def repeated(input: Tensor, times: int) -> Tensor:
+    """Each element of images (n, c, h, w) in `times` rows and columns. Its gradient is the sum of windows."""
+    shape = (*input.spec.shape[:2], *[n * times for n in input.spec.shape[2:]])
+    return _sum_pool2d_grad(input, shape, Windows((times, times), (times, times), (1, 1)), (0, 0, 0, 0))
+
+
 def window_sizes(n: int, count: int, kernel: int, stride: int, padding: int, include_pad: bool) -> list[float]:
     """How many elements each window along a dim is the average of, with its padding if `include_pad`."""
     sizes = []
