@@ -1,4 +1,4 @@
-"""grid_sample2d and its gradients beside their decompositions on the CPU."""
+"""grid_sample of images and volumes, and its gradients, beside their decompositions on the CPU."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ import pytest
 
 import norch
 from norch.ops.families import by_name
-from norch.ops.nn.sampling import grid_sample2d, grid_sample2d_grid_grad, grid_sample2d_input_grad
+from norch.ops.nn.sampling import (
+    grid_sample2d,
+    grid_sample2d_grid_grad,
+    grid_sample2d_input_grad,
+    grid_sample3d,
+    grid_sample3d_grid_grad,
+    grid_sample3d_input_grad,
+)
 from norch.testing import assert_close
 
 RNG = np.random.default_rng(0)
 FORWARD, INPUT, GRID = (
     by_name()[name].decompose for name in ("grid_sample2d", "grid_sample2d_input_grad", "grid_sample2d_grid_grad")
 )
+OPS = {
+    4: (grid_sample2d, grid_sample2d_input_grad, grid_sample2d_grid_grad),
+    5: (grid_sample3d, grid_sample3d_input_grad, grid_sample3d_grid_grad),
+}
 SETTINGS = list(itertools.product(["bilinear", "nearest"], ["zeros", "border", "reflection"], [False, True]))
 
 
@@ -25,6 +36,7 @@ def numbers(*shape):
 
 def check(cuda, image, grid, settings, dtype, strided=False):
     """`image` and `grid` are float64 on the CPU, and numbers of `dtype`."""
+    sample, input_grad, grid_grad = OPS[image.ndim]
     tolerance = 2e-4 if dtype is norch.float32 else 1e-10
 
     def there(x):
@@ -33,13 +45,13 @@ def check(cuda, image, grid, settings, dtype, strided=False):
 
     close = {"rtol": tolerance, "atol": tolerance}
     wanted = FORWARD(image, grid, *settings)
-    assert_close(grid_sample2d(there(image), there(grid), *settings).cpu().double(), wanted, **close)
+    assert_close(sample(there(image), there(grid), *settings).cpu().double(), wanted, **close)
     grad = norch.tensor(RNG.standard_normal(tuple(wanted.shape)), dtype=dtype).double()
     shape = tuple(image.shape)
-    results = [grid_sample2d_input_grad(there(grad), there(grid), shape, *settings).cpu() for _ in range(2)]
+    results = [input_grad(there(grad), there(grid), shape, *settings).cpu() for _ in range(2)]
     assert_close(results[0].double(), INPUT(grad, grid, shape, *settings), **close)
     assert norch.equal(*results)
-    found = grid_sample2d_grid_grad(there(grad), there(image), there(grid), *settings).cpu().double()
+    found = grid_grad(there(grad), there(image), there(grid), *settings).cpu().double()
     assert_close(found, GRID(grad, image, grid, *settings), **close)
 
 
@@ -53,12 +65,20 @@ def places(*shape, spread=1.5):
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(
     ("shape", "out"),
-    [((2, 3, 5, 7), (4, 6)), ((1, 19, 8, 4), (3, 40)), ((3, 8, 1, 6), (5, 1)), ((2, 1, 33, 20), (1, 300))],
+    [
+        ((2, 3, 5, 7), (4, 6)),
+        ((1, 19, 8, 4), (3, 40)),
+        ((3, 8, 1, 6), (5, 1)),
+        ((2, 1, 33, 20), (1, 300)),
+        ((2, 3, 4, 5, 6), (3, 2, 5)),
+        ((1, 9, 2, 7, 1), (1, 40, 3)),
+        ((2, 1, 6, 3, 9), (5, 1, 20)),
+    ],
 )
 def test_kernels_agree_with_the_decompositions(cuda, dtype, settings, shape, out):
-    image = numbers(*shape).to(dtype).double()
-    check(cuda, image, places(shape[0], *out, 2), settings, dtype)
-    check(cuda, image, places(shape[0], *out, 2), settings, dtype, strided=True)
+    image, size = numbers(*shape).to(dtype).double(), (shape[0], *out, len(out))
+    check(cuda, image, places(*size), settings, dtype)
+    check(cuda, image, places(*size), settings, dtype, strided=True)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -76,6 +96,8 @@ def test_many_places_in_few_cells(cuda, settings):
     grid = places(2, 40, 50, 2, spread=0.01)
     grid[1] = 4.0 + 1 / 9973  # all at a border
     check(cuda, numbers(2, 9, 3, 2), grid, settings, norch.float64)
+    grid = places(1, 5, 20, 30, 3, spread=0.01)
+    check(cuda, numbers(1, 2, 2, 3, 2), grid, settings, norch.float64)
 
 
 def test_what_lies_outside_is_not_read(cuda):

@@ -1,5 +1,5 @@
-// grid_sample2d and its gradients. The gradient of the images is the same in every run: the places of the grid are sorted
-// by the cell between four elements in which they lie, once for all channels, and each element gathers from its four cells.
+// grid_sample2d, grid_sample3d and their gradients. The gradient of the images is the same in every run: the places of the grid are sorted
+// by the cell between elements in which they lie, once for all channels, and each element gathers from the cells around it.
 #include <algorithm>
 
 #include "indexing/sorting.h"
@@ -14,24 +14,50 @@ namespace sampling {
 constexpr int CHANNELS = 8;  // of a thread
 constexpr int OUTSIDE = -2;
 
-/// What is asked for: places of a grid (n, rows, columns, 2) in images (n, c, h, w). Strides count elements.
+/// Strides, in elements, of images, gradients and grids (n, c, *dims) or (n, *dims, c); those of dims innermost first.
+struct Strides {
+    int64_t n, c, step[3] = {};
+
+    Strides(const Operand& o, bool is_grid = false) : n(o.strides[0]), c(is_grid ? o.strides.back() : o.strides[1]) {
+        const size_t last = o.strides.size() - (is_grid ? 2 : 1);
+        for (size_t d = 0; d + 2 < o.strides.size(); ++d) step[d] = o.strides[last - d];
+    }
+};
+
+/// What is asked for: places of a grid (n, *out, D) in images (n, c, *in) of D dims, each of which is innermost first.
 struct Sampling {
-    int images, channels, h, w, groups;  // of CHANNELS channels
-    FastDivide places, columns, by_group;
-    int64_t image[4], grid[4];
+    int images, channels, groups, size[3] = {1, 1, 1};  // groups of CHANNELS channels
+    int64_t cells = 1;  // of an image: between its elements, and before the first
+    FastDivide places, out[2], by_group;
+    Strides image, grid;
     bool is_nearest, align, is_zeros, is_reflected;
 
     Sampling(const Request& r, const Operand& x, const Operand& g)
-        : images(int(x.shape[0])), channels(int(x.shape[1])), h(int(x.shape[2])), w(int(x.shape[3])),
-          groups(int(ceil_div(channels, CHANNELS))), places(divisor(g.shape[1] * g.shape[2])), columns(divisor(g.shape[2])),
-          by_group(divisor(groups)), is_nearest(r.attrs.text("mode") == "nearest"), align(r.attrs.flag("align_corners")),
-          is_zeros(r.attrs.text("padding_mode") == "zeros"), is_reflected(r.attrs.text("padding_mode") == "reflection") {
-        for (size_t d = 0; d < 4; ++d) image[d] = x.strides[d], grid[d] = g.strides[d];
+        : images(int(x.shape[0])), channels(int(x.shape[1])), groups(int(ceil_div(channels, CHANNELS))),
+          by_group(divisor(groups)), image(x), grid(g, true), is_nearest(r.attrs.text("mode") == "nearest"),
+          align(r.attrs.flag("align_corners")), is_zeros(r.attrs.text("padding_mode") == "zeros"),
+          is_reflected(r.attrs.text("padding_mode") == "reflection") {
+        const size_t dims = x.shape.size() - 2;
+        int64_t count = 1;
+        for (size_t d = 0; d < dims; ++d) {
+            size[d] = int(x.shape[dims + 1 - d]);
+            cells *= size[d] + 1;
+            count *= g.shape[dims - d];
+            if (d < 2) out[d] = divisor(g.shape[dims - d]);
+        }
+        places = divisor(count);
     }
     static FastDivide divisor(int64_t n) { return FastDivide(uint32_t(std::max<int64_t>(n, 1))); }
-    /// Of an image: between its elements, and before the first.
-    __host__ __device__ int64_t cells() const { return int64_t(h + 1) * (w + 1); }
     __host__ __device__ uint32_t all_places() const { return images * places.divisor; }
+    /// How far place p of an image is from the first, by strides of the places.
+    template <int D>
+    __device__ int64_t offset(const Strides& strides, uint32_t p) const {
+        const uint32_t line = out[0].quotient(p);
+        const int64_t along = (p - line * out[0].divisor) * strides.step[0];
+        if (D == 2) return along + line * strides.step[1];
+        const uint32_t plane = out[1].quotient(line);
+        return along + (line - plane * out[1].divisor) * strides.step[1] + plane * strides.step[2];
+    }
 };
 
 __device__ inline float rounded_product(float a, float b) { return __fmul_rn(a, b); }
@@ -44,6 +70,7 @@ struct Near {
     int first;
     T rest, slope;
 
+    Near() = default;
     /// In the order of the decomposition, rounded as there: neighbours are to be the same.
     __device__ Near(const Sampling& s, T x, int size) {
         const T last = T(size - 1), span = s.align ? last : T(size);
@@ -62,7 +89,7 @@ struct Near {
     __device__ T weight(int k) const { return k ? rest : T(1) - rest; }
 
 private:
-    __device__ void reflect(T& x, T low, T span) {
+    __device__ __noinline__ void reflect(T& x, T low, T span) {  // rare, and long
         if (span == T(0)) {
             x = slope = T(0);
             return;
@@ -76,31 +103,38 @@ private:
     }
 };
 
-/// The neighbours of place p of image n: where they lie in a plane (the first element, outside) and their weights.
-template <class T>
+/// The neighbours of place p of image n: where they lie in a channel (the first element, outside), and which of them are
+/// in the image. Bit d of a neighbour's number says whether it is the second along dim d.
+template <class T, int D>
 struct Corners {
-    Near<T> x, y;
-    int64_t at[4];
-    bool is_in[4];
+    static constexpr int COUNT = 1 << D;
+    Near<T> near[D];
+    int64_t at[COUNT];
+    bool is_in[COUNT];
 
-    __device__ Corners(const Sampling& s, const T* numbers, int n, uint32_t p) : Corners(s, numbers_of(s, numbers, n, p), 0) {}
-    __device__ T weight(int i) const { return y.weight(i / 2) * x.weight(i % 2); }
-
-private:
-    struct Numbers {
-        T x, y;
-    };
-    __device__ static Numbers numbers_of(const Sampling& s, const T* grid, int n, uint32_t p) {
-        const uint32_t row = s.columns.quotient(p), column = p - row * s.columns.divisor;
-        grid += n * s.grid[0] + row * s.grid[1] + column * s.grid[2];
-        return {grid[0], grid[s.grid[3]]};
-    }
-    __device__ Corners(const Sampling& s, Numbers given, int) : x(s, given.x, s.w), y(s, given.y, s.h) {
+    __device__ Corners(const Sampling& s, const T* grid, int n, uint32_t p) {
+        grid += n * s.grid.n + s.offset<D>(s.grid, p);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            is_in[i] = y.is_in(i / 2, s.h) && x.is_in(i % 2, s.w);
-            at[i] = is_in[i] ? (y.first + i / 2) * s.image[2] + (x.first + i % 2) * s.image[3] : 0;
+        for (int d = 0; d < D; ++d) near[d] = Near<T>(s, grid[d * s.grid.c], s.size[d]);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            is_in[i] = true;
+            at[i] = 0;
+#pragma unroll
+            for (int d = 0; d < D; ++d) {
+                is_in[i] = is_in[i] && near[d].is_in(i >> d & 1, s.size[d]);
+                at[i] += (near[d].first + (i >> d & 1)) * s.image.step[d];
+            }
+            if (!is_in[i]) at[i] = 0;
         }
+    }
+    /// The product of the weights along all dims but one.
+    __device__ T weight(int i, int but = -1) const {
+        T product = T(1);
+#pragma unroll
+        for (int d = D - 1; d >= 0; --d)
+            if (d != but) product *= near[d].weight(i >> d & 1);
+        return product;
     }
 };
 
@@ -118,154 +152,171 @@ struct Part {
     }
 };
 
-template <class T>
+template <class T, int D>
 __global__ void __launch_bounds__(THREADS) sample_kernel(const __grid_constant__ Sampling s, uint32_t threads, T* out,
                                                          const T* image, const T* grid) {
+    constexpr int COUNT = 1 << D;
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= threads) return;
     const Part part(s, s.places, f);
-    const Corners<T> corners(s, grid, part.n, part.p);
+    const Corners<T, D> corners(s, grid, part.n, part.p);
     out += (int64_t(part.n) * s.channels + part.first) * s.places.divisor + part.p;
-    image += part.n * s.image[0] + part.first * s.image[1];
+    image += part.n * s.image.n + part.first * s.image.c;
     if (s.is_nearest) {
-#pragma unroll 4
-        for (int c = part.first; c < part.last; ++c, image += s.image[1], out += s.places.divisor)
+#pragma unroll (16 >> D)
+        for (int c = part.first; c < part.last; ++c, image += s.image.c, out += s.places.divisor)
             *out = corners.is_in[0] ? image[corners.at[0]] : T(0);
         return;
     }
-    T weight[4];
+    T weight[COUNT];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) weight[i] = corners.weight(i);
-#pragma unroll 4
-    for (int c = part.first; c < part.last; ++c, image += s.image[1], out += s.places.divisor) {
-        T x[4], sum = T(0);
+    for (int i = 0; i < COUNT; ++i) weight[i] = corners.is_in[i] ? corners.weight(i) : T(0);
+#pragma unroll (16 >> D)
+    for (int c = part.first; c < part.last; ++c, image += s.image.c, out += s.places.divisor) {
+        T x[COUNT], sum = T(0);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = image[corners.at[i]];
+        for (int i = 0; i < COUNT; ++i) x[i] = image[corners.at[i]];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum += (corners.is_in[i] ? x[i] : T(0)) * (corners.is_in[i] ? weight[i] : T(0));
+        for (int i = 0; i < COUNT; ++i) sum += (corners.is_in[i] ? x[i] : T(0)) * weight[i];
         *out = sum;
     }
 }
 
-/// Strides of a gradient of the samples (n, c, rows, columns).
-struct Strides {
-    int64_t n, c, row, column;
-
-    explicit Strides(const Operand& o) : n(o.strides[0]), c(o.strides[1]), row(o.strides[2]), column(o.strides[3]) {}
-    __device__ int64_t place(const Sampling& s, uint32_t p) const {
-        const uint32_t line = s.columns.quotient(p);
-        return line * row + (p - line * s.columns.divisor) * column;
-    }
-};
-
-template <class T>
-__global__ void __launch_bounds__(THREADS) grid_grad_kernel(const __grid_constant__ Sampling s, const Strides strides,
-                                                            T* out, const T* grad, const T* image, const T* grid) {
+template <class T, int D>
+__global__ void __launch_bounds__(THREADS) grid_grad_kernel(const __grid_constant__ Sampling s,
+                                                            const __grid_constant__ Strides strides, T* out, const T* grad,
+                                                            const T* image, const T* grid) {
+    constexpr int COUNT = 1 << D;
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= s.all_places()) return;
     const int n = int(s.places.quotient(f));
     const uint32_t p = f - n * s.places.divisor;
-    T by_x = T(0), by_y = T(0);
+    T by[D] = {};
     if (!s.is_nearest) {
-        const Corners<T> corners(s, grid, n, p);
-        grad += n * strides.n + strides.place(s, p);
-        image += n * s.image[0];
-        T sums[4] = {};
-#pragma unroll 4
-        for (int c = 0; c < s.channels; ++c, grad += strides.c, image += s.image[1]) {
+        const Corners<T, D> corners(s, grid, n, p);
+        grad += n * strides.n + s.offset<D>(strides, p);
+        image += n * s.image.n;
+        T sums[COUNT] = {};
+#pragma unroll (16 >> D)
+        for (int c = 0; c < s.channels; ++c, grad += strides.c, image += s.image.c) {
             const T g = *grad;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) sums[i] += g * image[corners.at[i]];
+            for (int i = 0; i < COUNT; ++i) sums[i] += g * image[corners.at[i]];
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < COUNT; ++i) {
             if (!corners.is_in[i]) continue;
-            by_x += sums[i] * (corners.y.weight(i / 2) * (i % 2 ? corners.x.slope : -corners.x.slope));
-            by_y += sums[i] * (corners.x.weight(i % 2) * (i / 2 ? corners.y.slope : -corners.y.slope));
+#pragma unroll
+            for (int d = 0; d < D; ++d) {
+                const T slope = corners.near[d].slope;
+                by[d] += sums[i] * (corners.weight(i, d) * (i >> d & 1 ? slope : -slope));
+            }
         }
     }
-    out[2 * int64_t(f)] = by_x, out[2 * int64_t(f) + 1] = by_y;
+#pragma unroll
+    for (int d = 0; d < D; ++d) out[D * int64_t(f) + d] = by[d];
 }
 
 // --- The gradient of the images -------------------------------------------------------------------------------------
 
 /// The cell of each place, of all images; places outside are in a last one of their own.
-template <class T>
+template <class T, int D>
 __global__ void __launch_bounds__(THREADS) find_cells(const __grid_constant__ Sampling s, const T* grid, uint32_t* cells,
                                                       uint32_t* places) {
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= s.all_places()) return;
     const int n = int(s.places.quotient(f));
-    const Corners<T> corners(s, grid, n, f - n * s.places.divisor);
-    const bool is_outside = corners.x.first == OUTSIDE || corners.y.first == OUTSIDE;
-    cells[f] = uint32_t(is_outside ? s.images * s.cells()
-                                   : n * s.cells() + (corners.y.first + 1) * (s.w + 1) + corners.x.first + 1);
+    const Corners<T, D> corners(s, grid, n, f - n * s.places.divisor);
+    int64_t cell = n;
+    bool is_outside = false;
+#pragma unroll
+    for (int d = D - 1; d >= 0; --d) {
+        is_outside = is_outside || corners.near[d].first == OUTSIDE;
+        cell = cell * (s.size[d] + 1) + corners.near[d].first + 1;
+    }
+    cells[f] = uint32_t(is_outside ? s.images * s.cells : cell);
     places[f] = f;
 }
 
-/// The places of each cell lie from `begin` to before `end`; `rest` is how far behind the first neighbours they are.
-template <class T>
+/// The places of each cell lie from `begin` to before `end`; `rests` is how far behind the first neighbours they are.
+template <class T, int D>
 struct Lists {
+    struct Rest {
+        T along[D];
+    };
     uint32_t *begin, *end, *places;
-    Packet<T, 2>* rest;
+    Rest* rests;
 };
 
-template <class T>
+template <class T, int D>
 __global__ void __launch_bounds__(THREADS) list_cells(const __grid_constant__ Sampling s, const T* grid,
-                                                      const uint32_t* cells, const Lists<T> lists) {
+                                                      const uint32_t* cells, const Lists<T, D> lists) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, count = s.all_places();
     if (i >= count) return;
     const uint32_t cell = cells[i], f = lists.places[i];
     if (i == 0 || cells[i - 1] != cell) lists.begin[cell] = i;
     if (i + 1 == count || cells[i + 1] != cell) lists.end[cell] = i + 1;
     const int n = int(s.places.quotient(f));
-    const Corners<T> corners(s, grid, n, f - n * s.places.divisor);
-    lists.rest[i] = {{corners.x.rest, corners.y.rest}};
+    const Corners<T, D> corners(s, grid, n, f - n * s.places.divisor);
+    typename Lists<T, D>::Rest rest;
+#pragma unroll
+    for (int d = 0; d < D; ++d) rest.along[d] = corners.near[d].rest;
+    lists.rests[i] = rest;
 }
 
 constexpr uint32_t LONG = 64;  // places of a cell that a warp adds up together
 
 /// A thread for CHANNELS channels of an element of the images.
-template <class T>
+template <class T, int D>
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(const __grid_constant__ Sampling s, const __grid_constant__ FastDivide elements, uint32_t threads,
-                  const Strides strides, T* out, const T* grad, const Lists<T> lists) {
+                  const __grid_constant__ Strides strides, T* out, const T* grad, const Lists<T, D> lists) {
+    constexpr int COUNT = 1 << D;
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x, lane = threadIdx.x % 32;
     const Part part(s, elements, min(f, threads - 1));  // warps stay together
-    const int y = int(part.p) / s.w, x = int(part.p) - y * s.w;
     T sums[CHANNELS] = {};
     auto add = [&](T(&to)[CHANNELS], const Part& part, uint32_t at, int corner) {
         const uint32_t p = lists.places[at] - part.n * s.places.divisor;
-        const Packet<T, 2> rest = lists.rest[at];
-        const T by_x = corner % 2 ? rest.v[0] : T(1) - rest.v[0], by_y = corner / 2 ? rest.v[1] : T(1) - rest.v[1];
-        const T weight = s.is_nearest ? T(1) : by_y * by_x;
-        const T* from = grad + part.n * strides.n + part.first * strides.c + strides.place(s, p);
+        const auto rest = lists.rests[at];
+        T weight = T(1);
+#pragma unroll
+        for (int d = D - 1; d >= 0; --d) weight *= corner >> d & 1 ? rest.along[d] : T(1) - rest.along[d];
+        if (s.is_nearest) weight = T(1);
+        const T* from = grad + part.n * strides.n + part.first * strides.c + s.offset<D>(strides, p);
 #pragma unroll
         for (int c = 0; c < CHANNELS; ++c)
             if (part.first + c < part.last) to[c] += from[c * strides.c] * weight;
     };
-    uint32_t begin[4], end[4];
-    const int corners = s.is_nearest ? 1 : 4;
+    // The cell whose first neighbour the element is, and those where it is the second along some dims.
+    int64_t cell = 0, scale = 1, steps[D];
+    int rest = int(part.p);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int64_t cell = part.n * s.cells() + (y + 1 - i / 2) * (s.w + 1) + x + 1 - i % 2;
-        begin[i] = i < corners ? lists.begin[cell] : 0;
-        end[i] = i < corners ? lists.end[cell] : 0;
+    for (int d = 0; d < D; ++d) {
+        const int place = d + 1 == D ? rest : rest % s.size[d];
+        cell += (place + 1) * scale;
+        steps[d] = scale;
+        scale *= s.size[d] + 1;
+        rest /= s.size[d];
     }
+    cell += part.n * s.cells;
+#pragma unroll 1
+    for (int i = 0; i < (s.is_nearest ? 1 : COUNT); ++i) {
+        int64_t at = cell;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const bool is_long = end[i] - begin[i] > LONG;
+        for (int d = 0; d < D; ++d) at -= (i >> d & 1) * steps[d];
+        const uint32_t begin = lists.begin[at], end = lists.end[at];
+        const bool is_long = end - begin > LONG;
         if (!is_long)
-            for (uint32_t at = begin[i]; at < end[i]; ++at) add(sums, part, at, i);
+            for (uint32_t at = begin; at < end; ++at) add(sums, part, at, i);
         for (unsigned left = __ballot_sync(~0u, is_long); left; left &= left - 1) {
             const int source = __ffs(int(left)) - 1;
             Part theirs = part;
             theirs.n = __shfl_sync(~0u, part.n, source);
             theirs.first = __shfl_sync(~0u, part.first, source);
             theirs.last = __shfl_sync(~0u, part.last, source);
-            const uint32_t stop = __shfl_sync(~0u, end[i], source);
+            const uint32_t stop = __shfl_sync(~0u, end, source);
             T some[CHANNELS] = {};
-            for (uint32_t at = __shfl_sync(~0u, begin[i], source) + lane; at < stop; at += 32) add(some, theirs, at, i);
+            for (uint32_t at = __shfl_sync(~0u, begin, source) + lane; at < stop; at += 32) add(some, theirs, at, i);
 #pragma unroll
             for (int c = 0; c < CHANNELS; ++c) {
 #pragma unroll
@@ -285,54 +336,54 @@ __global__ void __launch_bounds__(THREADS)
 
 unsigned blocks_of(int64_t threads) { return unsigned(ceil_div(threads, THREADS)); }
 
-template <class T>
+template <class T, int D>
 KernelPtr sample(const Request& r) {
     const Sampling s(r, r.operands[1], r.operands[2]);
     const int64_t threads = int64_t(s.images) * s.groups * s.places.divisor;
     if (r.operands[0].numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     return make_kernel(0, [=](char* const* data, const Scalar*) {
-        launch_kernel("grid_sample", sample_kernel<T>, blocks_of(threads), THREADS, s, uint32_t(threads),
+        launch_kernel("grid_sample", sample_kernel<T, D>, blocks_of(threads), THREADS, s, uint32_t(threads),
                       reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                       reinterpret_cast<const T*>(data[2]));
     });
 }
 
-template <class T>
+template <class T, int D>
 KernelPtr grid_grad(const Request& r) {
     const Operand& grid = r.operands[0];
     const Sampling s(r, r.operands[2], r.operands[3]);
     const Strides strides(r.operands[1]);
     if (grid.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     return make_kernel(0, [=](char* const* data, const Scalar*) {
-        launch_kernel("grid_sample's gradient", grid_grad_kernel<T>, blocks_of(s.all_places()), THREADS, s, strides,
+        launch_kernel("grid_sample's gradient", grid_grad_kernel<T, D>, blocks_of(s.all_places()), THREADS, s, strides,
                       reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                       reinterpret_cast<const T*>(data[2]), reinterpret_cast<const T*>(data[3]));
     });
 }
 
-template <class T>
+template <class T, int D>
 KernelPtr input_grad(const Request& r) {
     const Operand& out = r.operands[0];
-    const int64_t places = r.operands[2].numel() / 2, numel = out.numel();
+    const int64_t places = r.operands[2].numel() / D, numel = out.numel();
     if (numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     if (places == 0) return nullptr;
     const Sampling s(r, out, r.operands[2]);
     const Strides strides(r.operands[1]);
-    const FastDivide elements(uint32_t(s.h * s.w));
-    const int64_t cells = s.images * s.cells() + 1, threads = int64_t(s.images) * s.groups * elements.divisor;
+    const FastDivide elements(uint32_t(s.size[0] * s.size[1] * s.size[2]));
+    const int64_t cells = s.images * s.cells + 1, threads = int64_t(s.images) * s.groups * elements.divisor;
     int bits = 0;
     while ((int64_t(1) << bits) < cells) ++bits;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const T *const grad = reinterpret_cast<const T*>(data[1]), *const grid = reinterpret_cast<const T*>(data[2]);
         const int64_t stored = ceil_div(places, 64) * 64;
         const Scratch<uint32_t> keys(2 * stored), order(2 * stored), edges(2 * cells);
-        const Scratch<Packet<T, 2>> rest(stored);
-        launch_kernel("grid_sample's gradient", find_cells<T>, blocks_of(places), THREADS, s, grid, keys.data(), order.data());
+        const Scratch<typename Lists<T, D>::Rest> rests(stored);
+        launch_kernel("grid_sample's gradient", find_cells<T, D>, blocks_of(places), THREADS, s, grid, keys.data(), order.data());
         const indexing::KeyedPlaces sorted = indexing::sort_places({keys.data(), order.data()}, stored, places, bits);
         check(cudaMemsetAsync(edges.data(), 0, 2 * cells * sizeof(uint32_t), stream_handle()), "clearing lists");
-        const Lists<T> lists{edges.data(), edges.data() + cells, sorted.places, rest.data()};
-        launch_kernel("grid_sample's gradient", list_cells<T>, blocks_of(places), THREADS, s, grid, sorted.keys, lists);
-        launch_kernel("grid_sample's gradient", gather_kernel<T>, blocks_of(threads), THREADS, s, elements,
+        const Lists<T, D> lists{edges.data(), edges.data() + cells, sorted.places, rests.data()};
+        launch_kernel("grid_sample's gradient", list_cells<T, D>, blocks_of(places), THREADS, s, grid, sorted.keys, lists);
+        launch_kernel("grid_sample's gradient", gather_kernel<T, D>, blocks_of(threads), THREADS, s, elements,
                       uint32_t(threads), strides, reinterpret_cast<T*>(data[0]), grad, lists);
     });
 }
@@ -341,29 +392,38 @@ KernelPtr input_grad(const Request& r) {
 template <class F>
 KernelPtr floating(const Request& r, size_t image, size_t grid, const F& make) {
     constexpr int64_t LIMIT = (int64_t(1) << 31) - THREADS;
-    const Operand &out = r.operands[0], &x = r.operands[image];
+    const Operand &out = r.operands[0], &x = r.operands[image], &g = r.operands[grid];
     for (const Operand& operand : r.operands)
         if (operand.dtype != out.dtype || operand.numel() > LIMIT) return nullptr;
-    const int64_t images = x.shape[0], h = x.shape[2], w = x.shape[3];
-    if (!out.is_contiguous() || images * (h + 1) * (w + 1) > LIMIT) return nullptr;
-    if (images * r.operands[grid].shape[1] * r.operands[grid].shape[2] > LIMIT) return nullptr;
-    if (out.dtype == DType::f32) return make(float());
-    return out.dtype == DType::f64 ? make(double()) : nullptr;
+    int64_t cells = x.shape[0], places = x.shape[0];
+    for (size_t d = 2; d < x.shape.size(); ++d) cells *= x.shape[d] + 1, places *= g.shape[d - 1];
+    if (!out.is_contiguous() || cells > LIMIT || places > LIMIT) return nullptr;
+    const std::string& mode = r.attrs.text("mode");
+    if (mode != "bilinear" && mode != "nearest") return nullptr;
+    auto with_dims = [&]<class T>(T) {
+        return x.ndim() == 4 ? make(T(), std::integral_constant<int, 2>()) : make(T(), std::integral_constant<int, 3>());
+    };
+    if (out.dtype == DType::f32) return with_dims(float());
+    return out.dtype == DType::f64 ? with_dims(double()) : nullptr;
+}
+
+KernelPtr any_sample(const Request& r) {
+    return floating(r, 1, 2, [&]<class T, int D>(T, std::integral_constant<int, D>) { return sample<T, D>(r); });
+}
+KernelPtr any_input_grad(const Request& r) {
+    return floating(r, 0, 2, [&]<class T, int D>(T, std::integral_constant<int, D>) { return input_grad<T, D>(r); });
+}
+KernelPtr any_grid_grad(const Request& r) {
+    return floating(r, 2, 3, [&]<class T, int D>(T, std::integral_constant<int, D>) { return grid_grad<T, D>(r); });
 }
 
 }  // namespace sampling
 }  // namespace
 
 void add_sampling(Registry& registry) {
-    registry["grid_sample2d"] = [](const Request& r) {
-        return sampling::floating(r, 1, 2, [&]<class T>(T) { return sampling::sample<T>(r); });
-    };
-    registry["grid_sample2d_input_grad"] = [](const Request& r) {
-        return sampling::floating(r, 0, 2, [&]<class T>(T) { return sampling::input_grad<T>(r); });
-    };
-    registry["grid_sample2d_grid_grad"] = [](const Request& r) {
-        return sampling::floating(r, 2, 3, [&]<class T>(T) { return sampling::grid_grad<T>(r); });
-    };
+    registry["grid_sample2d"] = registry["grid_sample3d"] = sampling::any_sample;
+    registry["grid_sample2d_input_grad"] = registry["grid_sample3d_input_grad"] = sampling::any_input_grad;
+    registry["grid_sample2d_grid_grad"] = registry["grid_sample3d_grid_grad"] = sampling::any_grid_grad;
 }
 
 }  // namespace norch::nn

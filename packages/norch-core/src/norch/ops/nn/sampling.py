@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.arguments import check_functions
 from ...dtype import int64
@@ -26,6 +27,8 @@ Tap = tuple["Tensor", "Tensor", "Tensor"]
 Taps = list[list[Tap]]
 """For each spatial dim its neighbours: their indices, their weights, and whether they lie inside; else these are 0."""
 
+Sampler = Callable[..., "Tensor"]
+
 _MANY_CHANNELS = 8
 
 
@@ -46,8 +49,8 @@ def grid_sample(
     _check(input, grid, mode, padding_mode)
     if input.dtype.itemsize == 2:
         return grid_sample(input.float(), grid.float(), mode, padding_mode, align_corners).to(input.dtype)
-    # Composites are of images; what they cannot do is composed.
-    sample = sampled if input.ndim == 5 or mode == "bicubic" else grid_sample2d
+    # What composites cannot do is composed.
+    sample = sampled if mode == "bicubic" else grid_sample3d if input.ndim == 5 else grid_sample2d
     return sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
@@ -75,21 +78,7 @@ def sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_cor
 
 
 def _infer(input: Spec, grid: Spec, mode: str, padding_mode: str, align_corners: bool) -> Spec:
-    return input.like((*input.shape[:2], *grid.shape[1:3]))
-
-
-def _input_rule(g: Tensor, input_spec: Spec, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
-    return grid_sample2d_input_grad(g, grid, tuple(input_spec.shape), mode, padding_mode, align_corners)
-
-
-def _grid_rule(g: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
-    return grid_sample2d_grid_grad(g, input, grid, mode, padding_mode, align_corners)
-
-
-@composite(_infer, {"input": _input_rule, "grid": _grid_rule})
-def grid_sample2d(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
-    """`grid_sample` of images in mode "bilinear" or "nearest": (n, c, h, w), (n, *out, 2) -> (n, c, *out)."""
-    return sampled(input, grid, mode, padding_mode, align_corners)
+    return input.like((*input.shape[:2], *grid.shape[1:-1]))
 
 
 def _infer_input_grad(
@@ -98,54 +87,74 @@ def _infer_input_grad(
     return grad.like(shape)
 
 
-def _input_grad_grid_rule(
-    g: Tensor, grad: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
-) -> Tensor:
-    return grid_sample2d_grid_grad(grad, g, grid, mode, padding_mode, align_corners)
-
-
-def _input_grad_rule(g: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
-    return grid_sample2d(g, grid, mode, padding_mode, align_corners)
-
-
-@composite(_infer_input_grad, {"grad": _input_grad_rule, "grid": _input_grad_grid_rule})
-def grid_sample2d_input_grad(
-    grad: Tensor, grid: Tensor, shape: tuple[int, ...], mode: str, padding_mode: str, align_corners: bool
-) -> Tensor:
-    """The gradient of the input of `grid_sample2d`, of `shape`."""
-    n, c, h, w = shape
-    values = grad.reshape(n, c, prod(grid.spec.shape[1:3]))
-    total = grad.new_zeros(n, c, h * w)
-    for (i, v, a), (j, u, b) in itertools.product(*_taps(grid, (h, w), mode, padding_mode, align_corners)):
-        index = (i * w + j).unsqueeze(1).expand(values.spec.shape)
-        given = where((a & b).unsqueeze(1), values, 0.0)
-        total = scatter_add(total, 2, index, given * (v * u).unsqueeze(1))
-    return total.reshape(shape)
-
-
 def _infer_grid_grad(grad: Spec, input: Spec, grid: Spec, mode: str, padding_mode: str, align_corners: bool) -> Spec:
     return grid.like(tuple(grid.shape))
 
 
-@composite(_infer_grid_grad)
-def grid_sample2d_grid_grad(
-    grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+def _composites(dims: int) -> tuple[Sampler, Sampler, Sampler]:
+    """`grid_sample` over `dims` dims in mode "bilinear" or "nearest", (n, c, *in), (n, *out, dims) -> (n, c, *out), and
+    the gradients of the input, of `shape`, and of the grid."""
+    name = f"grid_sample{dims}d"
+
+    def input_rule(
+        g: Tensor, input_spec: Spec, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+    ) -> Tensor:
+        return input_grad(g, grid, tuple(input_spec.shape), mode, padding_mode, align_corners)
+
+    def grid_rule(g: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+        return grid_grad(g, input, grid, mode, padding_mode, align_corners)
+
+    def grad_rule(g: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+        return sample(g, grid, mode, padding_mode, align_corners)
+
+    def grads_grid_rule(
+        g: Tensor, grad: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+    ) -> Tensor:
+        return grid_grad(grad, g, grid, mode, padding_mode, align_corners)
+
+    sample: Sampler = composite(_infer, {"input": input_rule, "grid": grid_rule}, name=name)(sampled)
+    rules = {"grad": grad_rule, "grid": grads_grid_rule}
+    input_grad: Sampler = composite(_infer_input_grad, rules, name=f"{name}_input_grad")(_input_grad)
+    grid_grad: Sampler = composite(_infer_grid_grad, name=f"{name}_grid_grad")(_grid_grad)
+    made: tuple[Any, ...] = (sample, input_grad, grid_grad)
+    for each in made:
+        each.__name__ = each.__qualname__ = each.op.name
+    return sample, input_grad, grid_grad
+
+
+def _input_grad(
+    grad: Tensor, grid: Tensor, shape: tuple[int, ...], mode: str, padding_mode: str, align_corners: bool
 ) -> Tensor:
-    """The gradient of the grid of `grid_sample2d`."""
+    (n, c), sizes = shape[:2], shape[2:]
+    values = grad.reshape(n, c, prod(grid.spec.shape[1:-1]))
+    total = grad.new_zeros(n, c, prod(sizes))
+    for corner in itertools.product(*_taps(grid, sizes, mode, padding_mode, align_corners)):
+        index, weight, inside = (part.unsqueeze(1) for part in _joined(corner, sizes))
+        given = where(inside, values, 0.0)
+        total = scatter_add(total, 2, index.expand(values.spec.shape), given * weight)
+    return total.reshape(shape)
+
+
+def _grid_grad(grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
     if mode == "nearest":
         return grid.new_zeros(grid.spec.shape)
-    n, c, h, w = input.spec.shape
-    taps = _taps(grid, (h, w), mode, padding_mode, align_corners)
-    values = grad.reshape(n, c, prod(grid.spec.shape[1:3]))
+    (n, c), sizes = input.spec.shape[:2], input.spec.shape[2:]
+    count = prod(grid.spec.shape[1:-1])
+    taps = _taps(grid, sizes, mode, padding_mode, align_corners)
+    values = grad.reshape(n, c, count)
     parts = []
-    for d, size in ((1, w), (0, h)):
-        number = grid[..., 1 - d].reshape(n, prod(grid.spec.shape[1:3]))
-        slope = _slope(number.detach(), size, padding_mode, align_corners)
+    for d in reversed(range(len(sizes))):
+        number = grid[..., -1 - d].reshape(n, count)
+        slope = _slope(number.detach(), sizes[d], padding_mode, align_corners)
         (i, _, low), (j, _, high) = taps[d]
         changes = list(taps)
         changes[d] = [(i, where(low, -slope, 0.0), low), (j, where(high, slope, 0.0), high)]
         parts.append((values * _gathered(input, changes)).sum(1))
     return stack(parts, -1).reshape(grid.spec.shape)
+
+
+grid_sample2d, grid_sample2d_input_grad, grid_sample2d_grid_grad = _composites(2)
+grid_sample3d, grid_sample3d_input_grad, grid_sample3d_grid_grad = _composites(3)
 
 
 def _slope(x: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
@@ -227,6 +236,14 @@ def _tap(index: Tensor, weight: Tensor, size: int) -> Tap:
     return where(inside, index, 0.0).to(int64), where(inside, weight, 0.0), inside
 
 
+def _joined(corner: tuple[Tap, ...], sizes: tuple[int, ...]) -> Tap:
+    """One neighbour of each place: its index among the elements, its weight, and whether it lies inside."""
+    index, weight, inside = corner[0]
+    for size, (i, w, a) in zip(sizes[1:], corner[1:], strict=True):
+        index, weight, inside = index * size + i, weight * w, inside & a
+    return index, weight, inside
+
+
 def _gathered(input: Tensor, taps: Taps) -> Tensor:
     """(N, C, places): the sums of elements, of many channels as rows of a table, of few one by one."""
     n, c = input.spec.shape[:2]
@@ -236,9 +253,7 @@ def _gathered(input: Tensor, taps: Taps) -> Tensor:
     first = arange(n, device=input.device).unsqueeze(1) * count
     total: Tensor | None = None
     for corner in itertools.product(*taps):
-        index, weight, inside = corner[0]
-        for size, (i, w, a) in zip(input.spec.shape[3:], corner[1:], strict=True):
-            index, weight, inside = index * size + i, weight * w, inside & a
+        index, weight, inside = _joined(corner, input.spec.shape[2:])
         weight, inside = (part.unsqueeze(-1 if as_rows else 1) for part in (weight, inside))
         if as_rows:
             values = embedding(index + first, table)

@@ -97,19 +97,21 @@ def _dft(v: Array, *args: Any) -> Array:
 
 # Between elements, of all sizes above: there a derivative is the same from both sides.
 _PLACES = (np.arange(24).reshape(2, 3, 2, 2) * 7 % 24 - 11.15) / 10.0
+_PLACES_IN_VOLUMES = (np.arange(36).reshape(2, 1, 3, 2, 3) * 5 % 36 - 17.15) / 15.0
 
 
 def _sampled(v: Array, grid: Array, mode: str, padding_mode: str, align: bool) -> Array:
     """Sums over all elements, each weighted by how near it is."""
     weights = []
     for d, n in enumerate(v.shape[2:]):
-        number = grid[..., 1 - d]
+        number = grid[..., -1 - d]
         place = (number + 1) / 2 * (n - 1) if align else ((number + 1) * n - 1) / 2
         if padding_mode == "border":
             place = np.clip(place, 0, n - 1)
         away = np.abs((np.rint(place) if mode == "nearest" else place)[..., None] - np.arange(n))
         weights.append(np.maximum(1 - away, 0))
-    return np.asarray(np.einsum("nchw,nijh,nijw->ncij", v, *weights))
+    of_volumes = "ncdhw,nijkd,nijkh,nijkw->ncijk"
+    return np.asarray(np.einsum(of_volumes if v.ndim == 5 else "nchw,nijh,nijw->ncij", v, *weights))
 
 
 def _resampled(v: Array, dim: int, count: int) -> Array:
@@ -136,6 +138,11 @@ SAMPLES = samples(
         case(x(2, 3, 4, 5), exactly(_PLACES), "bilinear", "zeros", False),
         case(x(2, 1, 3, 2), exactly(_PLACES), "bilinear", "border", True),
         case(x(2, 9, 4, 3), exactly(_PLACES), "nearest", "zeros", False),
+    ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
+    Sample("grid_sample3d", _sampled, (
+        case(x(2, 3, 4, 2, 3), exactly(_PLACES_IN_VOLUMES), "bilinear", "zeros", False),
+        case(x(2, 1, 3, 4, 2), exactly(_PLACES_IN_VOLUMES), "bilinear", "border", True),
+        case(x(2, 9, 2, 4, 3), exactly(_PLACES_IN_VOLUMES), "nearest", "zeros", False),
     ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
     Sample("resample", _resampled, (
         case(x(2, 3, 5), 2, 3), case(x(2, 3, 5), 2, 11), case(x(4, 3), 0, 7), case(x(1, 2, 7, 9), 2, 4),
@@ -192,6 +199,6 @@ def _of_parts(v: Any, dim: int, count: int) -> Any:
 
 
 def _grid_sampled(*args: Any) -> Any:
-    from ...ops.nn.sampling import grid_sample2d
+    from ...ops.nn.sampling import grid_sample2d, grid_sample3d
 
-    return grid_sample2d(*args)
+    return (grid_sample3d if args[0].ndim == 5 else grid_sample2d)(*args)
