@@ -298,3 +298,42 @@ def test_repeats_bit_for_bit_and_can_be_captured(cuda):
     assert host(results[2]) == v.argmax()
     np.testing.assert_array_equal(host(results[3]), np.sort(v))
     np.testing.assert_array_equal(host(results[4]), np.argsort(v, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((1000,), 0), ((8, 1024), 1), ((5000, 67), 1), ((5000, 67), 0), ((70001, 3), 0), ((3, 70001), 1), ((1, 5), 0),
+     ((1 << 20,), 0), ((16, 21, 8, 9), (0, 2, 3)), ((16, 21, 8, 9), (1, 3)), ((7, 0), 0)],
+    ids=str,
+)  # fmt: skip
+def test_variances_and_norms(cuda, shape, dims, dtype):
+    t, v = make(shape, dtype, cuda)
+    t, v = t + 100, host(t + 100).astype(np.float64)
+    unit = {"float64": 1e-11, "float32": 3e-7, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+    views = [(t, v)]
+    if len(shape) == 2:
+        views += [(t.T.contiguous().T, v), (t[::2, 1:], v[::2, 1:])]
+    for x, w in views:
+        count = np.prod([w.shape[d] for d in ([dims] if isinstance(dims, int) else dims)])
+        if w.size and count > 1:
+            x = x.detach()
+            x.requires_grad = True
+            got = norch.var(x, dims)
+            np.testing.assert_allclose(host(got), np.var(w, axis=dims, ddof=1), rtol=4 * unit)
+            np.testing.assert_allclose(host(norch.std(x, dims)), np.std(w, axis=dims, ddof=1), rtol=4 * unit)
+            got.sum().backward()
+            off = (w - w.mean(axis=dims, keepdims=True)) * 2 / (count - 1)
+            if dtype in ("float64", "float32"):
+                np.testing.assert_allclose(host(x.grad), off, atol=1e-4 / (count - 1) if dtype == "float32" else 1e-11)
+        if dtype != "float16":
+            np.testing.assert_allclose(host(norch.norm(x, dim=dims)), np.sqrt((w * w).sum(axis=dims)), rtol=2 * unit)
+
+
+def test_variances_of_few_and_of_odd_numbers(cuda):
+    x = norch.tensor([[1.0, np.nan], [np.inf, 1.0], [3e7, 3e7 + 2], [5.0, 5.0]], device=cuda)
+    np.testing.assert_array_equal(host(norch.var(x, 1)), [np.nan, np.nan, 2.0, 0.0])
+    assert np.isnan(host(norch.var(x[:, :1], 1))).all()
+    np.testing.assert_array_equal(host(norch.var(x[3:], 1, unbiased=False)), [0.0])
+    big = norch.tensor(RNG.standard_normal((1000, 1000)), device=cuda).float()
+    np.testing.assert_array_equal(host(norch.var(big)), host(norch.var(big)))

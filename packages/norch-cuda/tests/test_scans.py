@@ -127,3 +127,38 @@ def test_searchsorted(cuda, dtype):
             side = "right" if right else "left"
             wanted = [np.searchsorted(a, b, side) for a, b in zip(s.double().numpy(), x.double().numpy(), strict=True)]
             np.testing.assert_array_equal(got, np.stack(wanted))
+
+
+@pytest.mark.parametrize("numel", [1, 15, 4096, 4097, 70001, (1 << 23) + 5])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
+def test_nonzero(cuda, numel, share):
+    v = RNG.random(numel) < share
+    t = norch.tensor(v, device=cuda)
+    np.testing.assert_array_equal(host(norch.nonzero(t))[:, 0], np.flatnonzero(v))
+    np.testing.assert_array_equal(host(norch.nonzero(t[1:], as_tuple=True)[0]), np.flatnonzero(v[1:]))
+    if numel == 70001:
+        for one, other in zip(norch.nonzero(t[1:].reshape(7, 10000), as_tuple=True), v[1:].reshape(7, 10000).nonzero()):
+            np.testing.assert_array_equal(host(one), other)
+
+
+def test_triangles(cuda):
+    for row, col, offset in [(3, 4, 0), (100, 33, -7), (33, 100, 7), (1, 1, 5), (0, 3, 0), (200, 200, 1)]:
+        lower, upper = (f(row, col, offset, device=cuda) for f in (norch.tril_indices, norch.triu_indices))
+        np.testing.assert_array_equal(host(lower), np.array(np.tril_indices(row, offset, col)))
+        np.testing.assert_array_equal(host(upper), np.array(np.triu_indices(row, offset, col)))
+
+
+def test_masked_scatter_and_its_gradient(cuda):
+    v, s = RNG.standard_normal(70001), RNG.standard_normal(70001)
+    mask = RNG.random(70001) < 0.3
+    x, source = (norch.tensor(a, device=cuda, requires_grad=True) for a in (v, s))
+    y = norch.masked_scatter(x, norch.tensor(mask, device=cuda), source)
+    wanted = v.copy()
+    wanted[mask] = s[: mask.sum()]
+    np.testing.assert_array_equal(host(y), wanted)
+    g = RNG.standard_normal(70001)
+    y.backward(norch.tensor(g, device=cuda))
+    grad = np.zeros(70001)
+    grad[: mask.sum()] = g[mask]
+    np.testing.assert_array_equal(host(source.grad), grad)
+    np.testing.assert_array_equal(host(x.grad), np.where(mask, 0, g))

@@ -71,7 +71,7 @@ struct Erfinv {
 };
 
 template <class List, int INPUTS, class Op>
-KernelPtr make(const Request& request) {
+KernelPtr make_special(const Request& request) {
     for (const Operand& o : request.operands)
         if (o.dtype != request.operands[0].dtype) return nullptr;
     if (!is_floating(request.operands[0].dtype)) return nullptr;
@@ -82,12 +82,12 @@ KernelPtr make(const Request& request) {
 
 using Special = OpList<Lgamma, Digamma, Trigamma, Erfc, Erfinv>;
 template <class Op>
-constexpr Factory unary = make<Special, 1, Op>;
+constexpr Factory unary = make_special<Special, 1, Op>;
 
 }  // namespace
 
 void add_special(Registry& registry) {
-    registry["copysign"] = make<OpList<Copysign>, 2, Copysign>;
+    registry["copysign"] = make_special<OpList<Copysign>, 2, Copysign>;
     registry["lgamma"] = unary<Lgamma>;
     registry["digamma"] = unary<Digamma>;
     registry["trigamma"] = unary<Trigamma>;

@@ -18,6 +18,7 @@ KernelPtr cast(const Request& request);  // copy between two different dtypes
 }
 namespace reduction {
 void add_reductions(Registry&);  // sum, prod, amax, amin, any, all
+void add_squares(Registry&);  // sum_of_squares, variance
 void add_argreductions(Registry&);  // argmax, argmin
 void add_scans(Registry&);  // cumsum, arange
 void add_running(Registry&);  // cumprod, cummax, cummin, logcumsumexp
@@ -31,6 +32,7 @@ void add_sorting(Registry&);
 void add_edges(Registry&);  // pad_edges
 void add_searching(Registry&);
 void add_flip(Registry&);
+void add_places(Registry&);  // of nonzero
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients

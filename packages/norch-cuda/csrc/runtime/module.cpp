@@ -299,9 +299,10 @@ NB_MODULE(_ext, m) {
     add_kernels(m, {
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
         elementwise::add_special, elementwise::add_activations, elementwise::add_fused, elementwise::add_casts,
-        reduction::add_reductions, reduction::add_argreductions, reduction::add_scans, reduction::add_running,
+        reduction::add_reductions, reduction::add_squares, reduction::add_argreductions, reduction::add_scans,
+        reduction::add_running,
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
-        indexing::add_sorting, indexing::add_edges, indexing::add_searching, indexing::add_flip,
+        indexing::add_sorting, indexing::add_edges, indexing::add_searching, indexing::add_flip, indexing::add_places,
         matmul::add_matmul,
         nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_convolution,
         nn::add_pooling, nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers,

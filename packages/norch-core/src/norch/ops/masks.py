@@ -13,6 +13,7 @@ from ..spec import Shape, Spec
 from .checks import require_integers
 from .creation import ARANGE, arange, fill_spec, spec_for, zeros_like
 from .elementwise.arithmetic import floor_divide, remainder, where
+from .families import composite
 from .from_data import of_new_array
 from .indexing import scatter_into
 from .registry import public
@@ -70,18 +71,26 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         raise MetaError("nonzero")
     mask = mask.reshape(-1)
     total = int(mask.sum().item()) if mask.spec.numel else 0
+    places = true_places(mask, total)
+    columns = (places,) if input.spec.ndim == 1 else unravel(places, input.spec.shape)
+    if as_tuple:
+        return columns or (places,)
+    if input.spec.ndim == 1:
+        return reshape(places, total, 1)
+    from .shape.joining import stack
+
+    return stack(columns, 1) if columns else places.new_empty(total, 0)
+
+
+@composite(lambda mask, total: mask.like((total,), dtype=int64), name="true_places")
+def true_places(mask: Tensor, total: int) -> Tensor:
+    """Where the `total` elements of a vector are that are True."""
     # Each True is written at its rank, every False behind them all.
     rank = where(mask, mask.to(int64).cumsum(0) - 1, total)
     flat = zeros_like(mask.new_empty(total + 1, dtype=int64))
     if mask.spec.numel:
         scatter_into(flat, 0, rank, arange(mask.spec.numel, device=mask.device))
-    rest = flat.narrow(0, 0, total)
-    columns = unravel(rest, input.spec.shape)
-    if as_tuple:
-        return columns or (rest,)
-    from .shape.joining import stack
-
-    return stack(columns, 1) if columns else flat.new_empty(total, 0)
+    return flat.narrow(0, 0, total)
 
 
 _AT_ONCE = 1 << 14

@@ -7,12 +7,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..elementwise.arithmetic import sqrt, where
-from ..families import accepts_axis
+from ..families import accepts_axis, composite
 from ..registry import public
 from ..upcast import in_float32
-from .reductions import _SUM, _count, _none_if_empty, mean, sum_of_squares
+from .reductions import _SUM, _count, _infer_sum, _none_if_empty, _sum_vjp, mean, sum_of_squares
 
 if TYPE_CHECKING:
+    from ...dispatch.plan import Inferred
+    from ...spec import Spec
     from ...tensor import Tensor
 
 P = ParamSpec("P")
@@ -60,10 +62,22 @@ def var(
 def _var(input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None) -> Tensor:
     if correction is None:
         correction = 1 if unbiased else 0
-    off = centred(input, dim)
-    degrees = _count(input, dim) - correction
-    total = sum_of_squares(off, _none_if_empty(dim), keepdim)
-    return total / (degrees if degrees > 0 else 0.0)
+    return _variance(input, _none_if_empty(dim), keepdim, max(_count(input, dim) - correction, 0.0))
+
+
+def _infer_variance(x: Spec, dim: Any, keepdim: bool, degrees: float) -> Inferred:
+    found: Inferred = _infer_sum(x, dim, keepdim, None)
+    return found._replace(attrs={**found.attrs, "degrees": degrees})
+
+
+def _variance_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool, degrees: float) -> Tensor:
+    return centred(x, dim) * _sum_vjp(g * 2 / degrees, x_spec, dim, keepdim)
+
+
+@composite(_infer_variance, _variance_vjp, name="variance")
+def _variance(x: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
+    """The sum of the squared distances from the mean, over `degrees`."""
+    return sum_of_squares(centred(x, dim), dim, keepdim) / degrees
 
 
 @public()

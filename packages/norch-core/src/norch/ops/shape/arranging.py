@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...device import CPU, get_default_device
+from ...device import CPU, Device, get_default_device
 from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
@@ -17,7 +17,7 @@ from ..checks import require_integers
 from ..creation import DeviceLike, arange
 from ..from_data import as_tensor, of_new_array
 from ..indexing import index_select
-from ..masks import unravel
+from ..masks import true_places, unravel
 from ..registry import public
 from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
@@ -188,9 +188,20 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
     row, col, offset = as_int(row, op, "row"), as_int(col, op, "col"), as_int(offset, op, "offset")
     if row < 0 or col < 0:
         raise ShapeError(f"{op}(): a matrix of {row} rows and {col} columns")
-    target = get_default_device() if device is None else device
+    target = get_default_device() if device is None else Device(device)
+    if target.type not in ("cpu", "meta") and row and col:
+        return _triangle_on(target, row, col, offset, lower).to(int64 if dtype is None else dtype)
     out = of_new_array(_triangle(row, col, offset, lower).copy(), int64)
     return out if dtype is None and target is CPU else as_tensor(out, dtype=dtype, device=target)
+
+
+def _triangle_on(device: Device, row: int, col: int, offset: int, lower: bool) -> Tensor:
+    """Made on a device other than the CPU, which needs to be told no more than how many there are."""
+    edges = np.clip(np.arange(row) + offset + int(lower), 0, col)
+    count = int((edges if lower else col - edges).sum())
+    rows, cols = unsqueeze(arange(row, device=device) + offset, 1), arange(col, device=device)
+    inside = cols <= rows if lower else cols >= rows
+    return stack(unravel(true_places(reshape(inside, -1), count), (row, col)), 0)
 
 
 @public(method=False)

@@ -1,0 +1,108 @@
+// true_places: where the elements of a mask are that are True, in order. Blocks count those of their parts, and each then
+// writes behind what the parts before it have.
+#include <algorithm>
+
+#include "runtime/allocator.h"
+#include "runtime/device.cuh"
+#include "runtime/families.h"
+
+namespace norch::indexing {
+namespace {
+
+constexpr int PER_THREAD = 16, TILE = THREADS * PER_THREAD;
+constexpr int64_t MOST_PARTS = 2048;
+
+/// Which of the 16 elements from `i` on are True, as bits.
+__device__ inline uint32_t bits_at(const uint8_t* mask, int64_t i, int64_t n) {
+    uint32_t bits = 0;
+    if (i + PER_THREAD <= n && reinterpret_cast<uintptr_t>(mask + i) % 16 == 0) {
+        const auto packet = *reinterpret_cast<const Packet<uint8_t, PER_THREAD>*>(mask + i);
+#pragma unroll
+        for (int k = 0; k < PER_THREAD; ++k) bits |= uint32_t(packet.v[k] != 0) << k;
+    } else {
+#pragma unroll
+        for (int k = 0; k < PER_THREAD; ++k)
+            if (i + k < n && mask[i + k]) bits |= 1u << k;
+    }
+    return bits;
+}
+
+/// The sum over the block; `before`, of the threads before this one.
+__device__ inline uint32_t over_block(uint32_t count, uint32_t& before) {
+    __shared__ uint32_t warps[THREADS / 32];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t reached = count;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_up_sync(~0u, reached, step);
+        if (lane >= step) reached += other;
+    }
+    if (lane == 31) warps[warp] = reached;
+    __syncthreads();
+    uint32_t total = 0;
+    before = reached - count;
+#pragma unroll
+    for (int w = 0; w < THREADS / 32; ++w) {
+        if (w < warp) before += warps[w];
+        total += warps[w];
+    }
+    __syncthreads();
+    return total;
+}
+
+__global__ void __launch_bounds__(THREADS) count_true(const uint8_t* mask, int64_t n, int64_t part, uint32_t* counts) {
+    const int64_t begin = blockIdx.x * part, end = min(begin + part, n);
+    uint32_t count = 0, before;
+    for (int64_t i = begin + threadIdx.x * PER_THREAD; i < end; i += TILE) count += __popc(bits_at(mask, i, end));
+    count = over_block(count, before);
+    if (threadIdx.x == 0) counts[blockIdx.x] = count;
+}
+
+__global__ void __launch_bounds__(THREADS) write_places(const uint8_t* mask, int64_t n, int64_t part,
+                                                        const uint32_t* counts, int64_t* out, int64_t most) {
+    __shared__ uint16_t found[TILE];
+    __shared__ unsigned long long first;
+    if (threadIdx.x == 0) first = 0;
+    __syncthreads();
+    unsigned long long earlier = 0;
+    for (uint32_t b = threadIdx.x; b < blockIdx.x; b += THREADS) earlier += counts[b];
+    if (earlier) atomicAdd(&first, earlier);
+    __syncthreads();
+    int64_t to = int64_t(first);
+    const int64_t begin = blockIdx.x * part, end = min(begin + part, n);
+    for (int64_t tile = begin; tile < end; tile += TILE) {
+        const int64_t i = tile + threadIdx.x * PER_THREAD;
+        uint32_t bits = i < end ? bits_at(mask, i, end) : 0, at;
+        const uint32_t total = over_block(__popc(bits), at);
+        for (; bits; bits &= bits - 1) found[at++] = uint16_t(threadIdx.x * PER_THREAD + __ffs(bits) - 1);
+        __syncthreads();
+        for (uint32_t j = threadIdx.x; j < total; j += THREADS)
+            if (to + j < most) out[to + j] = tile + found[j];
+        to += total;
+        __syncthreads();
+    }
+}
+
+KernelPtr true_places(const Request& request) {
+    const Operand &out = request.operands[0], &mask = request.operands[1];
+    const int64_t n = mask.numel(), most = out.numel();
+    if (mask.dtype != DType::boolean || !mask.is_contiguous() || !out.is_contiguous() || out.dtype != DType::i64)
+        return nullptr;
+    if (!n || !most) return make_kernel(0, [](char* const*, const Scalar*) {});
+    const int64_t part = std::max<int64_t>(TILE, ceil_div(ceil_div(n, MOST_PARTS), TILE) * TILE);
+    if (part > int64_t(1) << 31) return nullptr;
+    const auto parts = unsigned(ceil_div(n, part));
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        const auto* mask = reinterpret_cast<const uint8_t*>(data[1]);
+        const Scratch<uint32_t> counts(parts);
+        launch_kernel("true_places", count_true, parts, THREADS, mask, n, part, counts.data());
+        launch_kernel("true_places", write_places, parts, THREADS, mask, n, part, counts.data(),
+                      reinterpret_cast<int64_t*>(data[0]), most);
+    });
+}
+
+}  // namespace
+
+void add_places(Registry& registry) { registry["true_places"] = true_places; }
+
+}  // namespace norch::indexing
