@@ -51,6 +51,7 @@ TERNARY = ["clamp", "axpy"]
 ACTIVATIONS = [
     "relu", "leaky_relu negative_slope=0.1", "hardtanh min_val=-1.0 max_val=1.5", "silu", "gelu approximate=none",
     "elu alpha=1.5 scale=1.25 input_scale=0.75", "softplus beta=1.5 threshold=20.0", "gelu approximate=tanh",
+    "hardsigmoid", "hardswish",
 ]  # fmt: skip
 GRADS = [a.replace(" ", "_grad ", 1) if " " in a else a + "_grad" for a in (*ACTIVATIONS, "tanh", "sigmoid")]
 LIGHT = [op for op in UNARY[:17] if op not in ("sqrt", "log", "log2", "log10")]

@@ -51,6 +51,22 @@ def test_lgamma_between_the_poles_and_its_derivatives(cuda, dtype):
         np.testing.assert_allclose(got, exact, rtol=1e-6 if dtype == "float32" else 2e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["i0", "i1", "i0e", "i1e"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_modified_bessel_functions(cuda, name, dtype):
+    x = norch.tensor([*EDGES, *RNG.standard_normal(10001) * 15, 25.0, 25.5, -80.0, 700.0]).to(getattr(norch, dtype))
+    function = getattr(norch.special, name)
+    exact, got = x.double(), x.to(cuda)
+    exact.requires_grad = got.requires_grad = True
+    near(function(got), function(exact).detach(), dtype)
+    if dtype != "bfloat16":
+        function(got).sum().backward()
+        function(exact).sum().backward()
+        ours, theirs = got.grad.to("cpu").double().numpy(), exact.grad.numpy()
+        fits = np.abs(theirs) < 1e37
+        np.testing.assert_allclose(ours[fits], theirs[fits], rtol=1e-5 if dtype == "float32" else 1e-10, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"])
 def test_fmod(cuda, dtype):
     kind = getattr(norch, dtype)

@@ -42,6 +42,58 @@ __device__ __noinline__ double erfinv_of(double x) { return ::erfinv(x); }
 __device__ __noinline__ double erfc_of(double x) { return ::erfc(x); }
 __device__ __noinline__ float erfc_of(float x) { return ::erfcf(x); }
 
+constexpr int NEAR_TERMS = 42, FAR_TERMS = 30;
+struct BesselTerms {
+    double near[NEAR_TERMS], far[FAR_TERMS];
+};
+/// Of norch.special_functions.bessel: the power series (9.6.10 of Abramowitz and Stegun) and the expansion 9.7.1.
+constexpr BesselTerms bessel_terms(int order) {
+    BesselTerms out = {};
+    double product = 1;
+    for (int k = 0; k < NEAR_TERMS; ++k) {
+        out.near[k] = product;
+        product /= double(k + 1) * (k + 1 + order);
+    }
+    out.far[0] = 1;
+    for (int k = 1; k < FAR_TERMS; ++k)
+        out.far[k] = out.far[k - 1] * (4 * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k);
+    return out;
+}
+
+/// The modified Bessel function of an order, 0 or 1; `is_scaled`, over exp(|x|).
+template <int ORDER>
+__device__ __noinline__ double modified_bessel(double x, bool is_scaled) {
+    constexpr BesselTerms terms = bessel_terms(ORDER);
+    const double size = ::fabs(x);
+    double found;
+    if (size <= 25) {
+        const double z = size * size * 0.25;
+        found = terms.near[NEAR_TERMS - 1];
+#pragma unroll
+        for (int k = NEAR_TERMS - 2; k >= 0; --k) found = found * z + terms.near[k];
+        if (ORDER) found *= size * 0.5;
+        if (is_scaled) found *= ::exp(-size);
+    } else {
+        const double y = -1 / size;
+        found = terms.far[FAR_TERMS - 1];
+#pragma unroll
+        for (int k = FAR_TERMS - 2; k >= 0; --k) found = found * y + terms.far[k];
+        found /= ::sqrt(size * (2 * M_PI));
+        const double half = is_scaled ? 1 : ::exp(size * 0.5);  // its square may overflow where the result does not
+        found = found * half * half;
+    }
+    if (ORDER && x == 0) return x;
+    return ORDER && x < 0 ? -found : found;
+}
+
+template <int ORDER, bool IS_SCALED>
+struct ModifiedBessel {
+    template <class T>
+    __device__ static T apply(T x) {
+        return T(modified_bessel<ORDER>(x, IS_SCALED));
+    }
+};
+
 struct Lgamma {
     __device__ static double apply(double x) { return any_lgamma(x); }
     /// That of CUDA is exact to a few ulp for positive numbers alone: below 0 there are zeros between the poles.
@@ -80,7 +132,11 @@ KernelPtr make_special(const Request& request) {
     });
 }
 
-using Special = OpList<Lgamma, Digamma, Trigamma, Erfc, Erfinv>;
+using I0 = ModifiedBessel<0, false>;
+using I1 = ModifiedBessel<1, false>;
+using I0e = ModifiedBessel<0, true>;
+using I1e = ModifiedBessel<1, true>;
+using Special = OpList<Lgamma, Digamma, Trigamma, Erfc, Erfinv, I0, I1, I0e, I1e>;
 template <class Op>
 constexpr Factory unary = make_special<Special, 1, Op>;
 
@@ -93,6 +149,10 @@ void add_special(Registry& registry) {
     registry["trigamma"] = unary<Trigamma>;
     registry["erfc"] = unary<Erfc>;
     registry["erfinv"] = unary<Erfinv>;
+    registry["i0"] = unary<I0>;
+    registry["i1"] = unary<I1>;
+    registry["i0e"] = unary<I0e>;
+    registry["i1e"] = unary<I1e>;
 }
 
 }  // namespace norch::elementwise

@@ -9,19 +9,19 @@
 namespace norch::indexing {
 namespace {
 
-constexpr int PER_THREAD = 16, TILE = THREADS * PER_THREAD;
+constexpr int FLAGS = 16, TILE = THREADS * FLAGS;
 constexpr int64_t MOST_PARTS = 2048;
 
 /// Which of the 16 elements from `i` on are True, as bits.
 __device__ inline uint32_t bits_at(const uint8_t* mask, int64_t i, int64_t n) {
     uint32_t bits = 0;
-    if (i + PER_THREAD <= n && reinterpret_cast<uintptr_t>(mask + i) % 16 == 0) {
-        const auto packet = *reinterpret_cast<const Packet<uint8_t, PER_THREAD>*>(mask + i);
+    if (i + FLAGS <= n && reinterpret_cast<uintptr_t>(mask + i) % 16 == 0) {
+        const auto packet = *reinterpret_cast<const Packet<uint8_t, FLAGS>*>(mask + i);
 #pragma unroll
-        for (int k = 0; k < PER_THREAD; ++k) bits |= uint32_t(packet.v[k] != 0) << k;
+        for (int k = 0; k < FLAGS; ++k) bits |= uint32_t(packet.v[k] != 0) << k;
     } else {
 #pragma unroll
-        for (int k = 0; k < PER_THREAD; ++k)
+        for (int k = 0; k < FLAGS; ++k)
             if (i + k < n && mask[i + k]) bits |= 1u << k;
     }
     return bits;
@@ -53,7 +53,7 @@ __device__ inline uint32_t over_block(uint32_t count, uint32_t& before) {
 __global__ void __launch_bounds__(THREADS) count_true(const uint8_t* mask, int64_t n, int64_t part, uint32_t* counts) {
     const int64_t begin = blockIdx.x * part, end = min(begin + part, n);
     uint32_t count = 0, before;
-    for (int64_t i = begin + threadIdx.x * PER_THREAD; i < end; i += TILE) count += __popc(bits_at(mask, i, end));
+    for (int64_t i = begin + threadIdx.x * FLAGS; i < end; i += TILE) count += __popc(bits_at(mask, i, end));
     count = over_block(count, before);
     if (threadIdx.x == 0) counts[blockIdx.x] = count;
 }
@@ -71,10 +71,10 @@ __global__ void __launch_bounds__(THREADS) write_places(const uint8_t* mask, int
     int64_t to = int64_t(first);
     const int64_t begin = blockIdx.x * part, end = min(begin + part, n);
     for (int64_t tile = begin; tile < end; tile += TILE) {
-        const int64_t i = tile + threadIdx.x * PER_THREAD;
+        const int64_t i = tile + threadIdx.x * FLAGS;
         uint32_t bits = i < end ? bits_at(mask, i, end) : 0, at;
         const uint32_t total = over_block(__popc(bits), at);
-        for (; bits; bits &= bits - 1) found[at++] = uint16_t(threadIdx.x * PER_THREAD + __ffs(bits) - 1);
+        for (; bits; bits &= bits - 1) found[at++] = uint16_t(threadIdx.x * FLAGS + __ffs(bits) - 1);
         __syncthreads();
         for (uint32_t j = threadIdx.x; j < total; j += THREADS)
             if (to + j < most) out[to + j] = tile + found[j];

@@ -30,6 +30,7 @@ void add_scatter_add(Registry&);
 void add_embedding_grad(Registry&);
 void add_sorting(Registry&);
 void add_edges(Registry&);  // pad_edges
+void add_topk(Registry&);
 void add_searching(Registry&);
 void add_flip(Registry&);
 void add_places(Registry&);  // of nonzero

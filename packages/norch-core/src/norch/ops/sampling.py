@@ -9,7 +9,7 @@ from ..dtype import float32, float64, int64
 from ..errors import ShapeError
 from ..spec import Spec, as_int
 from .elementwise.arithmetic import floor, log1p, minimum, tan
-from .families import floating
+from .families import composite, floating, infer_elementwise
 from .generator import Generator
 from .random import draw
 from .reduction.reductions import argmax
@@ -84,9 +84,23 @@ def _draw_spec(self: Tensor, op: str) -> Spec:
     return self.spec.like(dtype=upcast_dtype(floating(op, self.spec)))
 
 
-def _exponential(spec: Spec, generator: Generator | None) -> Tensor:
+def _exponential(spec: Spec, generator: Generator | None, rate: float = 1.0) -> Tensor:
     # 1 - u is in (0, 1]; the smallest number in place of 0 keeps what divides by it finite.
-    return -log1p(-draw(spec, "uniform", generator).clamp(min=1e-38 if spec.dtype is float32 else 1e-300))
+    return _of_uniform(draw(spec, "uniform", generator), 1e-38 if spec.dtype is float32 else 1e-300, float(rate))
+
+
+@composite(
+    lambda input, *numbers: infer_elementwise("exponential", (input,))._replace(attrs=dict(zip(_NUMBERS, numbers))),
+    name="exponential_of_uniform",
+    elementwise=True,
+)
+def _of_uniform(input: Tensor, least: float, rate: float) -> Tensor:
+    """Exponential draws from uniform ones of at least `least`."""
+    drawn = -log1p(-input.clamp(min=least))
+    return drawn if rate == 1 else drawn / rate
+
+
+_NUMBERS = ("least", "rate")
 
 
 @method()
@@ -96,8 +110,7 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
     """
     if lambd <= 0:
         raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
-    drawn = _exponential(_draw_spec(self, "exponential_"), generator)
-    return self.copy_(drawn / lambd)
+    return self.copy_(_exponential(_draw_spec(self, "exponential_"), generator, lambd))
 
 
 @method()

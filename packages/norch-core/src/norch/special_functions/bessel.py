@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtype import float64
 from ..ops import abs as absolute
 from ..ops import cos, eq, exp, full_like, log, lt, sign, sin, sqrt, where, zeros_like
+from ..ops.elementwise.special import infer_unary
+from ..ops.families import composite
 from .derivatives import differentiable
 
 if TYPE_CHECKING:
@@ -69,12 +71,24 @@ def _over(found: Tensor, x: Tensor) -> Tensor:
     return where(zero, 0.5, found / where(zero, 1.0, x))
 
 
-i0: Any = differentiable("i0", lambda x: _modified(x, 0, False), lambda x: i1(x))
-i1: Any = differentiable("i1", lambda x: _modified(x, 1, False), lambda x: i0(x) - _over(i1(x), x))
-i0e: Any = differentiable("i0e", lambda x: _modified(x, 0, True), lambda x: i1e(x) - sign(x) * i0e(x))
-i1e: Any = differentiable(
-    "i1e", lambda x: _modified(x, 1, True), lambda x: i0e(x) - _over(i1e(x), x) - sign(x) * i1e(x)
-)
+@composite(infer_unary("i0"), lambda g, input: g * i1(input))
+def i0(input: Tensor) -> Tensor:
+    return _modified(input, 0, False)
+
+
+@composite(infer_unary("i1"), lambda g, input, y: g * (i0(input) - _over(y, input)))
+def i1(input: Tensor) -> Tensor:
+    return _modified(input, 1, False)
+
+
+@composite(infer_unary("i0e"), lambda g, input, y: g * (i1e(input) - sign(input) * y))
+def i0e(input: Tensor) -> Tensor:
+    return _modified(input, 0, True)
+
+
+@composite(infer_unary("i1e"), lambda g, input, y: g * (i0e(input) - _over(y, input) - sign(input) * y))
+def i1e(input: Tensor) -> Tensor:
+    return _modified(input, 1, True)
 
 
 # --- The others -------------------------------------------------------------------------------------------------------
