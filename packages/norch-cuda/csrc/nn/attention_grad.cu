@@ -14,9 +14,9 @@ struct RowFacts {
 
 constexpr int ROWS = 64;  // of a block
 template <class T, int D>
-constexpr int KEYS_OF = D * sizeof(T) > 256 ? 32 : 64;  // in a tile of the kernel over the queries
+constexpr int KEYS_OF = D * sizeof(T) > 256 || sizeof(T) == 4 ? 32 : 64;  // in a tile of the kernel over the queries
 template <class T, int D>
-constexpr int QUERIES = D > 64 ? 32 : 64;  // in a tile of the kernel over the keys
+constexpr int QUERIES = D > 64 || sizeof(T) == 4 ? 32 : 64;  // in a tile of the kernel over the keys
 
 template <class T, int D>
 constexpr size_t QUERY_BYTES = sizeof(T) * (2 * ROWS + 4 * KEYS_OF<T, D>) * PITCH<T, D>;

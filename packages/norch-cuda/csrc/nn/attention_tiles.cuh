@@ -46,9 +46,13 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint3
         uint32_t high[4], low[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) high[i] = leading(a[i]), low[i] = trailing(a[i]);
-        multiply_add_tf32(c, low, leading(b0), leading(b1));
-        multiply_add_tf32(c, high, trailing(b0), trailing(b1));
-        multiply_add_tf32(c, high, leading(b0), leading(b1));
+        // The tensor cores cut their sums off, so that long ones are taken outside of them.
+        float part[4] = {};
+        multiply_add_tf32(part, low, leading(b0), leading(b1));
+        multiply_add_tf32(part, high, trailing(b0), trailing(b1));
+        multiply_add_tf32(part, high, leading(b0), leading(b1));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) c[i] += part[i];
     } else if constexpr (std::is_same_v<T, __half>)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
