@@ -253,7 +253,8 @@ def _avg_pool(input: Tensor, settings: tuple[Any, ...], include_pad: bool, divis
     total = _sum_pool2d(upcast(x), windows, pads)
     (kh, kw), stride, _ = windows
     if divisor is not None or not any(pads) or (include_pad and pads[0] == pads[1] and pads[2] == pads[3]):
-        out = div(total, kh * kw if divisor is None else divisor, rounding_mode=whole)
+        count = kh * kw if divisor is None else divisor
+        out = total if count == 1 else div(total, count, rounding_mode=whole)
     else:
         rows = window_sizes(x.spec.shape[2], total.spec.shape[2], kh, stride[0], pads[0], include_pad)
         columns = window_sizes(x.spec.shape[3], total.spec.shape[3], kw, stride[1], pads[2], include_pad)
