@@ -247,6 +247,11 @@ def test_pool_gradients(cuda, case, dtype):
         _max_pool2d_grad(g.to(cuda), x.to(cuda), windows, pads),
         _max_pool2d_grad(g.to(norch.float64), x.to(norch.float64), windows, pads), dtype,
     )  # fmt: skip
+    last = [t.to(cuda).to(memory_format=norch.channels_last) for t in (g, x)]
+    close(
+        _max_pool2d_grad(*last, windows, pads),
+        _max_pool2d_grad(g.to(norch.float64), x.to(norch.float64), windows, pads), dtype,
+    )  # fmt: skip
     got = _sum_pool2d_grad(g.to(cuda), shape, windows, pads)
     close(got, _sum_pool2d_grad(g.to(norch.float64), shape, windows, pads), dtype)
     y = random(shape, dtype, 13)

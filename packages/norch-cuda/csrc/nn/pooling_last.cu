@@ -1,6 +1,9 @@
 // Pooling of images whose channels vary fastest: a thread for a packet of channels.
+#include <algorithm>
+
 #include "nn/pooling.cuh"
 #include "nn/rows.cuh"
+#include "runtime/allocator.h"
 
 namespace norch::nn {
 namespace {
@@ -72,10 +75,24 @@ __device__ void largest_of(const Pool& p, const Spot& at, const T* data, int row
     }
 }
 
-/// Each element's sum of the gradients of the windows that see it (IS_MAX: whose largest it is).
+template <class T, int VEC>
+__global__ void __launch_bounds__(THREADS)
+    last_indices_kernel(const __grid_constant__ Pool p, Packet<int32_t, VEC>* out, const T* data) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Spot at = spot_of<VEC>(p, i);
+    int found[VEC];
+    largest_of<T, VEC>(p, at, data, at.y, at.x, found);
+    Packet<int32_t, VEC> packet;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) packet.v[j] = found[j];
+    out[i] = packet;
+}
+
+/// Each element's sum of the gradients of the windows that see it (IS_MAX: whose largest it is, as `found` says).
 template <class T, bool IS_MAX, int VEC>
 __global__ void __launch_bounds__(THREADS) last_grad_kernel(const __grid_constant__ Pool p, T* out, const T* grad,
-                                                            const T* data) {
+                                                            const Packet<int32_t, VEC>* found) {
     using C = computed<T>;
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.count) return;
@@ -84,16 +101,17 @@ __global__ void __launch_bounds__(THREADS) last_grad_kernel(const __grid_constan
     const int2 columns = windows_of(at.x, p.left, p.kw, p.gap_x, p.by_step_x, p.columns);
     C sum[VEC] = {};
     for (int row = rows.x; row <= rows.y; ++row) {
-        if ((at.y + p.top - row * p.step_y) % p.gap_y) continue;
+        if (!IS_MAX && p.gap_y > 1 && (at.y + p.top - row * p.step_y) % p.gap_y) continue;
         for (int column = columns.x; column <= columns.y; ++column) {
-            if ((at.x + p.left - column * p.step_x) % p.gap_x) continue;
+            if (!IS_MAX && p.gap_x > 1 && (at.x + p.left - column * p.step_x) % p.gap_x) continue;
+            const int64_t place = packet_at<VEC>(p, at, p.rows, p.columns, row, column);
             C g[VEC];
-            load_values<T, VEC>(g, grad + packet_at<VEC>(p, at, p.rows, p.columns, row, column));
-            int found[VEC];
-            if constexpr (IS_MAX) largest_of<T, VEC>(p, at, data, row, column, found);
+            load_values<T, VEC>(g, grad + place);
+            Packet<int32_t, VEC> largest{};
+            if constexpr (IS_MAX) largest = found[place / VEC];
 #pragma unroll
             for (int j = 0; j < VEC; ++j)
-                if (!IS_MAX || found[j] == at.y * p.w + at.x) sum[j] += g[j];
+                if (!IS_MAX || largest.v[j] == at.y * p.w + at.x) sum[j] += g[j];
         }
     }
     store_values<T, VEC>(out + int64_t(i) * VEC, sum);
@@ -201,18 +219,26 @@ KernelPtr pooled_last_grad(const Request& r) {
         const bool halves = are_halves(fixed);
         if (IS_MAX && !halves && !all_see(fixed)) return nullptr;
         if (halves) fixed = pool_of(out, grad, r.attrs, (out.shape[2] + 1) / 2, (out.shape[3] + 1) / 2);
+        const Pool fixed_windows = pool_of(out, grad, r.attrs, grad.shape[2], grad.shape[3]);
         const int64_t images = out.shape[0], channels = out.shape[1];
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             if (!fixed.count) return;
-            const char* input = IS_MAX ? data[2] : data[1];
-            by_packets<T>(channels, {data[0], data[1], input},
-                          [&]<int VEC>(uint32_t packets, std::integral_constant<int, VEC>) {
-                              Pool p = fixed;
-                              const unsigned blocks = blocks_of(p, images, packets);
-                              auto* kernel = halves ? last_halves_kernel<T, IS_MAX, VEC> : last_grad_kernel<T, IS_MAX, VEC>;
-                              launch_kernel("a gradient of pooling", kernel, blocks, THREADS, p, reinterpret_cast<T*>(data[0]),
-                                            reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(input));
-                          });
+            const char *input = IS_MAX ? data[2] : data[1], *what = "a gradient of pooling";
+            T* const to = reinterpret_cast<T*>(data[0]);
+            const T *const from = reinterpret_cast<const T*>(data[1]), *const x = reinterpret_cast<const T*>(input);
+            by_packets<T>(channels, {to, from, x}, [&]<int VEC>(uint32_t packets, std::integral_constant<int, VEC>) {
+                Pool p = fixed, windows = fixed_windows;
+                const unsigned blocks = blocks_of(p, images, packets);
+                const unsigned window_blocks = blocks_of(windows, images, packets);
+                if (halves) {
+                    launch_kernel(what, last_halves_kernel<T, IS_MAX, VEC>, blocks, THREADS, p, to, from, x);
+                    return;
+                }
+                const Scratch<Packet<int32_t, VEC>> found(IS_MAX ? std::max(windows.count, 1u) : 1);
+                if (IS_MAX && windows.count)
+                    launch_kernel(what, last_indices_kernel<T, VEC>, window_blocks, THREADS, windows, found.data(), x);
+                launch_kernel(what, last_grad_kernel<T, IS_MAX, VEC>, blocks, THREADS, p, to, from, found.data());
+            });
         });
     }
     return nullptr;
