@@ -151,6 +151,18 @@ def test_gradients_of_a_deformable_convolution() -> None:
     assert gradcheck(lambda *t: ops.deform_conv2d(*t[:4], mask=t[4]), (x, offset, weight, bias, mask))
 
 
+@pytest.mark.parametrize("size", [(1, 2), (5, 7), (33, 50)])
+def test_at_whole_places_the_derivative_is_that_to_the_next_element(size: tuple[int, int]) -> None:
+    x = norch.tensor(numbers(1, 1, *size)).float()
+    offset = norch.zeros(1, 2, *size, requires_grad=True)
+    out = ops.deform_conv2d(x, offset, norch.ones(1, 1, 1, 1))
+    assert norch.equal(out.detach(), x)
+    out.sum().backward()
+    for d in (0, 1):
+        behind = np.diff(np.pad(x[0, 0].numpy(), [(0, d == 0), (0, d == 1)]), axis=d)
+        norch.testing.assert_close(offset.grad[0, d], norch.tensor(behind), rtol=1e-5, atol=1e-5)
+
+
 def test_the_module_of_deformable_convolution() -> None:
     norch.manual_seed(0)
     module = ops.DeformConv2d(4, 6, 3, padding=1, dilation=1, groups=2)
