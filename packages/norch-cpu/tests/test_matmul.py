@@ -16,7 +16,7 @@ SIZES = [
     (1, 1, 1), (1, 1, 300), (2, 3, 4), (4, 4, 4), (3, 40, 3), (5, 2, 70), (40, 3, 65), (1, 33, 7), (33, 1, 9),
     (1, 130, 600), (130, 1, 600), (4, 19, 100), (12, 16, 5), (13, 21, 6), (7, 300, 40), (16, 64, 64), (26, 35, 260),
     (70, 100, 33), (64, 8, 130), (64, 9, 530), (300, 70, 19), (260, 150, 270), (2, 513, 1030), (9, 1100, 64),
-    (95, 130, 300),
+    (95, 130, 300), (9, 1, 3), (66, 1, 16), (65, 1, 30), (6, 2, 6), (3, 3, 16), (2050, 3, 3), (7, 4, 4),
 ]  # fmt: skip
 
 
@@ -134,6 +134,30 @@ def test_batches(left, right, threads):
         np.testing.assert_allclose((x @ y).numpy(), want, 1e-12, 1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batches_of_small_matrices(dtype, threads):
+    for m, n, k in [
+        (1, 1, 1),
+        (2, 1, 1),
+        (1, 2, 1),
+        (2, 2, 2),
+        (3, 3, 3),
+        (3, 1, 3),
+        (4, 4, 4),
+        (8, 1, 8),
+        (6, 2, 5),
+        (3, 3, 20),
+        (1, 1, 30),
+    ]:
+        a, b = (tensor(numbers(3, 700, *shape), dtype) for shape in ((m, k), (k, n)))
+        want, room = expected(a.double().numpy(), b.double().numpy(), FLOATS[dtype])
+        for x in (*layouts(a), a.transpose(0, 1).contiguous().transpose(0, 1)):
+            for y in layouts(b):
+                assert_product(x @ y, want, room)
+        one, room = expected(a[:1].double().numpy(), b[:, :1].double().numpy(), FLOATS[dtype])
+        assert_product(a[:1] @ b[:, :1], one, room)
+
+
 def test_expanded_operands():
     a, b = numbers(3, 1), numbers(1, 40)
     x, y = tensor(a).expand(3, 50), tensor(b).expand(50, 40)
@@ -210,6 +234,8 @@ LINEAR = [
     ((13, 40), 33),
     ((20, 2100), 70),
     ((130, 30), 1),
+    ((66, 3), 1),
+    ((9, 4), 3),
     ((0, 3), 2),
 ]
 

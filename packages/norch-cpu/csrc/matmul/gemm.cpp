@@ -8,6 +8,7 @@
 #include "matmul/gemm_pack.h"
 #include "matmul/gemm_tile.h"
 #include "matmul/gemv.h"
+#include "matmul/small.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
@@ -166,6 +167,7 @@ void Product<T>::run_area(const Call& call, const Area& area) const {
         case Path::packed: packed(call, area); break;
         case Path::row_times_rows: row_times_rows(call, area); break;
         case Path::dots: dots(call, area); break;
+        case Path::small: small(call, area); break;
     }
     if (!turns_output_ && (call.epilogue.activation || (call.epilogue.bias && !starts_with_bias_))) finish(call, area);
 }
@@ -341,6 +343,31 @@ void Product<T>::dots(const Call& call, const Area& area) const {
     for (int64_t i = 0; i < rows; ++i)
         for (int64_t p = 0; p < k_; ++p) dense[i * k_ + p] = call.a[(area.top + i) * a_.row + p * a_.column];
     multiply_dots<T>(dense.data(), k_, rows, b, b_.column, columns, k_, c, c_.row, c_.column);
+}
+
+namespace {
+
+template <class T>
+auto small_of(int64_t columns) {
+    return columns == 1   ? multiply_small<T, 1>
+           : columns == 2 ? multiply_small<T, 2>
+           : columns == 3 ? multiply_small<T, 3>
+                          : multiply_small<T, 4>;
+}
+
+}  // namespace
+
+template <class T>
+void Product<T>::small(const Call& call, const Area& area) const {
+    if constexpr (IS_TUNED<T>)
+        small_of<T>(n_)({1, 0, 0, 0}, area.bottom - area.top, k_, call.a + area.top * a_.row, a_, call.b, b_,
+                        call.epilogue.bias, call.c + area.top * c_.row, c_);
+}
+
+template <class T>
+void Product<T>::run_many(int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, const T* a, const T* b,
+                          T* c) const {
+    if constexpr (IS_TUNED<T>) small_of<T>(n_)({count, a_step, b_step, c_step}, m_, k_, a, a_, b, b_, nullptr, c, c_);
 }
 
 template <class T>

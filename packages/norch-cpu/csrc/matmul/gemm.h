@@ -35,8 +35,12 @@ public:
     double piece_ns() const { return piece_ns_; }
     void run_pieces(int64_t first, int64_t last, const T* a, const T* b, T* c, const Epilogue<T>& epilogue = {}) const;
 
+    /// Small products are run many at a time, each factor and result so many elements after the one before.
+    bool is_small() const { return path_ == Path::small && pieces() == 1; }
+    void run_many(int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, const T* a, const T* b, T* c) const;
+
 private:
-    enum class Path { fill, direct, packed, row_times_rows, dots };
+    enum class Path { fill, direct, packed, row_times_rows, dots, small };
     struct Area {
         int64_t top, bottom, left, right;
     };
@@ -66,6 +70,7 @@ private:
                           int64_t column, int64_t width, const T* panel, const T* unpacked, T* to_pack) const;
     void row_times_rows(const Call& call, const Area& area) const;
     void dots(const Call& call, const Area& area) const;
+    void small(const Call& call, const Area& area) const;
     void finish(const Call& call, const Area& area) const;
 
     int64_t m_, n_, k_;

@@ -4,6 +4,7 @@
 #include "common/scratch.h"
 #include "matmul/gemm_pack.h"
 #include "matmul/gemv.h"
+#include "matmul/small.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 
@@ -16,6 +17,16 @@ constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all piec
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
 constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
 
+/// Whether no path but the one for small products fits a product of at most SMALL_COLUMNS columns.
+template <class T>
+bool fits_small(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c) {
+    if (!IS_TUNED<T> || n > SMALL_COLUMNS) return false;
+    if (k > (n == 1 ? 4 * SMALL_STEPS : SMALL_STEPS) && m * k > SMALL_ELEMENTS) return false;
+    if (n >= FEWEST_COLUMNS<T> && b.column == 1 && c.column == 1) return false;  // vectors of columns
+    if (n == 1 && m >= SIMD_WIDTH<T> && a.row == 1 && c.row == 1) return false;  // of rows
+    return b.row != 1 || k < 2 * SIMD_WIDTH<T> || m * n * k <= 32;               // of what is summed
+}
+
 }  // namespace
 
 template <class T>
@@ -25,11 +36,18 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     if (m == 1) a_.row = k * a_.column, c_.row = n * c_.column;
     if (n == 1) b_.column = 1, c_.column = 1;
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
-    const bool along_k = a_.column == 1 && b_.row == 1;
+    if (m > 0 && n > 0 && k > 0 && fits_small<T>(m, n, k, a_, b_, c_)) {
+        path_ = Path::small;
+        starts_with_bias_ = true;
+        cut();
+        return;
+    }
+    const bool along_k = k > 1 && a_.column == 1 && b_.row == 1;
     // Of two factors that lie along k one is turned over when it is packed: the smaller.
     const bool turns_smaller = along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
                                k >= 2 * SIMD_WIDTH<T> && k <= PANEL_STEPS<T>;
-    if (turns_smaller || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
+    const bool turns_rows = along_k && n == 1 && m > 1 && k >= 2 * SIMD_WIDTH<T>;  // dots takes more columns at a time
+    if (turns_smaller || turns_rows || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
         swapped_ = true;
         std::swap(m_, n_);
         std::swap(a_, b_);
@@ -89,6 +107,10 @@ void Product<T>::cut() {
                 piece_columns_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(m_)) / 64)) * 64;
             else
                 piece_rows_ = std::max<int64_t>(1, int64_t(PARALLEL_NS / 4 / (element_ns * double(n_)) / TILE_ROWS)) * TILE_ROWS;
+            break;
+        case Path::small:
+            whole_ns = double(m_ * (1 + n_ * k_)) * 0.5;
+            if (whole_ns >= PARALLEL_NS) piece_rows_ = int64_t(PARALLEL_NS / 4 / whole_ns * double(m_)) + 1;
             break;
         case Path::packed:
             piece_rows_ = divide_up(m_, divide_up(m_, PIECE_ROWS));
