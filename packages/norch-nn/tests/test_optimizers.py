@@ -253,6 +253,25 @@ def test_sparse_adam_changes_the_rows_that_were_used():
     assert optimizer.state[p]["exp_avg"][1].tolist() == [0, 0]
 
 
+def test_sparse_adam_gives_the_same_where_few_rows_are_used():
+    rng = np.random.default_rng(3)
+    start, g = rng.standard_normal((40, 3)), np.zeros((2, 40, 3))
+    g[0, [1, 7, 39]], g[1, [7, 20]] = rng.standard_normal((3, 3)), rng.standard_normal((2, 3))
+    g[1, 20, 0] = np.nan
+    p, m, v = start.copy(), np.zeros((40, 3)), np.zeros((40, 3))
+    table = nn.Parameter(norch.tensor(start))
+    optimizer = optim.SparseAdam([table], lr=0.1, maximize=True)
+    for t in (1, 2):
+        table.grad = norch.tensor(g[t - 1])
+        optimizer.step()
+        rows = [1, 7, 39] if t == 1 else [7, 20]
+        m[rows] += 0.1 * (-g[t - 1, rows] - m[rows])
+        v[rows] += 0.001 * (g[t - 1, rows] ** 2 - v[rows])
+        p[rows] -= 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t) * m[rows] / (v[rows] ** 0.5 + 1e-8)
+    np.testing.assert_allclose(table.detach().cpu().numpy(), p, rtol=1e-12)
+    np.testing.assert_allclose(optimizer.state[table]["exp_avg_sq"].cpu().numpy(), v, rtol=1e-12)
+
+
 def test_sparse_adam_is_pytorchs():
     torch = pytest.importorskip("torch")
     results = []

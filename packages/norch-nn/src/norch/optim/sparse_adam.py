@@ -16,11 +16,29 @@ def _step_(
     rate = lr * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
     with norch.no_grad():
         for p, grad, m, v in zip(params, grads, ms, vs, strict=True):
-            g = -grad if maximize else grad
-            used = (g != 0).reshape(g.shape[0], -1).any(1).reshape(-1, *(1,) * (g.ndim - 1)) if g.ndim else g != 0
-            m.copy_(norch.where(used, m + (g - m) * (1 - beta1), m))
-            v.copy_(norch.where(used, v + (g * g - v) * (1 - beta2), v))
-            p.sub_(norch.where(used, m / (v.sqrt() + eps) * rate, 0.0))
+            rows = _few_rows(grad)
+            if rows is None:
+                g = -grad if maximize else grad
+                used = (g != 0).reshape(g.shape[0], -1).any(1).reshape(-1, *(1,) * (g.ndim - 1)) if g.ndim else g != 0
+                m.copy_(norch.where(used, m + (g - m) * (1 - beta1), m))
+                v.copy_(norch.where(used, v + (g * g - v) * (1 - beta2), v))
+                p.sub_(norch.where(used, m / (v.sqrt() + eps) * rate, 0.0))
+            elif rows.numel():
+                g = -grad[rows] if maximize else grad[rows]
+                m_here, v_here = m[rows], v[rows]
+                m_here = m_here + (g - m_here) * (1 - beta1)
+                v_here = v_here + (g * g - v_here) * (1 - beta2)
+                m[rows], v[rows] = m_here, v_here
+                p[rows] = p[rows] - m_here / (v_here.sqrt() + eps) * rate
+
+
+def _few_rows(grad: norch.Tensor) -> norch.Tensor | None:
+    """The rows that are not all 0, where they are few enough to be changed by themselves, and finding them waits for no
+    device; else None."""
+    if grad.ndim == 0 or grad.device.type != "cpu" or norch.compiler.is_compiling():
+        return None
+    rows = norch.count_nonzero(grad.reshape(grad.shape[0], -1), 1).nonzero().reshape(-1)
+    return rows if 4 * rows.numel() <= grad.shape[0] else None
 
 
 class SparseAdam(MultiTensorOptimizer):
