@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
+from ..autograd.graph import is_recording
 from ..dtype import float32
 from ..errors import DTypeError, ShapeError
 from ..ops.creation import zeros
@@ -25,6 +26,21 @@ def _parts(rows: Tensor, width: int) -> list[tuple[int, int]]:
     return [(i, min(step, count - i)) for i in range(0, count, step)]
 
 
+def _added_up(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+    shape = (size, *dense.spec.shape[1:])
+    out = zeros(shape, dtype=dense.dtype, device=dense.device)
+    factors = values if len(shape) == 1 else values.unsqueeze(1)
+    parts = _parts(rows, dense.spec.shape[1] if len(shape) > 1 else 1)
+    if len(parts) == 1:
+        INDEX_ADD.into(out, rows, mul(pick(dense, columns), factors), 0, shape)
+        return out
+    for start, length in parts:
+        chosen = pick(dense, columns.narrow(0, start, length))
+        scaled = mul(chosen, factors.narrow(0, start, length))
+        INDEX_ADD.into(out, rows.narrow(0, start, length), scaled, 0, shape)
+    return out
+
+
 class SparseProduct(Function):
     """A matrix of `size` rows, with values[k] at rows[k], columns[k], times a dense one."""
 
@@ -32,13 +48,7 @@ class SparseProduct(Function):
     def forward(ctx: Any, values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
         ctx.save_for_backward(values, dense)
         ctx.places = rows, columns
-        width = dense.spec.shape[1]
-        out = zeros(size, width, dtype=dense.dtype, device=dense.device)
-        for start, length in _parts(rows, width):
-            chosen = pick(dense, columns.narrow(0, start, length))
-            scaled = mul(chosen, values.narrow(0, start, length).unsqueeze(1))
-            INDEX_ADD.into(out, rows.narrow(0, start, length), scaled, 0, tuple(out.spec.shape))
-        return out
+        return _added_up(values, dense, rows, columns, size)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -110,9 +120,16 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
 
 
 def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+    if not (is_recording() and (values.requires_grad or dense.requires_grad)) and _is_plain(values, dense):
+        return _added_up(values, dense, rows, columns, size)
     if dense.spec.ndim == 1:
         return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size).squeeze(1)  # type: ignore[no-any-return]
     return SparseProduct.apply(values, dense, rows, columns, size)  # type: ignore[no-any-return]
+
+
+def _is_plain(*operands: Tensor) -> bool:
+    """Whether no operand's class has a way of its own to call a `Function`."""
+    return all([x.apply_function is None for x in operands])
 
 
 def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
