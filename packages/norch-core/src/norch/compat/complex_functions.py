@@ -174,6 +174,10 @@ def _multilinear(name: str, operands: Any, call: Callable[..., Tensor]) -> Compl
 
 def _product(name: str, input: Any, other: Any, *args: Any, **kwargs: Any) -> ComplexPair:
     function = getattr(ops, name)
+    if isinstance(input, ComplexPair) and isinstance(other, ComplexPair):
+        (a, b), (c, d) = parts_of(input), parts_of(other)
+        re, im = function(a, c, *args, **kwargs), function(a, d, *args, **kwargs)
+        return joined(re - function(b, d, *args, **kwargs), im + function(b, c, *args, **kwargs))
     return _multilinear(name, (input, other), lambda a, b: function(a, b, *args, **kwargs))
 
 

@@ -29,6 +29,7 @@ from ..errors import DTypeError
 from ..ops import abs as magnitude_of
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
 from ..ops.elementwise.complex_products import complex_mul
+from ..ops.shape.views import permute, select_dim
 from ..tensor import Tensor
 from ..tensor.indexing import unlisted
 from .complex_views import MOVES_IN_PLACE, VIEWS, move_in_place, view_of
@@ -55,7 +56,7 @@ class ComplexPair:
     pair: Tensor
 
     def __init__(self, pair: Tensor) -> None:
-        self.pair = pair
+        object.__setattr__(self, "pair", pair)
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
@@ -63,10 +64,10 @@ class ComplexPair:
     def __class__(self) -> type:
         """To programs that have norch as `torch` a pair is a Tensor, as PyTorch's complex tensors are, or a
         Parameter."""
-        posing = getattr(sys.modules.get("torch"), "Tensor", None) is Tensor
-        if posing and not sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
-            return type(self.pair)
-        return ComplexPair
+        torch = sys.modules.get("torch")
+        if torch is None or sys._getframe(1).f_globals.get("__name__", "").startswith("norch"):
+            return ComplexPair
+        return type(self.pair) if getattr(torch, "Tensor", None) is Tensor else ComplexPair
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
@@ -79,7 +80,7 @@ class ComplexPair:
     @property
     def real(self) -> Tensor:
         """The real parts, a view; what is assigned is written into it."""
-        return self.pair.select(-1, 0)
+        return _part(self.pair, 0)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -88,7 +89,7 @@ class ComplexPair:
     @property
     def imag(self) -> Tensor:
         """The imaginary parts, as `real`."""
-        return self.pair.select(-1, 1)
+        return _part(self.pair, 1)
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -100,7 +101,11 @@ class ComplexPair:
     dtype = property(lambda self: _DTYPES[self.pair.dtype], doc="complex64 of float32 parts.")
     is_meta = property(lambda self: self.pair.is_meta, doc="Whether it is on the device 'meta', without values.")
     is_cuda = property(lambda self: self.pair.is_cuda, doc="Whether the parts are on a CUDA device.")
-    requires_grad = property(lambda self: self.pair.requires_grad, doc="Whether the graph records what it is in.")
+    requires_grad = property(
+        lambda self: self.pair.requires_grad,
+        lambda self, value: setattr(self.pair, "requires_grad", value),
+        doc="Whether the graph records what it is in.",
+    )
     is_leaf = property(lambda self: self.pair.is_leaf, doc="Whether it is no result of an op that is recorded.")
     grad_fn = property(lambda self: self.pair.grad_fn, doc="The op that it is a result of, if that is recorded.")
     data = property(lambda self: ComplexPair(self.pair.data), doc="The same numbers, without the graph.")
@@ -364,7 +369,7 @@ class ComplexPair:
             raise AttributeError(name)
         if name in _functions():
             return partial(_functions()[name], self)
-        more = import_module("norch.compat.complex_more")
+        more = _module("norch.compat.complex_more")
         if name in more.PARTS_OF_PAIR:
             return getattr(self.pair, name)
         stem = name.removesuffix("_")
@@ -417,8 +422,12 @@ _OF_PARTS = frozenset({
 })  # fmt: skip
 
 
+def _module(name: str) -> Any:
+    return sys.modules.get(name) or import_module(name)
+
+
 def _functions() -> dict[str, Any]:
-    return import_module("norch.compat.complex_functions").FUNCTIONS  # type: ignore[no-any-return]
+    return _module("norch.compat.complex_functions").FUNCTIONS  # type: ignore[no-any-return]
 
 
 def _by_parts(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -441,10 +450,18 @@ def _of_numpy(value: Any) -> Any:
 
 def parts_of(value: Any) -> tuple[Any, Any]:
     """Real and imaginary parts; (None, None) for what has none."""
+    if type(value) is ComplexPair:
+        return _part(value.pair, 0), _part(value.pair, 1)
     value = _of_numpy(value)
     if isinstance(value, ComplexPair | complex):
         return value.real, value.imag
     return (value, 0.0) if isinstance(value, Tensor | int | float) else (None, None)
+
+
+def _part(pair: Tensor, index: int) -> Tensor:
+    if type(pair) is Tensor:
+        return select_dim(pair, pair.spec.ndim - 1, index)
+    return pair.select(-1, index)  # which asks a class of one's own
 
 
 def tensors_of(value: Any) -> tuple[Tensor, Tensor]:
@@ -456,7 +473,8 @@ def tensors_of(value: Any) -> tuple[Tensor, Tensor]:
 def joined(re: Tensor, im: Tensor) -> ComplexPair:
     if re.spec.shape != im.spec.shape:
         re, im = broadcast_tensors(re, im)
-    return ComplexPair(stack([re, im], 0).movedim(0, -1))  # each part in one piece, since pairs are slow to make
+    order = (*range(1, re.spec.ndim + 1), 0)
+    return ComplexPair(permute(stack([re, im], 0), order))  # each part in one piece, since pairs are slow to make
 
 
 def _index(index: Any) -> Any:

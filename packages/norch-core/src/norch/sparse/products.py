@@ -129,7 +129,7 @@ def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: i
 
 def _is_plain(*operands: Tensor) -> bool:
     """Whether no operand's class has a way of its own to call a `Function`."""
-    return all([x.apply_function is None for x in operands])
+    return all(x.apply_function is None for x in operands)
 
 
 def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
