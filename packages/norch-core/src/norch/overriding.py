@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from threading import local
 from types import CodeType, FrameType, FunctionType
@@ -49,8 +49,11 @@ class DisableTorchFunctionSubclass:
 
 def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The `__torch_function__` of a class that overrides nothing: `func` as it is."""
-    with DisableTorchFunctionSubclass():
+    before, _thread.disabled = _thread.disabled, True
+    try:
         return func(*args, **(kwargs or {}))
+    finally:
+        _thread.disabled = before
 
 
 def unasked(function: F) -> F:
@@ -82,6 +85,10 @@ def is_overriding(value: Any) -> bool:
     return kind.__dict__.get("_overrides", False) or (hasattr(kind, "__torch_function__") and defines(kind))
 
 
+_NEVER = frozenset({int, float, bool, str, type(None)})
+"""Types of arguments that are never asked."""
+
+
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if type(value) in (list, tuple):
@@ -98,7 +105,11 @@ def overriding(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         return []
     found: list[Any] = []
     for value in _flat((*args, *kwargs.values())):
-        if is_overriding(value) and all(type(value) is not type(other) for other in found):
+        if type(value) in _NEVER or not is_overriding(value):
+            continue
+        if not found:
+            found.append(value)
+        elif all([type(value) is not type(other) for other in found]):
             at = next((i for i, other in enumerate(found) if isinstance(value, type(other))), len(found))
             found.insert(at, value)
     return found
@@ -191,6 +202,13 @@ def recover(error: Exception, call: Callable[..., Any], args: Any, kwargs: Mappi
     return (_call(sys._getframe(2).f_back, call, args, kwargs),)
 
 
+@lru_cache(256)
+def _by_name_only(func: Callable[..., Any], params: tuple[str, ...]) -> list[str]:
+    """Those of an op's parameters that its function takes by name only."""
+    kinds = [p.kind for p in signature(func).parameters.values()]
+    return [name for name, kind in zip(params, kinds, strict=False) if kind is kind.KEYWORD_ONLY]
+
+
 class Overridden(TakenOver):
     """Raised where a plan is looked up for a tensor whose class is asked."""
 
@@ -209,8 +227,7 @@ class Overridden(TakenOver):
             if not known:
                 func = op.call
             elif not op.variadic:
-                kinds = [p.kind for p in signature(func).parameters.values()]
-                names = [n for n, kind in zip(op.params, kinds, strict=False) if kind is kind.KEYWORD_ONLY]
+                names = _by_name_only(func, op.params)
                 count = len(args) - len(names)
                 args, kwargs = args[:count], dict(zip(names, args[count:], strict=True))
             return _call(sys._getframe(1), func, args, kwargs)

@@ -65,11 +65,11 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
         types: the classes of arguments that define it. NotImplemented where one is no base of this class.
         """
-        if not all(issubclass(cls, kind) for kind in types):
-            return NotImplemented
-        with overriding.DisableTorchFunctionSubclass():
-            found = func(*args, **(kwargs or {}))
-            return found if func in _unwrapped() else overriding.convert(found, cls)
+        for kind in types:
+            if kind is not cls and not issubclass(cls, kind):
+                return NotImplemented
+        found = overriding.disabled(func, types, args, kwargs)
+        return found if func in _unwrapped() else overriding.disabled(overriding.convert, types, (found, cls))
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
