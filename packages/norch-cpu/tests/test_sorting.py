@@ -56,6 +56,21 @@ def test_sort_is_stable_and_nan_is_largest(dtype, descending):
         check(norch.tensor(numbers((n,), dtype, n), dtype=dtype), 0, descending)
 
 
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, **ids)
+def test_topk_takes_the_first_in_stable_order(dtype, largest):
+    for n in (2, 5, 64, 65, 200, 1000):
+        x = norch.tensor(numbers((3, n), dtype, n), dtype=dtype)
+        array, number = x.numpy(), int if dtype is norch.int64 else float
+        for k in sorted({1, 2, 3, 4, 5, 9, n // 2, n}):
+            if k <= n:
+                for given in (x, x.t().contiguous().t()):
+                    values, indices = given.topk(k, 1, largest)
+                    want = [expected_order([number(v) for v in line], largest)[:k] for line in array]
+                    assert indices.tolist() == want
+                    assert values.numpy().tobytes() == np.take_along_axis(array, np.array(want), 1).tobytes()
+
+
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", [norch.float32, norch.float64, norch.int8], **ids)
 def test_dims_and_layouts(dtype, descending):

@@ -109,7 +109,7 @@ def overriding(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Any]:
             continue
         if not found:
             found.append(value)
-        elif all([type(value) is not type(other) for other in found]):
+        elif all(type(value) is not type(other) for other in found):
             at = next((i for i, other in enumerate(found) if isinstance(value, type(other))), len(found))
             found.insert(at, value)
     return found

@@ -126,6 +126,7 @@ void sort_digits(const Line& line, bool descending, Packed* scratch) {
 }
 
 constexpr int64_t AT_ONCE = 64;  // elements
+constexpr int64_t FEW = 4;       // entries that are kept in order as they are found
 
 /// Entries that `top_line` has room for: those that it looks at when they are twice as many as it keeps.
 int64_t top_room(int64_t k) { return 2 * k + AT_ONCE; }
@@ -149,6 +150,16 @@ void top_line(const Line& line, bool descending, Entry* found) {
         U least = keys[0];
         for (int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);
         if (is_full && least >= limit) continue;
+        if (k <= FEW) {
+            for (int64_t i = 0; i < n; ++i) {
+                if (is_full && keys[i] >= limit) continue;
+                int64_t at = is_full ? k - 1 : count++;
+                for (; at > 0 && found[at - 1].key() > keys[i]; --at) found[at] = found[at - 1];
+                found[at] = Entry(keys[i], uint64_t(first + i));
+                is_full = count == k, limit = U(found[count - 1].key());
+            }
+            continue;
+        }
         for (int64_t i = 0; i < n; ++i)
             if (!is_full || keys[i] < limit) found[count++] = Entry(keys[i], uint64_t(first + i));
         if (count < 2 * k) continue;
@@ -156,14 +167,14 @@ void top_line(const Line& line, bool descending, Entry* found) {
         count = k, limit = U(found[k - 1].key()), is_full = true;
     }
     if (count > k) std::nth_element(found, found + k, found + count);
-    std::sort(found, found + k);
+    if (k > FEW) std::sort(found, found + k);
     write_line<T>(line, found);
 }
 
 template <class T, class Entry>
 KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
     const double n = double(strides.n);
-    if (strides.kept < strides.n / 8) {
+    if (strides.kept < strides.n / 8 || (strides.kept <= FEW && 2 * strides.kept <= strides.n)) {
         const double ns = n + 20 * double(strides.kept);
         return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
             for_lines<Entry>(lines, strides, ns, data, top_room(strides.kept), [=](const Line& line, Entry* scratch) {

@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t BLOCK = 1024;     // elements searched at a time
 constexpr int64_t CHUNK = 65536;    // elements of a piece of a long row
 constexpr int64_t COLUMNS = 512;    // columns compared at a time
+constexpr int64_t SHORT = 8;        // elements of a row that are compared one by one
 constexpr int64_t MIN_OUTPUTS = 16;         // with fewer, outputs do not give every thread its share
 
 template <class A>
@@ -55,7 +56,9 @@ Best<compute_t<T>> best_of(const char* p, int64_t stride, int64_t n) {
     Best<A> best{load(*reinterpret_cast<const T*>(p)), 0};
     for (int64_t i = 1; i < n; ++i) {
         A x = load(*reinterpret_cast<const T*>(p + i * stride));
-        if (beats<Op>(x, best.value)) best = {x, i};
+        const bool is_better = beats<Op>(x, best.value);  // no branch, which short rows would often mispredict
+        best.value = is_better ? x : best.value;
+        best.index = is_better ? i : best.index;
     }
     return best;
 }
@@ -78,7 +81,7 @@ struct Search {
 
     static int64_t row(void* found, const char* x, int64_t stride, int64_t n, int64_t start) {
         Best<A> best =
-            stride == sizeof(T) ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
+            stride == sizeof(T) && n > SHORT ? best_of<T, Op>(reinterpret_cast<const T*>(x), n) : best_of<T, Op>(x, stride, n);
         best.index += start;
         *static_cast<Best<A>*>(found) = best;
         return best.index;
