@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -96,6 +97,7 @@ class Spec:
             found = _interned.get(key)
             if found is None:
                 found = _interned[key] = _make(key)
+        _recent.append(found)
         return found
 
     def like(
@@ -119,6 +121,8 @@ class Spec:
 
 _interned: WeakValueDictionary[tuple[Any, ...], Spec] = WeakValueDictionary()
 _lock = threading.Lock()
+_recent: deque[Spec] = deque(maxlen=256)
+"""Specs that no plan holds, kept for the next tensor like the last: making one takes ten times as long."""
 
 
 def _make(key: tuple[Shape, Shape, DType, Device]) -> Spec:

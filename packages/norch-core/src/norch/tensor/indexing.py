@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _ALL = slice(None)
 _BOUND = (int, type(None))
-_INTS_AND_SLICES = {int, slice}
+_KNOWN = {int, slice, type(None)}
 _PARTS = (slice, list, tuple, range, np.ndarray, TensorBase)
 
 
@@ -150,11 +150,15 @@ def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     """The view for the commonest indices, without what `basic_view` asks; None where it has to."""
     out, dim, shape = tensor, 0, tensor.spec.shape
     ndim, at = len(shape), 0  # the dim of `tensor` that `dim` of `out` is
+    new: list[int] = []  # dims of size 1 that the result has besides
     for i, part in enumerate(index):
+        if part is None:
+            new.append(dim + len(new))
+            continue
         if part is Ellipsis:
             rest = index[i + 1 :]
-            skipped = ndim - at - len(rest)
-            if skipped < 0 or not {type(p) for p in rest} <= _INTS_AND_SLICES:
+            skipped = ndim - at - len(rest) + rest.count(None)
+            if skipped < 0 or not {type(p) for p in rest} <= _KNOWN:
                 return None
             dim += skipped
             at += skipped
@@ -177,6 +181,11 @@ def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
         else:
             return None
         at += 1
+    if new:
+        sizes = list(out.spec.shape)
+        for d in new:
+            sizes.insert(d, 1)
+        out = RESHAPE.call(out, tuple(sizes))
     return None if out is tensor else out
 
 
@@ -216,6 +225,9 @@ def basic_view(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
             dim += 1
         elif isinstance(part, int):
             out = select_dim(out, dim, wrap_index(part, shape[given], given, "index", shape))
+        elif part.spec.dtype is bool_ and (merged := _merged(part, out, dim)) is not None:
+            out, chosen[dim] = merged, _where_true(part)
+            dim += 1
         elif part.spec.dtype is bool_:
             for found in _from_mask(part, out, dim):
                 chosen[dim] = found
@@ -279,6 +291,18 @@ def _slice(tensor: Tensor, dim: int, part: slice) -> Tensor:
     # Kernels never meet a negative stride: the same elements, forwards, then reversed into a copy.
     last = start + (length - 1) * step
     return flip(slice_dim(tensor, dim, last if length else 0, length, -step), dim)
+
+
+def _merged(mask: Tensor, tensor: Tensor, dim: int) -> Tensor | None:
+    """A view in which the dims of a mask, two or more, from `dim` on are one; None where there is none, or the mask is
+    not on the CPU."""
+    shape, places, count = tensor.spec.shape, mask.spec, mask.spec.ndim
+    if count < 2 or type(places) is not Spec or not (places.device is tensor.spec.device is CPU):
+        return None
+    if places.shape != shape[dim : dim + count]:
+        return None
+    merged: Tensor | None = RESHAPE.call(tensor, (*shape[:dim], mask.spec.numel, *shape[dim + count :]))
+    return merged
 
 
 def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:

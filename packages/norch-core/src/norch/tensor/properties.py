@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch.arguments import checked
 from ..errors import ShapeError
+from ..memory_formats import strided
 from ..ops.shape.views import permute, transpose
 
 if TYPE_CHECKING:
@@ -118,8 +119,6 @@ class Properties:
     @property
     def layout(self) -> Any:
         """`norch.strided`."""
-        from ..memory_formats import strided
-
         return strided
 
     @property

@@ -53,6 +53,9 @@ def cast(tensor: Tensor, dtype: DType) -> Tensor:
     return COPY.call(tensor, dtype, None)
 
 
+_PLACES = (Device, str)
+
+
 @method(check=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor in another dtype or on another device; itself where it already is, unless `copy=True`.
@@ -61,9 +64,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     and `non_blocking` may be used. Raises DeviceError, saying why, for a device that cannot be used,
     DTypeError for anything but these, TypeError for another name.
     """
-    if not kwargs and len(args) == 1 and type(args[0]) is DType:
-        return cast(self, args[0])
     spec = self.spec
+    if not kwargs and len(args) == 1:
+        if type(args[0]) is DType:
+            return cast(self, args[0])
+        if type(args[0]) in _PLACES and Device(args[0]) is spec.device:
+            return self
     dtype, device = spec.dtype, spec.device
     for value in (*args, kwargs.get("dtype"), kwargs.get("device"), kwargs.get("other")):
         if isinstance(value, DType) or (isinstance(value, type) and value in (float, int, bool)):
