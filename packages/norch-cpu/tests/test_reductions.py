@@ -212,6 +212,23 @@ def test_prod_of_floats(shape, dtype):
         assert np.array_equal(x.prod(dim).numpy(), values.prod(dim))
 
 
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64], **ids)
+@pytest.mark.parametrize("n", range(1, 18))
+def test_rows_of_few_elements(n, dtype):
+    values = np.random.default_rng(n).normal(size=(150, n))
+    values[3, 0], values[4, -1], values[5] = np.nan, np.inf, -0.0
+    for x in (norch.tensor(values, dtype=dtype), norch.tensor(np.repeat(values, 2, 1), dtype=dtype)[:, ::2]):
+        wide, room = x.numpy().astype(np.float64), 1e-15 if dtype is norch.float64 else 1e-6
+        assert np.array_equal(x.amax(1).numpy(), wide.max(1), equal_nan=True)
+        assert np.array_equal(x.amin(1).numpy(), wide.min(1), equal_nan=True)
+        near = np.abs(wide).sum(1) * room
+        for found, want in ((x.sum(1), wide.sum(1)), (x.norm(dim=1), np.sqrt((wide**2).sum(1)))):
+            difference = np.abs(found.double().numpy() - want)
+            assert np.all((difference <= near) | ~np.isfinite(want)), difference.max()
+            assert np.array_equal(np.isfinite(found.numpy()), np.isfinite(want))
+        np.testing.assert_allclose(x.prod(1).double().numpy(), wide.prod(1), n * room)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "shape", [(1,), (5, 17), (17, 5), (64, 10), (3, 2051), (2051, 3), (4, 60, 31), (2, 140_001)], ids=str

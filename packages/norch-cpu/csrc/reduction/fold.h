@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "reduction/elements.h"
 #include "reduction/fold_plan.h"
@@ -27,6 +29,19 @@ NORCH_INLINE compute_t<S> fold_column(const S* const* r, int64_t j) {
     else return Op::apply(A(fold_column<Op, R / 2>(r, j)), A(fold_column<Op, R / 2>(r + R / 2, j)));
 }
 
+/// The first COUNT of N numbers as one, in the tree of fold_lanes, without those that are not there.
+template <int N, int COUNT, class Op, class A>
+NORCH_INLINE A fold_first(const A* v) {
+    if constexpr (COUNT == 1) {
+        return v[0];
+    } else {
+        constexpr int HALF = N / 2, LEFT = std::min(HALF, COUNT);
+        A half[LEFT];
+        for (int j = 0; j < LEFT; ++j) half[j] = j + HALF < COUNT ? Op::apply(v[j], v[j + HALF]) : v[j];
+        return fold_first<HALF, LEFT, Op>(half);
+    }
+}
+
 /// The loops of one operation on elements of type S.
 template <class S, class Op>
 struct Fold {
@@ -48,18 +63,48 @@ struct Fold {
 
     // --- Rows -------------------------------------------------------------------------------------------------------
 
+    static constexpr bool HAS_SQUARES = std::is_same_v<Op, Sum> && std::is_floating_point_v<S>;
+
     static __attribute__((noinline)) A block(const Elements& e, const char* x, int64_t stride, int64_t n) {
         S buffer[MAX_DIRECT];
         return fold_block<S, Op>(row_of(e, x, stride, n, buffer), n);
+    }
+
+    /// N elements of each of some rows, or their squares.
+    template <int N, bool SQUARES>
+    static void fold_few(A* folded, const char* x, int64_t step, int64_t count) {
+        for (int64_t k = 0; k < count; ++k, x += step) {
+            const S* p = reinterpret_cast<const S*>(x);
+            A v[N];
+            for (int j = 0; j < N; ++j) v[j] = SQUARES ? A(load(p[j])) * A(load(p[j])) : A(load(p[j]));
+            folded[k] = fold_first<SIMD_WIDTH<A>, N, Op>(v);
+        }
+    }
+
+    static constexpr int FEW = std::min(8, SIMD_WIDTH<A>);
+    using FoldFew = void (*)(A* folded, const char* x, int64_t step, int64_t count);
+    template <bool SQUARES>
+    static FoldFew few(int64_t n) {
+        if constexpr (std::is_floating_point_v<S>) {
+            static constexpr auto all = []<int... N>(std::integer_sequence<int, N...>) {
+                return std::array<FoldFew, FEW>{fold_few<N + 1, SQUARES>...};
+            }(std::make_integer_sequence<int, FEW>());
+            if (n <= FEW) return all[n - 1];
+        }
+        return nullptr;
     }
 
     static void short_rows(const Elements& e, const ShortRows& r) {
         constexpr int64_t MANY = 64;
         A folded[MANY];
         const bool direct = is_direct(e, r.stride);
+        FoldFew of_few = direct ? few<false>(r.n) : nullptr;
+        if constexpr (HAS_SQUARES)
+            if (e.are_squares && r.stride == e.size) of_few = few<true>(r.n);
         for (int64_t i = 0; i < r.count; i += MANY) {
             const int64_t count = std::min(MANY, r.count - i);
-            for (int64_t k = 0; k < count; ++k) {
+            if (of_few) of_few(folded, r.x + i * r.x_step, r.x_step, count);
+            else for (int64_t k = 0; k < count; ++k) {
                 const char* x = r.x + (i + k) * r.x_step;
                 folded[k] = direct ? fold_block<S, Op>(reinterpret_cast<const S*>(x), r.n) : block(e, x, r.stride, r.n);
             }
@@ -67,7 +112,6 @@ struct Fold {
         }
     }
 
-    static constexpr bool HAS_SQUARES = std::is_same_v<Op, Sum> && std::is_floating_point_v<S>;
     /// Elements of a stream: rows of two to four such are folded block by block of each of their halves.
     static constexpr int64_t STREAM = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
 
