@@ -17,7 +17,7 @@ constexpr int64_t TILE = 2048;          // elements of a tile: its scratch memor
 constexpr int64_t SEGMENT = 16384;      // elements of a piece that is read where it lies: enough to forget its start
 constexpr double TILE_NS = 2500;        // of rows that are read where they lie: the same, and many for many threads
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
-constexpr int64_t SHORT_ROW = 8;        // columns of rows that are not worth a call of the loop each
+constexpr int64_t SHORT_ROW = 16;       // columns of rows that are not worth a call of the loop each
 
 class Elementwise final : public ElementwiseKernel {
 public:
@@ -108,7 +108,7 @@ private:
     /// Short rows are laid one behind the other, so that the loop goes over a whole tile; what is repeated only in rows or
     /// only in columns is written out for that.
     void join_rows() {
-        if (columns_ < 2 || columns_ > SHORT_ROW || rows_ < 2 * SHORT_ROW) return;
+        if (columns_ < 2 || columns_ > SHORT_ROW || rows_ < 16) return;
         unsigned ones = 0;
         for (int i = 0; i < count_; ++i) {
             const Part& p = part_[i];
