@@ -248,3 +248,11 @@ def test_gradients_are_those_of_the_parts():
     (z * B).backward(norch.ones_like(A))
     np.testing.assert_allclose(z.grad.numpy(), NB.conj(), 1e-12)
     assert (z * 2).grad_fn is not None
+
+
+def test_requires_grad_can_be_set():
+    z = A.clone()
+    z.requires_grad = True
+    (z * z.conj()).real.sum().backward()
+    assert z.requires_grad
+    np.testing.assert_allclose(z.grad.numpy(), 2 * NA, rtol=1e-6)

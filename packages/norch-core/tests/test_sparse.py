@@ -151,6 +151,17 @@ def test_products(make):
     assert norch.sparse.mm(dense, m).tolist() == (dense @ m).tolist()
 
 
+def test_a_vector_by_many_elements():
+    rng = numpy.random.default_rng(0)
+    rows, columns = rng.integers(0, 300, (2, 70_000))
+    values, x = rng.normal(size=70_000), rng.normal(size=300)
+    want = numpy.zeros(300)
+    numpy.add.at(want, rows, values * x[columns])
+    a = norch.sparse_coo_tensor(norch.from_numpy(numpy.stack([rows, columns])), norch.from_numpy(values), (300, 300))
+    for matrix in (a, a.coalesce().to_sparse_csr()):
+        numpy.testing.assert_allclose((matrix @ norch.from_numpy(x)).cpu().numpy(), want, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_elementwise(make):
     x, d = make(), draw(3, 4, seed=2)
