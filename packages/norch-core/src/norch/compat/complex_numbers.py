@@ -402,7 +402,7 @@ class ComplexPair:
         """What a function of norch gives that was called with a pair."""
         if name in _functions():
             return _functions()[name](*args, **kwargs)
-        known = hasattr(ComplexPair, name) or name in VIEWS or name in _OF_PAIR | _OF_PARTS
+        known = hasattr(ComplexPair, name) or name in VIEWS or name in _OF_PAIR or name in _OF_PARTS
         if known and isinstance(args[0], ComplexPair):
             return getattr(args[0], name)(*args[1:], **kwargs)
         title = {"div": "truediv"}.get(name, name)
