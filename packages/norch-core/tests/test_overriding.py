@@ -401,3 +401,11 @@ def test_make_subclass_gives_a_leaf_on_the_same_memory():
     assert made.is_leaf
     assert made.requires_grad
     assert made.data_ptr() == data.data_ptr()
+
+
+def test_str_of_a_subclass_is_its_repr():
+    class Named(norch.Tensor):
+        def __repr__(self):
+            return "a name"
+
+    assert str(norch.ones(2).as_subclass(Named)) == "a name"

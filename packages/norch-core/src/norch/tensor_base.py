@@ -31,6 +31,10 @@ class TensorBase:
     apply_function: ClassVar[Any] = None
     """Of a class that stands for others: how a `Function` is applied to arguments with one among them."""
 
+    left_to: ClassVar[Any] = None
+    """Of a class that stands for others by `__torch_dispatch__`: `left_to(name, args, kwargs)` does what methods do
+    that work on memory."""
+
     def __init_subclass__(cls, result_of_ops: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if result_of_ops:

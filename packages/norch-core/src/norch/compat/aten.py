@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 
-class _Overloads:
-    """An op and each of its overloads: all call norch's function, which knows its arguments itself."""
+class Overload:
+    """An op for arguments of one kind, such as `aten.add.Tensor`. There is one object of each, by which it is known.
 
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
+    Called, it computes what PyTorch's does: norch's function of that name, which knows its arguments itself.
+    """
 
-    def __getattr__(self, overload: str) -> _Overloads:
-        if overload.startswith("__"):
-            raise AttributeError(overload)
-        return self
+    def __init__(self, packet: Packet, overload: str) -> None:
+        self.overloadpacket, self._overloadname = packet, overload
+        self.__name__ = f"{packet.__name__}.{overload}"
+        self.__module__ = "torch._ops.aten"
+        self.namespace = "aten"
+
+    def name(self) -> str:
+        """Its name in schemas: "aten::add.Tensor", and "aten::relu" for the overload "default"."""
+        name = f"aten::{self.overloadpacket.__name__}"
+        return name if self._overloadname == "default" else f"{name}.{self._overloadname}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("norch"), self.__name__)(*args, **kwargs)
+        return self.overloadpacket(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', overload='{self._overloadname}')>"
+
+
+class Packet:
+    """An op with its overloads: `aten.add`."""
+
+    def __init__(self, name: str, function: Callable[..., Any] | None = None) -> None:
+        self.__name__ = name
+        self._function = function
+        self._overloads: dict[str, Overload] = {}
+
+    def __getattr__(self, overload: str) -> Overload:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return self._overloads.setdefault(overload, Overload(self, overload))
+
+    def overloads(self) -> list[str]:
+        """The names of the overloads that were asked for so far."""
+        return list(self._overloads)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is None:
+            self._function = import_module("norch.compat.aten_calls").find(self.__name__)
+        return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<aten.{self.__name__}>"
 
+    __str__ = __repr__
+
 
 class _Namespace:
     @cache  # noqa: B019 - there is one
-    def __getattr__(self, name: str) -> _Overloads:
+    def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Overloads(name)
+        return Packet(name)
 
 
 aten = _Namespace()

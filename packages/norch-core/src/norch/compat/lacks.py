@@ -50,7 +50,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "_subclasses.fake_tensor": [
         ("FakeTensor FakeTensorConverter FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
     ],
-    "_tensor_str": [("PRINT_OPTS _tensor_str", "norch.set_printoptions says how tensors show")],
     "autograd.forward_ad": [("dual_level make_dual", "norch.func.jvp differentiates forwards")],
     "distributed._functional_collectives": [
         (
@@ -116,6 +115,9 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
     "onnx": [("export", KEPT)],
     "serialization": [("normalize_storage_type", "norch.load reads PyTorch's files")],
+    "utils._python_dispatch": [
+        ("TorchDispatchMode", "a TorchFunctionMode is asked for all public functions, before autograd")
+    ],
     "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (

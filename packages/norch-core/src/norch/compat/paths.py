@@ -20,11 +20,13 @@ from typing import Any, Final, NamedTuple
 
 from .. import overriding
 from ..backend import registry
-from ..device import Device
+from ..device import Device, get_default_device
 from ..dtype import DType
+from ..tensor import printing
 from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
+from .aten import Overload, Packet
 from .compiling import is_compiling
 
 ROOT = __name__.partition(".")[0]
@@ -156,6 +158,7 @@ PLACES: dict[str, Place] = {
     "_C": Place(
         names={
             "_are_functorch_transforms_active": lambda: False,
+            "_get_default_device": lambda: get_default_device().type,
             "_get_tracing_state": lambda: None,
             "_is_tracing": lambda: False,
             **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
@@ -166,6 +169,15 @@ PLACES: dict[str, Place] = {
             "_TensorMeta": type,
             "_TensorBase": TensorBase,
             "_disabled_torch_function_impl": overriding.disabled,
+        }
+    ),
+    "_tensor_str": Place(
+        names={
+            "PRINT_OPTS": printing._options,
+            "_tensor_str": lambda self, indent: printing.format_array(self.detach().cpu().numpy(), indent),
+            "_add_suffixes": lambda tensor_str, suffixes, indent, force_newline: printing.with_notes(
+                tensor_str, suffixes, indent, force_newline
+            ),
         }
     ),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
@@ -254,6 +266,15 @@ PLACES: dict[str, Place] = {
         {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
     ),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
+    "utils._python_dispatch": Place(
+        names={
+            "return_and_correct_aliasing": lambda func, args, kwargs, out: (
+                args[0] if func.overloadpacket.__name__.endswith("_") else out
+            ),
+            "is_traceable_wrapper_subclass": lambda t: hasattr(t, "__tensor_flatten__") and isinstance(t, TensorBase),
+        }
+    ),
+    "_ops": Place(names={"OpOverload": Overload, "OpOverloadPacket": Packet}),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),

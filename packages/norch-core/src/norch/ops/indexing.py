@@ -235,6 +235,8 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
 @public()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of input along `dim` that the 1-D `index` names, in its order. Raises as gather does."""
+    if input.left_to is not None or index.left_to is not None:
+        return INDEX.call(input, index, dim)
     if not input.spec.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")

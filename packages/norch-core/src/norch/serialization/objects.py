@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, FunctionType) and obj.__module__.partition(".")[0] == _ROOT:
             home = _home(obj)
             return (find, (home, obj.__name__)) if home not in (None, obj.__module__) else NotImplemented
-        if not isinstance(obj, Tensor) or obj.layout is not strided:
+        if not isinstance(obj, Tensor) or obj.layout is not strided or obj.left_to is not None:
             return NotImplemented
         return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
 

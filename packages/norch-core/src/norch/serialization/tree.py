@@ -55,7 +55,7 @@ class Encoder:
             return value if value.bit_length() <= 1024 else {"$int": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and value.left_to is None:
             return {"$tensor": self._number(value, self.tensors)}
         if kind is np.ndarray:
             return self._array(value)

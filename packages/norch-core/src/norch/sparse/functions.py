@@ -23,6 +23,9 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
     made of the products of a row's stored elements: "sum", "mean", "amax" or "amin". Raises as matmul does, ValueError
     for another `reduce`.
     """
+    for x in (sparse, dense):
+        if x.left_to is not None:
+            return x.left_to("sparse.mm", (sparse, dense, reduce), {})  # type: ignore[no-any-return]
     reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce != "sum":
         return _reduced(sparse, dense, reduce)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from .. import overriding
@@ -52,6 +53,15 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         with overriding.DisableTorchFunctionSubclass():
             return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
+    @staticmethod
+    def _make_wrapper_subclass(cls: type[Any], size: Any, *args: Any, **kwargs: Any) -> Any:
+        """An object of `cls`, a subclass with `__torch_dispatch__`, without memory: it stands for others.
+
+        `(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None, device=None,
+        pin_memory=False, requires_grad=False)`. Raises TypeError where `cls` defines no `__torch_dispatch__`.
+        """
+        return import_module("norch.compat.wrapper_subclasses").make(cls, size, *args, **kwargs)
+
     def __init_subclass__(cls, plain_results: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if plain_results:
@@ -92,8 +102,6 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         from .printing import tensor_repr
 
         return tensor_repr(self)
-
-    __str__ = __repr__
 
 
 @cache

@@ -22,7 +22,7 @@ from ..ops.registry import method
 from ..ops.shape.views import RESHAPE, permute
 from ..spec import Spec
 from ..tensor_base import TensorBase
-from .indexing import IndexPlan, are_places, as_one, basic_view, simple_view, unlisted
+from .indexing import IndexPlan, are_places, as_one, basic_view, left_index, simple_view, unlisted
 from .inplace import copy_as, fill_as
 from .rebasing import assign, check_writable
 from .transfer import cast
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is list:
         index = unlisted(index)
+    if self.left_to is not None:
+        left = left_index(self, index if isinstance(index, tuple) else (index,))
+        if left is not None:
+            source = value if isinstance(value, TensorBase) else as_tensor(value, self.dtype, self.device)
+            self.left_to("index_put_", (*left[1:], source), {})
+            return
     if type(value) in SCALARS and self.spec.ndim:
         if type(index) is int:
             _fill(self[index], value)

@@ -115,6 +115,8 @@ class GraphMethods(TensorBase):
 
     def data_ptr(self) -> int:
         """The address of the first element; 0 where the device's addresses mean nothing."""
+        if self.left_to is not None:
+            return 0
         at = self.spec.device.backend.data_ptr(self.buffer)
         return at + self.offset * self.spec.dtype.itemsize if at else 0
 
@@ -221,6 +223,8 @@ class GraphMethods(TensorBase):
 
     def detach(self) -> Tensor:
         """A tensor on the same memory that is no part of the graph."""
+        if self.left_to is not None:
+            return self.left_to("detach", (self,), {})  # type: ignore[no-any-return]
         return make_tensor(self.spec, self.buffer, self.offset)
 
     def detach_(self) -> Tensor:

@@ -61,13 +61,16 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             start, stop, _ = index.indices(shape[0])
             length = stop - start if stop > start else 0
             return SLICE.call(self, 0, start, length, 1, start * self.spec.strides[0] if length else 0)
-    if isinstance(index, TensorBase):
+    if isinstance(index, TensorBase) and self.left_to is index.left_to is None:
         chosen = _by_tensor(self, index)  # type: ignore[arg-type]
         if chosen is not None:
             return chosen
     if type(index) is list:
         index = unlisted(index)
     parts = index if type(index) is tuple else (index,)
+    found = left_index(self, parts)
+    if found is not None:
+        return found[0].left_to("index", found[1:], {})
     if isinstance(parts[-1] if parts else None, TensorBase):
         chosen = _by_tensors(self, parts)
         if chosen is not None:
@@ -83,6 +86,29 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             raise
         return asked("__getitem__", (self, index), {})  # type: ignore[no-any-return]
     return view if not tensors else _gather(view, tensors)
+
+
+def left_index(tensor: Tensor, parts: tuple[Any, ...]) -> tuple[Any, Tensor, list[Any]] | None:
+    """Where a tensor that stands for others is among these and tensors are indices: that tensor, the view that the
+    other parts make, and by dim of it the index or None. Else None."""
+    owner: Any = tensor
+    if tensor.left_to is None:
+        owner = next((p for p in parts if isinstance(p, TensorBase) and p.left_to is not None), None)
+        if owner is None:
+            return None
+    given = [_as_index(p, tensor) for p in parts]
+    if not any(isinstance(p, TensorBase) for p in given):
+        return None
+    rest = [slice(None)] * (tensor.spec.ndim - sum(map(_dims_used, given)))
+    dots = next((i for i, p in enumerate(given) if p is Ellipsis), None)
+    if dots is not None:
+        given[dots : dots + 1] = rest
+    views: list[Any] = []
+    for part in given:
+        views += [_ALL] * _dims_used(part) if isinstance(part, TensorBase) else [part]
+    is_whole = all(type(v) is slice and v == _ALL for v in views)
+    view = tensor if is_whole else tensor[tuple(views)]
+    return owner, view, [p if isinstance(p, TensorBase) else None for p in given if type(p) is not int]
 
 
 def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:

@@ -53,6 +53,8 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
+        if self.left_to is not None and not (is_recording() and _any_tracked(self, args, kwargs)):
+            return self.left_to(title, (self, *args), kwargs)  # type: ignore[no-any-return]
         if writes_over and not kwargs and _written_over(op, self, args, title):  # type: ignore[arg-type]
             return self
         source = self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,11 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     """This tensor as an array on the same memory. bfloat16 and float8 give an ml_dtypes array.
 
     Raises AutogradError for a tensor that requires grad while gradients are recorded, and DeviceError for one that is
-    not on the CPU, unless `force`, which detaches and copies.
+    not on the CPU, unless `force`, which detaches and copies; NotImplementedError for one that stands for others.
     """
+    if self.left_to is not None:
+        name = type(self).__name__
+        raise NotImplementedError(f"numpy(): a {name} stands for other tensors; its class should define numpy()")
     if force:
         return _on_host(self)
     if self.node is not None and is_recording() and resolve(self) is not None:
@@ -83,6 +87,8 @@ def item(self: Tensor) -> Any:
     """
     if self.spec.numel != 1:
         raise ShapeError(f"item(): needs exactly one element, the tensor has shape {tuple(self.spec.shape)}")
+    if self.left_to is not None:
+        return self.left_to("item", (self,), {})
     spec = self.spec
     code = _STRUCT_CODES.get(spec.dtype.name)
     if code is not None and spec.device is CPU:
@@ -209,7 +215,11 @@ def __format__(self: Tensor, spec: str) -> str:
 
 @method()
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A copy of a leaf, its grad included. Raises AutogradError for a result of a recorded op."""
+    """A copy of a leaf, its grad included.
+
+    Raises AutogradError for a result of a recorded op, NotImplementedError for a tensor that stands for others whose
+    `clone` is of another class.
+    """
     if id(self) in memo:
         out: Tensor = memo[id(self)]
         return out
@@ -218,6 +228,13 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if not self.is_leaf:
         raise AutogradError("deepcopy(): only leaves can be copied; use detach() or clone()")
     values = self.detach().clone()
+    if self.left_to is not None:
+        if type(values) is not type(self):
+            raise NotImplementedError(f"deepcopy(): clone() of a {type(self).__name__} gave a {type(values).__name__}")
+        memo[id(self)] = values
+        values.__dict__.update(copy.deepcopy(_attributes(self), memo))
+        values._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
+        return values.requires_grad_() if self.requires_grad else values
     copied: Tensor = object.__new__(type(self))
     copied.spec, copied.buffer, copied.offset, copied.node, copied.base = (
         values.spec,
@@ -240,6 +257,9 @@ def _attributes(tensor: Tensor) -> dict[str, Any]:
 @method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     spec, state = self.spec, _attributes(self) or None
+    if self.left_to is not None:
+        made = type(self), tuple(spec.shape), spec.strides, self.offset, None, spec.dtype, None, spec.device
+        return self._make_wrapper_subclass, (*made, False, self.requires_grad), state
     if self.is_meta:
         return _rebuild_meta, (type(self), tuple(spec.shape), spec.strides, spec.dtype, self.requires_grad), state
     return _rebuild, (type(self), numpy(self.detach().cpu()), spec.dtype, self.requires_grad, spec.device), state

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 @method()
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in host memory that a GPU reads directly. Raises DeviceError where no device has such memory."""
+    if self.left_to is not None:
+        return self.left_to("pin_memory", (self,), {})  # type: ignore[no-any-return]
     if self.spec.device.type != "cpu":
         raise DeviceError(f"pin_memory(): only CPU tensors can be pinned, this one is on {self.spec.device}")
     try:

@@ -118,6 +118,8 @@ _NAMES = ("dtype", "device", "other", "copy", "non_blocking", "memory_format")
 
 
 def _transfer(tensor: Tensor, device: Device) -> Tensor:
+    if tensor.left_to is not None:
+        return tensor.left_to("to", (tensor,), {"device": device})  # type: ignore[no-any-return]
     out = move_bytes(tensor, device)
     if tensor.node is not None:
         record(_TRANSFER.plans[tensor.spec, device], (tensor, device), (out,))

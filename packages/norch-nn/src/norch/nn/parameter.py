@@ -9,11 +9,21 @@ import norch
 from .complex_pairs import tensor_of
 
 
-class Parameter(norch.Tensor, plain_results=True):
+class _Kind(type):
+    """The class of Parameter: of it are also the tensors of a class with `__torch_dispatch__` that were made one."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value) or (
+            cls is Parameter and isinstance(value, norch.Tensor) and value.__dict__.get("_is_param", False)
+        )
+
+
+class Parameter(norch.Tensor, plain_results=True, metaclass=_Kind):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
-    Of complex numbers, a `ComplexPair`, comes the pair of a parameter of shape (..., 2), which is what a Module lists.
+    Of a class with `__torch_dispatch__` it stays of that class. Of complex numbers, a `ComplexPair`, comes the pair of
+    a parameter of shape (..., 2), which is what a Module lists.
     Raises DTypeError for data that is not a Tensor, and for an integer or bool tensor unless `requires_grad=False`.
     """
 
@@ -22,7 +32,11 @@ class Parameter(norch.Tensor, plain_results=True):
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if (parts := tensor_of(data)) is not data:
             return norch.view_as_complex(cls(parts, requires_grad))  # type: ignore[return-value]
-        parameter: Parameter = _shared(data, cls.__name__).as_subclass(cls)
+        shared = _shared(data, cls.__name__)
+        if shared.left_to is not None:
+            shared._is_param = True  # type: ignore[attr-defined]
+            return shared.requires_grad_(requires_grad)  # type: ignore[return-value]
+        parameter: Parameter = shared.as_subclass(cls)
         return parameter.requires_grad_() if requires_grad else parameter  # type: ignore[return-value]
 
     def __repr__(self) -> str:

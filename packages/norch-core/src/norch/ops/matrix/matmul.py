@@ -107,7 +107,12 @@ def _product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> Tensor:
 
 
 def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> None:
-    """Raises ShapeError unless the operands have so many dims, equal inner sizes and, of 3 dims, equal batches."""
+    """Raises ShapeError unless the operands have so many dims, equal inner sizes and, of 3 dims, equal batches.
+
+    Tensors that stand for others may be of any shape: their class says what the product is.
+    """
+    if a.left_to is not None or b.left_to is not None:
+        return
     require_dims(op, (a, a_ndim), (b, b_ndim))
     first, second = a.spec.shape, b.spec.shape
     if first[:-2] != second[:-2]:

@@ -16,7 +16,7 @@ from ...dtype import float64
 from ...errors import DTypeError, ShapeError
 from ...observing import STEP, observable
 from ...spec import Spec, span
-from ...tensor_base import make_tensor
+from ...tensor_base import TakenOver, make_tensor
 from ..copying import write
 
 if TYPE_CHECKING:
@@ -111,7 +111,10 @@ def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scala
             args.append(t.offset)
     if not count:
         return True
-    plan = op.plans[tuple(specs), attrs, count, len(scalars)]
+    try:
+        plan = op.plans[tuple(specs), attrs, count, len(scalars)]
+    except TakenOver:
+        return False
     buffers = args[::2]
     if plan.kernel is None or (len(set(buffers)) != len(buffers) and _any_overlap([t for ts in lists for t in ts])):
         return False
