@@ -102,10 +102,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
-    "jit": [
-        ("save trace", KEPT),
-        ("load", "norch.load gives the state_dict of a TorchScript archive, to load into a model"),
-    ],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
     "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],

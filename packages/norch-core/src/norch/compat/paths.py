@@ -48,20 +48,10 @@ def unchanged(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def _script(obj: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """`jit.script`: what it is given, a module or function, which runs as it is."""
+    """`jit.script`: a function or class is itself, and runs as it is; of a module, norch-nn's."""
     if hasattr(obj, "forward") and not isinstance(obj, type):
-        vars(obj)["_is_scripted"] = True
+        return import_module("norch.nn.traced").traced(obj)
     return unchanged(obj, *args, **kwargs)
-
-
-class _Scripted(type):
-    """The class of ScriptModule, of which are the modules that `jit.script` was given."""
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return super().__instancecheck__(value) or (cls is _ScriptModule and getattr(value, "_is_scripted", False))
-
-
-_ScriptModule = lacks.lacking("jit", "ScriptModule", lacks.KEPT, _Scripted)
 
 
 class _UnpackedDual(NamedTuple):
@@ -132,7 +122,8 @@ _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda 
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
 _JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
 _JIT |= {"set_fusion_strategy": lambda strategy: []}
-_JIT |= {"script": _script, "ScriptModule": _ScriptModule}
+_JIT["script"] = _script
+_JIT |= dict.fromkeys(("freeze", "optimize_for_inference"), lambda mod, *args, **kwargs: mod)
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
 _TYPES = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 _NOT_SCRIPTING: dict[str, Any] = dict.fromkeys(("is_scripting", "is_tracing", "is_exporting"), lambda: False)
@@ -189,7 +180,7 @@ PLACES: dict[str, Place] = {
     "autograd.gradcheck": Place(("autograd",)),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
-    "_jit_internal": Place(names=_JIT | {"_copy_to_script_wrapper": unchanged}),
+    "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
     "_higher_order_ops": Place(),
@@ -224,7 +215,7 @@ PLACES: dict[str, Place] = {
     "distributed._tensor.device_mesh": Place(("distributed.device_mesh",)),
     "quasirandom": Place(("compat.quasirandom",)),
     "random": Place(("ops.random",)),
-    "jit": Place(names=_JIT | _NOT_SCRIPTING),
+    "jit": Place(("nn.traced",), names=_JIT | _NOT_SCRIPTING),
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),
