@@ -256,6 +256,9 @@ def test_nested_lists_of_one_type() -> None:
         lambda n, **k: norch.linspace(0, 1, n, **k),
         lambda n, **k: norch.logspace(0, 1, n, **k),
         lambda n, **k: norch.randint(5, (n,), **k),
+        lambda n, **k: norch.ones(1).new_full((n,), 3.0, **k),
+        lambda n, **k: norch.empty_strided((n,), (1,), **k),
+        lambda n, **k: norch.ones(1).new_empty_strided((n,), (1,), **k),
     ],
 )
 def test_arguments_of_pytorch_that_norch_has_not(create: Any) -> None:
@@ -405,3 +408,11 @@ def test_tensors_in_lists_say_the_dtype():
     one = norch.tensor(1.0, dtype=norch.float64)
     assert norch.tensor([one, 2.0]).dtype is norch.float64
     assert norch.tensor([norch.tensor(1), 2.5]).dtype is norch.float32
+
+
+def test_places_of_triangles_take_a_layout() -> None:
+    assert norch.tril_indices(2, 2, layout=norch.strided).tolist() == [[0, 1, 1], [0, 0, 1]]
+    assert norch.triu_indices(2, 2, layout=norch.strided, pin_memory=False).tolist() == [[0, 0, 1], [0, 1, 1]]
+    assert norch.scalar_tensor(3, layout=norch.strided).item() == 3
+    with pytest.raises(TypeError, match=r"triu_indices\(\): unexpected arguments colour"):
+        norch.triu_indices(2, 2, colour=1)

@@ -269,3 +269,15 @@ def test_targets_of_dtypes_that_ignore_index_does_not_fit(dtype):
     weight = norch.tensor([1.0, 2.0, 3.0, 4.0])  # weighted losses are decomposed on any backend
     want = norch.cross_entropy(x, target.long(), weight, ignore_index=1000)
     assert norch.cross_entropy(x, target, weight, ignore_index=1000).item() == want.item()
+
+
+@pytest.mark.parametrize("given", [norch.float32, norch.float64])
+@pytest.mark.parametrize("wanted", [norch.float32, norch.float64])
+def test_the_loss_of_logits_has_the_dtype_of_the_target(given, wanted):
+    x = norch.tensor([0.5, -2.0], dtype=given, requires_grad=True)
+    y = norch.tensor([1.0, 0.0], dtype=wanted)
+    weight = norch.ones(2, dtype=norch.float64)
+    loss = norch.binary_cross_entropy_with_logits(x, y, weight)
+    loss.backward()
+    assert (loss.dtype, x.grad.dtype) == (wanted, given)
+    assert loss.item() == pytest.approx(np.log1p(np.exp([-0.5, -2.0])).mean(), rel=1e-6)

@@ -7,6 +7,7 @@ raises NotImplementedError when it is called.
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any, NoReturn
 
 ROOT = __name__.partition(".")[0]
@@ -38,7 +39,6 @@ KEPT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
         ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
-        ("Future", "norch.distributed's collectives give a Work to wait for"),
         ("PyTorchFileReader", "norch.load reads PyTorch's files"),
         ("ScriptModule", _RECORDS),
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
@@ -155,6 +155,8 @@ def find(path: str, name: str) -> type | None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Future":
+        return import_module(f"{ROOT}.distributed.futures").Future
     found = find("", name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,6 @@ from .creation import (
     empty_spec,
     fill_spec,
     filled,
-    finish,
     full,
     linspace,
     with_float64,
@@ -73,9 +72,12 @@ def new_full(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """`fill_value` in shape `size` with this tensor's dtype and device. Raises as full does."""
-    return finish(filled(_like(self, size, dtype, device, "new_full"), fill_value), requires_grad)
+    return with_options(
+        "new_full", filled(_like(self, size, dtype, device, "new_full"), fill_value), requires_grad, more
+    )
 
 
 @method()
@@ -95,19 +97,26 @@ def new_empty_strided(
     dtype: Any = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """An uninitialised tensor of shape `size` with strides `stride`, of this tensor's dtype and device unless given.
 
     Raises as `empty_strided`.
     """
     return empty_strided(
-        size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad
+        size, stride, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **more
     )
 
 
 @public(method=False)
 def empty_strided(
-    size: Any, stride: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """An uninitialised tensor of shape `size` with strides `stride`, counted in elements. Raises ShapeError for
     negative ones.
@@ -122,13 +131,15 @@ def empty_strided(
         get_default_device() if device is None else Device(device),
     )
     nbytes = span(shape, strides) * like.dtype.itemsize
-    return finish(make_tensor(like, allocate_for(like, nbytes)), requires_grad)
+    return with_options("empty_strided", make_tensor(like, allocate_for(like, nbytes)), requires_grad, more)
 
 
 @public(method=False)
-def scalar_tensor(s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
+) -> Tensor:
     """A number `s` as a 0-d tensor, of the default dtype unless given."""
-    return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
+    return full((), s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad, **more)
 
 
 @public(method=False)

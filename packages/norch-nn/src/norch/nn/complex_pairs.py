@@ -31,6 +31,30 @@ class PairAttribute:
         del module.__dict__[self.name]
 
 
+def make_complex(root: Any) -> None:
+    """Gives the floating parameters and buffers of a module, and of those below it, imaginary parts of 0. Parameters
+    stay the same objects."""
+    done: dict[int, Any] = {}
+
+    def with_zeros(tensor: Any) -> Any:
+        return norch.stack([tensor, norch.zeros_like(tensor)], -1)
+
+    for module in root.modules():
+        for name in (*module._parameter_names, *module._buffer_names):
+            tensor = module.__dict__[name]
+            if tensor is None or is_pair(module, name) or not tensor.is_floating_point():
+                continue
+            if id(tensor) not in done:
+                grad, tensor.grad = tensor.grad, None
+                parts = with_zeros(tensor.detach())
+                done[id(tensor)] = tensor if name in module._parameter_names else parts
+                if done[id(tensor)] is tensor:
+                    tensor.data = parts
+                    tensor.grad = None if grad is None else with_zeros(grad)
+            module.__dict__[name] = done[id(tensor)]
+            mark(module, name)
+
+
 def is_pair(module: Any, name: str) -> bool:
     return name in module.__dict__.get("_pair_names", ())
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import norch
 from norch import switches
 
+from .complex_pairs import make_complex
+
 if TYPE_CHECKING:
     from .module import Module
-
 
 M = TypeVar("M", bound="Movable")
 
@@ -21,16 +22,23 @@ class Movable:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, also by keyword.
 
-        A dtype, which must be floating, is for the floating ones. memory_format: `norch.channels_last` is for those of
-        4 dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the
-        same objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot
-        be used. TypeError for another memory_format.
+        A dtype, floating or complex, is for the floating ones. memory_format: `norch.channels_last` is for those of 4
+        dims, `norch.channels_last_3d` for those of 5, `norch.contiguous_format` for both. The parameters stay the same
+        objects, so that an optimizer keeps them. Returns the module. Raises DeviceError for a device that cannot be
+        used. TypeError for another memory_format.
         """
+        made_complex = [v for v in (*args, kwargs.get("dtype")) if getattr(v, "is_complex", None) is True]
+        for dtype in made_complex:
+            args = tuple([dtype.parts if v is dtype else v for v in args])
+            kwargs = {name: dtype.parts if v is dtype else v for name, v in kwargs.items()}
         device, dtype = destination(args, kwargs)
         form = kwargs.get("memory_format")
         if not isinstance(form, norch.memory_format | None):
             raise TypeError(f"Module.to(): memory_format must be one of norch's, got {form!r}")
-        return move(self, device, dtype, form)
+        out = move(self, device, dtype, form)
+        if made_complex:
+            make_complex(cast("Module", out))
+        return out
 
     def _apply(self, fn: Callable[[norch.Tensor], norch.Tensor], recurse: bool = True) -> Self:
         """What all of these call, for subclasses that move tensors of their own too, and then what this one does.

@@ -364,11 +364,14 @@ def binary_cross_entropy_with_logits(
     """binary_cross_entropy(sigmoid(input), target), computed without overflow or underflow.
 
     pos_weight: what the losses of positive targets are multiplied by; it and `weight` broadcast to input. As its
-    "mean", its "sum", or elementwise ("none"). Raises as mse_loss does.
+    "mean", its "sum", or elementwise ("none"), in target's dtype, as PyTorch's. Raises as mse_loss does.
     """
     op = "binary_cross_entropy_with_logits"
-    loss = _with_logits(*match_shapes(op, strict, input, target), pos_weight)
-    return reduce_loss(_weighted(loss, weight, op), reduction, op)
+    loss = _weighted(_with_logits(*match_shapes(op, strict, input, target), pos_weight), weight, op)
+    dtype = target.spec.dtype
+    if loss.spec.dtype is not dtype and dtype.is_floating_point:
+        loss = loss.to(dtype)
+    return reduce_loss(loss, reduction, op)
 
 
 _infer_kl = _infer("kl_div", reduced=False)

@@ -14,7 +14,7 @@ from ...dtype import int64
 from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
-from ..creation import DeviceLike, arange
+from ..creation import DeviceLike, arange, with_options
 from ..from_data import as_tensor, of_new_array
 from ..indexing import index_select
 from ..masks import true_places, unravel
@@ -205,19 +205,23 @@ def _triangle_on(device: Device, row: int, col: int, offset: int, lower: bool) -
 
 
 @public(method=False)
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None, **more: Any
+) -> Tensor:
     """Where the lower triangle of a row x col matrix is, up to `offset` above the diagonal: (2, count), row and column
     indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
-    return _triangle_indices(row, col, offset, dtype, device, True)
+    return with_options("tril_indices", _triangle_indices(row, col, offset, dtype, device, True), False, more)
 
 
 @public(method=False)
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: DeviceLike = None, **more: Any
+) -> Tensor:
     """Where the upper triangle of a row x col matrix is, from `offset` above the diagonal on: (2, count), row and
     column indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
-    return _triangle_indices(row, col, offset, dtype, device, False)
+    return with_options("triu_indices", _triangle_indices(row, col, offset, dtype, device, False), False, more)
 
 
 @public()
