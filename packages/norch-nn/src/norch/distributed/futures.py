@@ -13,6 +13,7 @@ class Future(Generic[T]):
     """A value that is there after `wait()`.
 
     No thread works on it: what `then` was given is called when its result is first waited for.
+    devices: PyTorch's, ignored.
     """
 
     def __init__(self, *, devices: Any = None) -> None:
