@@ -135,6 +135,32 @@ def test_derivatives_of_bessel_functions(name):
         assert zero.grad.item() == (0.5 if "1" in name else 0)
 
 
+AIRY = {  # by mpmath, with 25 digits
+    -60.0: 0.0777878244771155838,
+    -12.5: -0.276274561381160248,
+    -5.0: 0.35076100902411432,
+    -2.5: -0.112325067692966089,
+    -1.5: 0.464256577748869406,
+    -0.25: 0.418724614275452924,
+    0.0: 0.355028053887817239,
+    0.75: 0.179336305478645234,
+    1.9: 0.040594420031529502,
+    2.1: 0.0299526021158665225,
+    4.0: 0.000951563851204801874,
+    9.0: 2.47116843087248984e-9,
+    40.0: 6.36574265855291491e-75,
+}
+
+
+def test_airy_ai():
+    x = np.array(list(AIRY))
+    size = np.where(x < 0, 1 / (math.sqrt(math.pi) * np.maximum(-x, 1) ** 0.25), list(AIRY.values()))
+    assert (abs(values(special.airy_ai, list(AIRY)) - list(AIRY.values())) <= 1e-13 * size).all()
+    assert values(special.airy_ai, [math.inf, -math.inf, math.nan])[:2].tolist() == [0, 0]
+    assert special.airy_ai(norch.tensor([1, 0])).dtype is norch.float32
+    assert derivative_is_right(special.airy_ai, [-7.0, -1.0, 1.0, 3.0])
+
+
 # --- Incomplete gamma functions ---------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ from .ops import (
 from .ops.elementwise.special import as_floating, entropy, floating_pair
 from .ops.elementwise.special import xlog1py as _xlog1py
 from .ops.upcast import in_float32
-from .special_functions import bessel, incomplete_gamma
+from .special_functions import airy, bessel, incomplete_gamma
 from .special_functions.zeta import zeta as _zeta
 
 if TYPE_CHECKING:
@@ -158,6 +158,15 @@ def i1e(input: Tensor) -> Tensor:
     """
     found: Tensor = bessel.i1e(as_floating(input))
     return found
+
+
+def airy_ai(input: Tensor) -> Tensor:
+    """The Airy function Ai: 0 at both infinities. Shape kept. Differentiable.
+
+    By the series and the integral of chapter 9 of the Digital Library of Mathematical Functions, the latter by Gauss
+    quadrature after Gil, Segura and Temme (2002), in float64. Its error is below 1e-13, relative to its amplitude.
+    """
+    return airy.airy_ai(as_floating(input))
 
 
 def bessel_j0(input: Tensor) -> Tensor:
