@@ -38,7 +38,7 @@ def _entries(values: Any, op: str, dtype: Any, device: DeviceLike) -> Tensor:
 
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
