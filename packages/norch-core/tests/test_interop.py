@@ -277,3 +277,21 @@ def test_a_captured_function_does_not_freeze_a_list() -> None:
     step = norch.capture(lambda x: x * x.tolist()[0])
     for first in (1.0, 2.0, 3.0, 4.0):
         assert step(norch.tensor([first, 5.0])).tolist() == [first * first, first * 5]
+
+
+def test_functions_of_numpy_return_tensors():
+    x = norch.tensor([1.0, 4.0])
+    for found, expected in (
+        (np.sqrt(x), [1.0, 2.0]),
+        (np.maximum(x, 2), [2.0, 4.0]),
+        (np.add(np.ones(2, np.float32), x), [2.0, 5.0]),
+        (np.sqrt(x[1]), 2.0),
+        (np.argsort(x), [0, 1]),
+        (np.choose(norch.tensor([0, 1]), np.array([[1, 2], [3, 4]])), [1, 4]),
+        (np.isnan(x), [False, False]),
+    ):
+        assert isinstance(found, norch.Tensor)
+        assert found.tolist() == expected
+    assert np.sqrt(x).dtype is norch.float32
+    assert isinstance(np.asarray(x), np.ndarray)
+    assert isinstance(np.char.add(np.array(["a"]), "b"), np.ndarray)

@@ -76,7 +76,8 @@ def test_dense_dims_of_values():
 
 
 def test_no_elements():
-    for x in (norch.sparse_coo_tensor((2, 3)), norch.sparse_coo_tensor(size=(2, 3)), norch.sparse_coo_tensor(norch.empty(2, 0), [], (2, 3)),
+    for x in (norch.sparse_coo_tensor((2, 3)), norch.sparse_coo_tensor(size=(2, 3)),
+              norch.sparse_coo_tensor(norch.empty(2, 0), [], (2, 3)),
               norch.zeros(2, 3).to_sparse(), norch.zeros(2, 3).to_sparse_csr()):  # fmt: skip
         assert x._nnz() == 0
         assert not x.to_dense().any()

@@ -110,3 +110,14 @@ def test_not_strict_returns_what_did_not_match():
 def test_only_a_dict_is_a_state():
     with pytest.raises(norch.DTypeError, match="expected a dict of tensors, got list"):
         Net().load_state_dict([norch.ones(1)])
+
+
+def test_one_element_is_taken_for_a_0d_parameter():
+    class Shift(norch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = norch.nn.Parameter(norch.zeros(()))
+
+    shift = Shift()
+    shift.load_state_dict({"shift": norch.tensor([3.0])})
+    assert (shift.shift.shape, shift.shift.item()) == ((), 3.0)

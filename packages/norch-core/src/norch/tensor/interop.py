@@ -78,6 +78,16 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
+@method()
+def __array_wrap__(self: Tensor, array: np.ndarray[Any, Any], context: Any = None, return_scalar: bool = False) -> Any:
+    """What NumPy's functions of this tensor return of the array that they have computed: a tensor on its memory, where
+    norch has its dtype."""
+    try:
+        return array_to_tensor(array, None, False)
+    except DTypeError:
+        return array
+
+
 @method(check=False)
 @observable(TRANSFER)
 def item(self: Tensor) -> Any:

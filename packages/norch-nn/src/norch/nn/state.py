@@ -109,6 +109,8 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
         if key in state:
             found[key] = source = norch.as_tensor(tensor_of(state[key]))
             target = part.__dict__[name]
+            if not target.ndim and source.shape == (1,):  # as PyTorch before 0.4 had it
+                found[key] = source = source[0]
             if source.shape != target.shape:
                 errors.append(
                     f"size mismatch for {key}: the state_dict has shape {tuple(source.shape)}, the module "
