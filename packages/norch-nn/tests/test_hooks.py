@@ -317,3 +317,14 @@ def test_a_parameter_of_a_checkpointed_layer_and_one_shared(reentrant):
     y = shared(checkpoint(inside, shared(x), use_reentrant=reentrant))
     y.sum().backward()
     assert seen == ["inside", "shared", "end"]
+
+
+def test_hooks_of_states_are_listed_as_by_pytorch():
+    linear = nn.Linear(1, 1)
+    names = ("_state_dict_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
+    assert [len(getattr(linear, name)) for name in names] == [0, 0, 0, 0]
+    hook = lambda module, state, prefix, metadata: None  # noqa: E731
+    handle = linear.register_state_dict_post_hook(hook)
+    assert list(linear._state_dict_hooks.items()) == [(handle.id, hook)]
+    handle.remove()
+    assert not linear._state_dict_hooks

@@ -114,6 +114,10 @@ class Hookable:
     _forward_hooks = property(lambda self: Registered(self, "forward"))
     _backward_pre_hooks = property(lambda self: Registered(self, "backward_pre"))
     _backward_hooks = property(lambda self: Registered(self, "backward"))
+    _state_dict_pre_hooks = property(lambda self: Registered(self, "state_pre"))
+    _state_dict_hooks = property(lambda self: Registered(self, "state"))
+    _load_state_dict_pre_hooks = property(lambda self: Registered(self, "load_pre"))
+    _load_state_dict_post_hooks = property(lambda self: Registered(self, "load"))
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
