@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -64,11 +63,13 @@ class Packet:
 
 
 class _Namespace:
-    @cache  # noqa: B019 - there is one
+    def __init__(self) -> None:
+        self._packets: dict[str, Packet] = {}
+
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Packet(name)
+        return self._packets.setdefault(name, Packet(name))
 
 
 aten = _Namespace()

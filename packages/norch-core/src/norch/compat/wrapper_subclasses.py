@@ -20,6 +20,7 @@ from ..errors import NorchError
 from ..ops.creation import fill_spec, spec_for
 from ..overriding import CALLED
 from ..spec import Spec
+from ..tensor import Tensor
 from ..tensor_base import TakenOver, TensorBase, make_tensor
 from . import aten_calls
 from .aten import aten
@@ -159,7 +160,7 @@ def _edges(op: Op, args: tuple[Any, ...]) -> list[Any] | None:
     if not is_recording():
         return None
     operands = args[0] if op.variadic else [args[i] for i in op.tensors]
-    edges = [resolve(x) if isinstance(x, TensorBase) else None for x in operands]
+    edges = [resolve(x) if isinstance(x, Tensor) else None for x in operands]
     return edges if any(edge is not None for edge in edges) else None
 
 
@@ -197,7 +198,7 @@ def _record(op: Op, args: tuple[Any, ...], edges: list[Any], outputs: tuple[Any,
 
 def _of_its_own(result: Any, args: tuple[Any, ...]) -> Any:
     """A tensor that a class gave, as one that may be given a node."""
-    if not isinstance(result, TensorBase):
+    if not isinstance(result, Tensor):
         return result
     if result.left_to is None or any(result is a for a in _flat(args)):
         return result.detach()

@@ -68,9 +68,9 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
     if type(index) is list:
         index = unlisted(index)
     parts = index if type(index) is tuple else (index,)
-    found = left_index(self, parts)
-    if found is not None:
-        return found[0].left_to("index", found[1:], {})
+    left = left_index(self, parts)
+    if left is not None:
+        return left[0].left_to("index", left[1:], {})  # type: ignore[no-any-return]
     if isinstance(parts[-1] if parts else None, TensorBase):
         chosen = _by_tensors(self, parts)
         if chosen is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -33,7 +33,7 @@ class _Traced(ScriptModule):
 
 
 @cache
-def _class_of(kind: type[Module]) -> type[Module]:
+def _class_of(kind: Any) -> Any:
     return type(kind.__name__, (_Traced, kind), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
 
 
@@ -45,7 +45,8 @@ def _with_state(kind: type[Module], module: Module) -> Module:
 
 def traced(module: Module) -> Module:
     """A module of a class of its own that has the parameters, buffers and modules of `module`."""
-    return module if isinstance(module, ScriptModule) else _with_state(_class_of(type(module)), module)
+    kind: Any = type(module)
+    return module if isinstance(module, ScriptModule) else _with_state(_class_of(kind), module)
 
 
 def trace(func: Any, example_inputs: Any = None, *, example_kwarg_inputs: Any = None, **options: Any) -> Any:
@@ -82,6 +83,7 @@ def save(m: Module, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 def _modules(kind: type = Module) -> Iterator[type]:
     yield kind
+    each: type
     for each in kind.__subclasses__():
         yield from _modules(each)
 
@@ -96,7 +98,7 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
     """
     if _extra_files:
         raise NotImplementedError("jit.load(): norch keeps no extra files; read them from beside it")
-    known: list[Callable[..., Any]] = [*_modules(), traced]
+    known: list[Any] = [*_modules(), traced]
     known += [value for name, value in vars(functional).items() if callable(value) and not name.startswith("_")]
     with norch.serialization.safe_globals(known):
         found = norch.load(f, map_location=map_location)
