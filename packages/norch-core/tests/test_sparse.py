@@ -410,3 +410,13 @@ def test_pointers_of_rows_and_back():
 def test_the_product_of_a_sparse_and_a_dense_matrix_by_its_old_name():
     dense = norch.arange(6.0).reshape(3, 2)
     assert norch.dsmm(norch.eye(3).to_sparse(), dense).tolist() == dense.tolist()
+
+
+def test_products_of_compressed_matrices_are_csr():
+    dense = norch.tensor([[1.0, 0, 2], [0, 3, 0], [4, 0, 0]])
+    made = {"coo": dense.to_sparse(), "csr": dense.to_sparse_csr(), "csc": dense.to_sparse_csc()}
+    for a in made:
+        for b in made:
+            found = made[a] @ made[b]
+            assert found.layout is (norch.sparse_coo if "coo" in (a, b) else norch.sparse_csr)
+            assert found.to_dense().tolist() == [[9, 0, 2], [0, 9, 0], [4, 0, 8]]

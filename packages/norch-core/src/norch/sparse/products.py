@@ -8,6 +8,7 @@ from ..autograd.function import Function
 from ..autograd.graph import is_recording
 from ..dtype import float32
 from ..errors import DTypeError, ShapeError
+from ..memory_formats import sparse_coo
 from ..ops.creation import zeros
 from ..ops.elementwise.arithmetic import mul
 from ..ops.indexing import INDEX_ADD
@@ -101,7 +102,7 @@ def check_operands(op: str, a: Tensor, b: Tensor) -> None:
 
 
 def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
-    """a @ b, of which at least one is a sparse matrix; of two the result is sparse."""
+    """a @ b, of which at least one is a sparse matrix; of two the result is sparse, CSR unless one is COO."""
     if a.spec.ndim > 2 and isinstance(b, SparseTensor) and not isinstance(a, SparseTensor):
         rows = a.reshape(-1, a.spec.shape[-1])
         return product(rows, b, op).reshape((*a.spec.shape[:-1], *b.spec.shape[1:]))
@@ -137,4 +138,4 @@ def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     places = stack([pick(a.places.select(0, 0), i), pick(b.places.select(0, 1), j)])
     shape = (a.spec.shape[0], b.spec.shape[1])
     out = make_coo(*merged(places, pick(a.entries, i) * pick(b.entries, j), shape), shape, True)
-    return out.to_sparse(layout=a.layout) if a.layout is b.layout else out
+    return out if sparse_coo in (a.layout, b.layout) else out.to_sparse_csr()
