@@ -10,6 +10,7 @@ import pytest
 
 import norch
 from norch.compat import overrides
+from norch.errors import RefusedPickleError
 
 aten = norch.ops.aten
 
@@ -221,6 +222,13 @@ def test_copies_and_pickles(log):
     norch.save({"x": x}, file)
     file.seek(0)
     loaded = norch.load(file, weights_only=False)["x"]
+    assert (type(loaded), loaded.requires_grad, loaded.elem.tolist()) == (Logged, True, VALUES.tolist())
+    file.seek(0)
+    with pytest.raises(RefusedPickleError, match="Logged"):
+        norch.load(file)
+    file.seek(0)
+    with norch.serialization.safe_globals([Logged]):
+        loaded = norch.load(file)["x"]
     assert (type(loaded), loaded.requires_grad, loaded.elem.tolist()) == (Logged, True, VALUES.tolist())
 
 

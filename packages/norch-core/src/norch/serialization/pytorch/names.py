@@ -336,6 +336,8 @@ class WeightNames:
         declared = allowed(full)
         if declared is not None:
             return declared
+        if full == f"{_ROOT}.tensor.Tensor._make_wrapper_subclass":  # of a class that is declared safe
+            return Tensor._make_wrapper_subclass
         if module == "torch" and name in LACKED:
             raise DTypeError(str(machine.fail(lacked(name))))
         raise refusal(machine.fail, full)
@@ -346,6 +348,8 @@ class WeightNames:
             return known(machine, *args)
         if isinstance(function, type) and function is parameter_class():
             return _parameter(machine, *args)
+        if function is Tensor._make_wrapper_subclass:
+            return function(*args)
         if is_allowed(function):
             return function.__new__(function, *args) if new else function(*args)
         raise ValueError(f"it calls a {type(function).__name__}")
