@@ -68,9 +68,6 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
     if type(index) is list:
         index = unlisted(index)
     parts = index if type(index) is tuple else (index,)
-    left = left_index(self, parts)
-    if left is not None:
-        return left[0].left_to("index", left[1:], {})  # type: ignore[no-any-return]
     if isinstance(parts[-1] if parts else None, TensorBase):
         chosen = _by_tensors(self, parts)
         if chosen is not None:
@@ -79,6 +76,9 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         found = simple_view(self, parts)
         if found is not None:
             return found
+        left = left_index(self, parts)
+        if left is not None:
+            return left[0].left_to("index", left[1:], {})  # type: ignore[no-any-return]
         view, tensors = basic_view(self, index)
     except Exception:
         asked = of_foreign(*parts)
@@ -138,8 +138,10 @@ def _by_tensors(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
 def are_places(tensor: Tensor, index: tuple[Any, ...]) -> bool:
     """Whether these are int64 tensors, not 0-d, that index the first dims, of which nothing more needs to be asked."""
     spec = tensor.spec
+    if tensor.left_to is not None:
+        return False
     for part in index:
-        if not isinstance(part, TensorBase):
+        if not isinstance(part, TensorBase) or part.left_to is not None:
             return False
         places = part.spec
         if places.dtype is not int64 or places.device is not spec.device or not places.ndim:
