@@ -1,4 +1,4 @@
-// true_places: where the elements of a mask are that are True, in order. Blocks count those of their parts, and each then
+// true_places: where the elements of a mask are that are True, in order, and how many there are. Blocks count those of their parts, and each then
 // writes behind what the parts before it have.
 #include <algorithm>
 
@@ -83,13 +83,43 @@ __global__ void __launch_bounds__(THREADS) write_places(const uint8_t* mask, int
     }
 }
 
+__global__ void __launch_bounds__(THREADS) add_counts(const uint32_t* counts, uint32_t parts, int64_t* out) {
+    __shared__ unsigned long long total;
+    if (threadIdx.x == 0) total = 0;
+    __syncthreads();
+    unsigned long long own = 0;
+    for (uint32_t b = threadIdx.x; b < parts; b += THREADS) own += counts[b];
+    if (own) atomicAdd(&total, own);
+    __syncthreads();
+    if (threadIdx.x == 0) *out = int64_t(total);
+}
+
+/// Elements of a part: of all n there are at most MOST_PARTS.
+int64_t part_of(int64_t n) { return std::max<int64_t>(TILE, ceil_div(ceil_div(n, MOST_PARTS), TILE) * TILE); }
+
+/// Of a whole mask; null for others, which norch's formula serves.
+KernelPtr count_nonzero(const Request& request) {
+    const Operand &out = request.operands[0], &mask = request.operands[1];
+    const int64_t n = mask.numel(), part = part_of(n);
+    if (mask.dtype != DType::boolean || !mask.is_contiguous() || out.numel() != 1 || out.dtype != DType::i64 || !n ||
+        part > int64_t(1) << 31)
+        return nullptr;
+    const auto parts = unsigned(ceil_div(n, part));
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        const Scratch<uint32_t> counts(parts);
+        launch_kernel("count_nonzero", count_true, parts, THREADS, reinterpret_cast<const uint8_t*>(data[1]), n, part,
+                      counts.data());
+        launch_kernel("count_nonzero", add_counts, 1, THREADS, counts.data(), parts, reinterpret_cast<int64_t*>(data[0]));
+    });
+}
+
 KernelPtr true_places(const Request& request) {
     const Operand &out = request.operands[0], &mask = request.operands[1];
     const int64_t n = mask.numel(), most = out.numel();
     if (mask.dtype != DType::boolean || !mask.is_contiguous() || !out.is_contiguous() || out.dtype != DType::i64)
         return nullptr;
     if (!n || !most) return make_kernel(0, [](char* const*, const Scalar*) {});
-    const int64_t part = std::max<int64_t>(TILE, ceil_div(ceil_div(n, MOST_PARTS), TILE) * TILE);
+    const int64_t part = part_of(n);
     if (part > int64_t(1) << 31) return nullptr;
     const auto parts = unsigned(ceil_div(n, part));
     return make_kernel(0, [=](char* const* data, const Scalar*) {
@@ -103,6 +133,9 @@ KernelPtr true_places(const Request& request) {
 
 }  // namespace
 
-void add_places(Registry& registry) { registry["true_places"] = true_places; }
+void add_places(Registry& registry) {
+    registry["true_places"] = true_places;
+    registry["count_nonzero"] = count_nonzero;
+}
 
 }  // namespace norch::indexing

@@ -89,8 +89,10 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const __grid_constant__
     const uint32_t at = row * across + column;
     values[at] = best;
     indices[at] = index;
+    const bool is_in_warp = s.threads.is_along_reduced && along <= 32;
     for (uint32_t step = along / 2; step > 0; step /= 2) {
-        __syncthreads();
+        if (is_in_warp) __syncwarp();
+        else __syncthreads();
         if (row < step && indices[at + step * across] != std::numeric_limits<int64_t>::max()) {
             const A other = values[at + step * across];
             const int64_t place = indices[at + step * across];
@@ -147,8 +149,12 @@ private:
         constexpr int64_t MAX_CHUNK = int64_t(1) << 30;  // elements of a chunk
         const int64_t outputs = s.kept.numel, sms = multiprocessors();
         s.threads.is_along_reduced = !is_columns_;
-        s.threads.log_across = is_columns_ ? log2_up(outputs, outputs < 32 * sms && s.count <= 1024 ? 3 : 5)
-                                           : 8 - log2_up(ceil_div(s.count, 4), 8);
+        // Where there are outputs enough for all threads, few share one: to bring together what they found costs most.
+        const bool is_many = outputs >= (is_columns_ ? 128 : 16) * sms;
+        const int64_t each = is_many ? 32 : 4;
+        if (!is_columns_) s.threads.log_across = 8 - log2_up(ceil_div(s.count, each), 8);
+        else if (is_many && s.count <= 64) s.threads.log_across = 8;
+        else s.threads.log_across = log2_up(outputs, outputs < 32 * sms && s.count <= 1024 ? 3 : 5);
         const int64_t blocks = ceil_div(outputs, int64_t(1) << s.threads.log_across);
         const int64_t along = THREADS >> s.threads.log_across;
         int64_t chunks = 1;

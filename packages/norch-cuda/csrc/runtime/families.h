@@ -34,6 +34,7 @@ void add_topk(Registry&);
 void add_searching(Registry&);
 void add_flip(Registry&);
 void add_places(Registry&);  // of nonzero
+void add_histograms(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
@@ -44,6 +45,7 @@ void add_attention(Registry&);
 void add_ctc(Registry&);
 void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entropy
 void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
+void add_group_norm(Registry&);
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_resampling(Registry&);

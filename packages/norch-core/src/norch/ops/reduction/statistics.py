@@ -225,11 +225,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             raise ShapeError(f"bincount(): cannot count negative integers, the smallest is {low}")
         size = max(size, high + 1)
     if weights is None:
-        # A single one, since to fill a vector takes longer than to read it.
-        weighted = broadcast_to(fill_spec(input.spec.like((1,), dtype=int64), 1), tuple(input.spec.shape))
-    else:
-        weighted = weights.detach() if weights.spec.dtype.is_floating_point else weights.detach().to(float64)
+        return _bin_counts(input.detach().to(int64), size)
+    weighted = weights.detach() if weights.spec.dtype.is_floating_point else weights.detach().to(float64)
     return _added_up(input.to(int64), weighted, size)
+
+
+@composite(lambda index, size: index.like((size,)), name="bin_counts")
+def _bin_counts(index: Tensor, size: int) -> Tensor:
+    # A single one, since to fill a vector takes longer than to read it.
+    return _added_up(index, broadcast_to(fill_spec(index.spec.like((1,)), 1), tuple(index.spec.shape)), size)
 
 
 def _added_up(index: Tensor, weights: Tensor, size: int) -> Tensor:
@@ -268,9 +272,14 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         min, max = min - 1, max + 1
     if not (math.isfinite(min) and math.isfinite(max)):
         raise ValueError(f"histc(): the range from {min} to {max} is not finite")
-    inside = (x >= min) & (x <= max)
-    index = minimum(where(inside, (x - min) * bins / (max - min), 0.0).to(int64), bins - 1)
-    return _added_up(index, inside.to(x.spec.dtype), bins).to(dtype)
+    return _histogram(x, bins, float(min), float(max)).to(dtype)
+
+
+@composite(lambda x, bins, low, high: x.like((bins,), dtype=int64), name="histogram")
+def _histogram(x: Tensor, bins: int, low: float, high: float) -> Tensor:
+    inside = (x >= low) & (x <= high)
+    index = minimum(where(inside, (x - low) * bins / (high - low), 0.0).to(int64), bins - 1)
+    return _added_up(index, inside.to(x.spec.dtype), bins).to(int64)
 
 
 # --- Covariance -----------------------------------------------------------------------------------------------------
