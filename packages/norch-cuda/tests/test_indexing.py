@@ -296,3 +296,25 @@ def test_index_out_of_range_is_raised_where_the_result_is_read(cuda: str) -> Non
     with pytest.raises(IndexError, match=r"scatter_add\(\): index 5 .* size 5"):
         norch.index_add(rows, 0, norch.tensor([0, 5], device=cuda), norch.ones(2, 16, device=cuda)).tolist()
     assert rows.tolist() == [[0.0] * 16] * 5
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (1000,), (37, 65)])
+def test_two_indices_as_one(cuda, shape):
+    v = np.random.default_rng(1).standard_normal((50, 70))
+    i, j = (np.random.default_rng(k).integers(-n, n, shape) for k, n in ((2, 50), (3, 70)))
+    x, first, second = (norch.tensor(a, device=cuda) for a in (v, i, j))
+    np.testing.assert_array_equal(x[first, second].to("cpu").numpy(), v[i, j])
+    np.testing.assert_array_equal(x[first[..., :1], second].to("cpu").numpy(), v[i[..., :1], j])
+    x.requires_grad = True
+    x[first, second].sum().backward()
+    wanted = np.zeros_like(v)
+    np.add.at(wanted, (np.where(i < 0, i + 50, i), np.where(j < 0, j + 70, j)), 1)
+    np.testing.assert_array_equal(x.grad.to("cpu").numpy(), wanted)
+
+
+def test_two_indices_of_which_one_is_out_of_range(cuda):
+    x = norch.zeros(5, 7, device=cuda)
+    for i, j in (([0, 5], [0, 0]), ([0, -6], [0, 0]), ([0, 0], [0, 7])):
+        with pytest.raises(IndexError):
+            x[norch.tensor(i, device=cuda), norch.tensor(j, device=cuda)].sum().item()
+            norch.cuda.synchronize()

@@ -126,3 +126,35 @@ def test_one_kernel_gives_the_bits_of_the_parts(cuda, name, dtype):
             found, parts = op.call(*args), op.decompose(*args)
         assert found.dtype is parts.dtype
         np.testing.assert_array_equal(found.double().to("cpu").numpy(), parts.double().to("cpu").numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64"])
+def test_cross(cuda, dtype):
+    kind = getattr(norch, dtype)
+    for one, other, dim in [
+        ((3,), (3,), 0),
+        ((1000, 3), (1000, 3), 1),
+        ((3, 1000), (3, 1000), 0),
+        ((65, 3, 7), (3, 1), -2),
+    ]:
+        a, b = (norch.tensor(np.round(RNG.standard_normal(s) * 9)).to(kind) for s in (one, other))
+        x, y = a.to(cuda), b.to(cuda)
+        if dtype != "int64":
+            x.requires_grad = y.requires_grad = True
+        got = norch.cross(x, y, dim)
+        wanted = norch.cross(a.double(), b.double(), dim)
+        np.testing.assert_array_equal(
+            got.detach().to("cpu").double().numpy(), wanted.detach().to(kind).double().numpy()
+        )
+        if dtype in ("int64", "float16", "bfloat16"):
+            continue
+        g = norch.tensor(np.round(RNG.standard_normal(tuple(got.shape)) * 9)).to(kind)
+        got.backward(g.to(cuda))
+        pair = [v.detach().double().clone() for v in (a, b)]
+        for v in pair:
+            v.requires_grad = True
+        norch.cross(*pair, dim).backward(g.double())
+        for v, w in zip((x, y), pair, strict=True):
+            np.testing.assert_array_equal(v.grad.to("cpu").double().numpy(), w.grad.numpy())
+    big = norch.tensor(RNG.standard_normal((100, 3)) * 50, device=cuda).to(kind)
+    np.testing.assert_array_equal(norch.cross(big, big, 1).to("cpu").double().numpy(), np.zeros((100, 3)))

@@ -1,4 +1,4 @@
-// gather, and embedding, which is a gather of rows.
+// gather, embedding, which is a gather of rows, and two indices as one.
 #include "common/staging.h"
 #include "indexing/indexing.cuh"
 #include "runtime/families.h"
@@ -76,6 +76,35 @@ KernelPtr embedding(const Request& r) {
     });
 }
 
+/// Places along two dims, of which steps are places of one.
+__global__ void __launch_bounds__(THREADS) flat_places(const __grid_constant__ Layout<3> layout, char* out,
+                                                       const char* first, const char* second, const Chosen rows,
+                                                       const Chosen columns, const ErrorSink sink) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= layout.numel) return;
+    int64_t offset[3];
+    layout.offsets(i, offset);
+    int64_t row = *reinterpret_cast<const int64_t*>(first + offset[1]);
+    int64_t column = *reinterpret_cast<const int64_t*>(second + offset[2]);
+    const bool is_there = find_place(row, rows, sink) && find_place(column, columns, sink);
+    *reinterpret_cast<int64_t*>(out + offset[0]) = is_there ? row * rows.step + column : 0;
+}
+
+KernelPtr flat_index(const Request& r) {
+    for (const Operand& o : r.operands)
+        if (o.dtype != DType::i64 || o.is_scalar || o.shape != r.operands[0].shape) return nullptr;
+    const std::vector<int64_t>& sizes = r.attrs.integers("sizes");
+    const int32_t op = op_number("index");
+    const Chosen rows = {sizes[1], sizes[0], true, op}, columns = {1, sizes[1], true, op};
+    const std::vector<Piece<3>> pieces = cut<3>(collapse(r.operands));
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        for (const Piece<3>& piece : pieces)
+            launch_kernel("an index", flat_places, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS, piece.layout,
+                          data[0] + piece.start[0], data[1] + piece.start[1], data[2] + piece.start[2], rows, columns,
+                          error_sink());
+    });
+}
+
 }  // namespace
 
 KernelPtr gather_kernel(const Loops& loops, DType dtype, DType index, const Chosen& chosen) {
@@ -85,6 +114,7 @@ KernelPtr gather_kernel(const Loops& loops, DType dtype, DType index, const Chos
 void add_gather(Registry& registry) {
     registry["gather"] = gather;
     registry["embedding"] = embedding;
+    registry["flat_index"] = flat_index;
 }
 
 }  // namespace norch::indexing

@@ -299,6 +299,7 @@ NB_MODULE(_ext, m) {
     add_kernels(m, {
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
         elementwise::add_special, elementwise::add_activations, elementwise::add_fused, elementwise::add_casts,
+        elementwise::add_cross,
         reduction::add_reductions, reduction::add_squares, reduction::add_argreductions, reduction::add_scans,
         reduction::add_running,
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,

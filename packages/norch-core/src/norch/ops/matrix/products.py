@@ -10,6 +10,7 @@ from ...errors import ShapeError
 from ...spec import Shape, as_int, broadcast_shapes, wrap_dim
 from ..creation import eye
 from ..elementwise.arithmetic import where
+from ..families import NUMBER, composite, infer_elementwise
 from ..reduction.norms import norm
 from ..reduction.reductions import sum as total
 from ..registry import public
@@ -68,8 +69,23 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         dim = shape.index(3) - len(shape) if 3 in shape else -1
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise ShapeError(f"cross(): dim {dim} of shapes {tuple(input.shape)} and {tuple(other.shape)} must be 3")
+    if dim >= 0 and input.spec.ndim == other.spec.ndim:
+        dim -= input.spec.ndim
+    return (_cross if dim < 0 else _cross_of_parts)(input, other, dim)
+
+
+def _cross_of_parts(input: Tensor, other: Tensor, dim: int) -> Tensor:
     # a[i] * b[i + 1] - a[i + 1] * b[i] is the product's element i + 2.
     return _next(input * _next(other, dim) - _next(input, dim) * other, dim)
+
+
+@composite(
+    lambda input, other, dim: infer_elementwise("cross", (input, other), NUMBER)._replace(attrs={"dim": dim}),
+    {"input": lambda g, other, dim: _cross(other, g, dim), "other": lambda g, input, dim: _cross(g, input, dim)},
+    name="cross_product",
+)
+def _cross(input: Tensor, other: Tensor, dim: int) -> Tensor:
+    return _cross_of_parts(input, other, dim)
 
 
 _FEW = 1000
