@@ -89,6 +89,9 @@ def _exponential(spec: Spec, generator: Generator | None, rate: float = 1.0) -> 
     return _of_uniform(draw(spec, "uniform", generator), 1e-38 if spec.dtype is float32 else 1e-300, float(rate))
 
 
+_NUMBERS = ("least", "rate")
+
+
 @composite(
     lambda input, *numbers: infer_elementwise("exponential", (input,))._replace(attrs=dict(zip(_NUMBERS, numbers))),
     name="exponential_of_uniform",
@@ -98,9 +101,6 @@ def _of_uniform(input: Tensor, least: float, rate: float) -> Tensor:
     """Exponential draws from uniform ones of at least `least`."""
     drawn = -log1p(-input.clamp(min=least))
     return drawn if rate == 1 else drawn / rate
-
-
-_NUMBERS = ("least", "rate")
 
 
 @method()

@@ -71,22 +71,38 @@ def _over(found: Tensor, x: Tensor) -> Tensor:
     return where(zero, 0.5, found / where(zero, 1.0, x))
 
 
-@composite(infer_unary("i0"), lambda g, input: g * i1(input))
+def _i0_rule(g: Tensor, input: Tensor) -> Tensor:
+    return g * i1(input)
+
+
+@composite(infer_unary("i0"), _i0_rule)
 def i0(input: Tensor) -> Tensor:
     return _modified(input, 0, False)
 
 
-@composite(infer_unary("i1"), lambda g, input, y: g * (i0(input) - _over(y, input)))
+def _i1_rule(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
+    return g * (i0(input) - _over(y, input))
+
+
+@composite(infer_unary("i1"), _i1_rule)
 def i1(input: Tensor) -> Tensor:
     return _modified(input, 1, False)
 
 
-@composite(infer_unary("i0e"), lambda g, input, y: g * (i1e(input) - sign(input) * y))
+def _i0e_rule(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
+    return g * (i1e(input) - sign(input) * y)
+
+
+@composite(infer_unary("i0e"), _i0e_rule)
 def i0e(input: Tensor) -> Tensor:
     return _modified(input, 0, True)
 
 
-@composite(infer_unary("i1e"), lambda g, input, y: g * (i0e(input) - _over(y, input) - sign(input) * y))
+def _i1e_rule(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
+    return g * (i0e(input) - _over(y, input) - sign(input) * y)
+
+
+@composite(infer_unary("i1e"), _i1e_rule)
 def i1e(input: Tensor) -> Tensor:
     return _modified(input, 1, True)
 

@@ -79,9 +79,17 @@ def _cross_of_parts(input: Tensor, other: Tensor, dim: int) -> Tensor:
     return _next(input * _next(other, dim) - _next(input, dim) * other, dim)
 
 
+def _cross_input(g: Tensor, other: Tensor, dim: int) -> Tensor:
+    return _cross(other, g, dim)
+
+
+def _cross_other(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    return _cross(g, input, dim)
+
+
 @composite(
     lambda input, other, dim: infer_elementwise("cross", (input, other), NUMBER)._replace(attrs={"dim": dim}),
-    {"input": lambda g, other, dim: _cross(other, g, dim), "other": lambda g, input, dim: _cross(g, input, dim)},
+    {"input": _cross_input, "other": _cross_other},
     name="cross_product",
 )
 def _cross(input: Tensor, other: Tensor, dim: int) -> Tensor:
