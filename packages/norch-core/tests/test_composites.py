@@ -14,6 +14,7 @@ import norch.ops.nn.recurrence
 import norch.ops.nn.resampling
 import norch.ops.nn.sampling
 import norch.ops.nn.volumes
+import norch.special_functions.bessel
 from norch import ops
 from norch.ops.families import by_name
 
@@ -134,12 +135,16 @@ SAMPLES = {
     "select_along": [draw(3, 5), 1, "median", 0, False],
     "sum_of_squares": [draw(3, 4), 1, True],
     "sum_windows": [draw(2, 3, 2, 4), 1, 2, 9],
+    "variance": [draw(3, 4), 1, True, 3.0],
+    "cross_product": [draw(5, 3), draw(5, 3), -1],
+    "cumsum_back": [draw(3, 6), 1],
     "cumprod": [draw(3, 6), 1],
     "cummax": [draw(3, 4), 1],
     "cummin": [draw(3, 4), 0],
     "pixel_shuffle": [draw(2, 8, 3, 2), 2],
     "pixel_unshuffle": [draw(2, 2, 6, 4), 2],
     "erfc": [draw(3, 4)],
+    **{name: [draw(3, 4)] for name in ("i0", "i0e", "i1", "i1e")},
     "exp2": [draw(3, 4)],
     "frac": [draw(3, 4)],
     "nan_to_num": [draw(3, 4), 0.5, 2.0, -2.0],

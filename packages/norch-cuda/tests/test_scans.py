@@ -98,6 +98,22 @@ def test_logcumsumexp_of_infinities(cuda):
     np.testing.assert_allclose(host(norch.logcumsumexp(norch.tensor(x, device=cuda), 1)), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_gradient_of_cumsum(cuda, shape, dim, dtype):
+    made = norch.tensor(RNG.integers(-4, 5, shape).astype(np.float64)).to(getattr(norch, dtype)).to(cuda)
+    for g, v in along(host(made), dim, made):
+        x = norch.zeros_like(g)
+        x.requires_grad = True
+        norch.cumsum(x, dim).backward(g)
+        wanted = np.flip(np.cumsum(np.flip(v, dim), dim), dim)
+        np.testing.assert_allclose(host(x.grad), wanted, rtol=8e-3 if dtype == "bfloat16" else 1e-6)
+        x.grad = None
+        norch.cumsum(x, dim).sum().backward()
+        count = np.flip(np.cumsum(np.ones(v.shape), dim), dim)
+        np.testing.assert_allclose(host(x.grad), count, rtol=8e-3 if dtype == "bfloat16" else 1e-7)
+
+
 def test_cumprod_gradient_with_zeros(cuda):
     v = RNG.uniform(0.5, 1.5, (4, 300))
     v[1, 7] = v[2, 3] = v[2, 200] = 0.0

@@ -88,7 +88,7 @@ int written_by(const Request& request) {
          "scaled_dot_product_attention", "sigmoid", "sigmoid_grad", "sign", "silu", "silu_grad", "sin", "sinh",
          "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt", "sub", "sum", "sum_pool2d",
          "sum_pool2d_grad", "tan", "tanh", "tanh_grad", "trunc", "where",
-         "bin_counts", "carried_back", "count_nonzero", "cross_product", "digamma", "erfc", "erfinv", "exp2", "flat_index", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish",
+         "bin_counts", "carried_back", "count_nonzero", "cross_product", "cumsum_back", "digamma", "erfc", "erfinv", "exp2", "flat_index", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish",
          "hardswish_grad", "histogram", "hypot", "i0", "i0e", "i1", "i1e", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "sum_of_squares", "threshold", "threshold_grad", "triangle", "trigamma", "true_places", "variance"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "sort", "topk"},
         {"batch_norm", "batch_norm_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",

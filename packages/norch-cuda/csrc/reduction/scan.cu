@@ -31,10 +31,12 @@ struct RunningSum {
     }
 };
 
+template <bool IS_REVERSED>
 KernelPtr cumsum(const Request& request) {
     const DType dtype = request.operands[1].dtype;
+    if (dtype != request.operands[0].dtype) return nullptr;
     return visit_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        return scan_kernel(request, RunningSum<T>{dtype == DType::boolean}, {1, 0, 0});
+        return scan_kernel(request, RunningSum<T>{dtype == DType::boolean}, {1, 0, 0}, IS_REVERSED);
     });
 }
 
@@ -83,7 +85,8 @@ KernelPtr arange(const Request& request) {
 }  // namespace
 
 void add_scans(Registry& registry) {
-    registry["cumsum"] = cumsum;
+    registry["cumsum"] = cumsum<false>;
+    registry["cumsum_back"] = cumsum<true>;
     registry["arange"] = arange;
 }
 

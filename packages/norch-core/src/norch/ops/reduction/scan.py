@@ -34,7 +34,13 @@ def _infer_cumsum(x: Spec, dim: int, dtype: DType | None) -> Inferred:
 
 
 def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
-    return cumsum(g.flip(dim), dim).flip(dim)
+    return _cumsum_back(g, wrap_dim(dim, g.spec.ndim, "cumsum"))
+
+
+@composite(lambda input, dim: input.like(tuple(input.shape)), lambda g, dim: cumsum(g, dim), name="cumsum_back")
+def _cumsum_back(input: Tensor, dim: int) -> Tensor:
+    """The running sum from the end on."""
+    return cumsum(input.flip(dim), dim).flip(dim)
 
 
 _CUMSUM = primitive("cumsum", "x dim dtype", 1, _infer_cumsum, (_cumsum_vjp,))
