@@ -21,6 +21,7 @@ ARGUMENTS = {
     "addcmul": [*THREE, -0.7],
     "addcdiv": [*THREE, -0.7],
     "logit": ["x", 0.1],
+    "exponential_of_uniform": ["x", 0.1, 0.7],
     "l1_loss": ["x", "y", "none"],
     "huber_loss": ["x", "y", "none", 0.3],
     "smooth_l1_loss": ["x", "y", "none", 0.3],
