@@ -53,13 +53,14 @@ class OpMethods:
     __ne__ = elementwise_arithmetic.ne  # type: ignore[assignment]
     __abs__ = elementwise_arithmetic.abs; __add__ = elementwise_arithmetic._add;
     __and__ = elementwise_arithmetic.bitwise_and; __array__ = tensor_interop.__array__;
-    __bool__ = tensor_interop.__bool__; __contains__ = tensor_interop.__contains__;
-    __deepcopy__ = tensor_interop.__deepcopy__; __dlpack__ = tensor_interop.__dlpack__;
-    __dlpack_device__ = tensor_interop.__dlpack_device__; __float__ = tensor_interop.__float__;
-    __floordiv__ = elementwise_arithmetic.floor_divide; __format__ = tensor_interop.__format__;
-    __ge__ = elementwise_arithmetic.ge; __getitem__ = tensor_indexing.__getitem__; __gt__ = elementwise_arithmetic.gt;
-    __iadd__ = in_place; __iand__ = in_place; __ifloordiv__ = in_place; __ilshift__ = in_place; __imod__ = in_place;
-    __imul__ = in_place; __index__ = tensor_interop.__index__; __int__ = tensor_interop.__int__;
+    __array_wrap__ = tensor_interop.__array_wrap__; __bool__ = tensor_interop.__bool__;
+    __contains__ = tensor_interop.__contains__; __deepcopy__ = tensor_interop.__deepcopy__;
+    __dlpack__ = tensor_interop.__dlpack__; __dlpack_device__ = tensor_interop.__dlpack_device__;
+    __float__ = tensor_interop.__float__; __floordiv__ = elementwise_arithmetic.floor_divide;
+    __format__ = tensor_interop.__format__; __ge__ = elementwise_arithmetic.ge;
+    __getitem__ = tensor_indexing.__getitem__; __gt__ = elementwise_arithmetic.gt; __iadd__ = in_place;
+    __iand__ = in_place; __ifloordiv__ = in_place; __ilshift__ = in_place; __imod__ = in_place; __imul__ = in_place;
+    __index__ = tensor_interop.__index__; __int__ = tensor_interop.__int__;
     __invert__ = elementwise_arithmetic.bitwise_not; __ior__ = in_place; __ipow__ = in_place; __irshift__ = in_place;
     __isub__ = in_place; __iter__ = tensor_interop.__iter__; __itruediv__ = in_place; __ixor__ = in_place;
     __le__ = elementwise_arithmetic.le; __len__ = tensor_interop.__len__;

@@ -113,7 +113,7 @@ def _composites(dims: int) -> tuple[Sampler, Sampler, Sampler]:
         return grid_grad(grad, g, grid, mode, padding_mode, align_corners)
 
     sample: Sampler = composite(_infer, {"input": input_rule, "grid": grid_rule}, name=name)(sampled)
-    rules = {"grad": grad_rule, "grid": grads_grid_rule}
+    rules: dict[str, Callable[..., Any]] = {"grad": grad_rule, "grid": grads_grid_rule}
     input_grad: Sampler = composite(_infer_input_grad, rules, name=f"{name}_input_grad")(_input_grad)
     grid_grad: Sampler = composite(_infer_grid_grad, name=f"{name}_grid_grad")(_grid_grad)
     made: tuple[Any, ...] = (sample, input_grad, grid_grad)

@@ -37,7 +37,11 @@ def _cumsum_vjp(g: Tensor, dim: int) -> Tensor:
     return _cumsum_back(g, wrap_dim(dim, g.spec.ndim, "cumsum"))
 
 
-@composite(lambda input, dim: input.like(tuple(input.shape)), lambda g, dim: cumsum(g, dim), name="cumsum_back")
+def _cumsum_back_vjp(g: Tensor, dim: int) -> Tensor:
+    return cumsum(g, dim)
+
+
+@composite(lambda input, dim: input.like(tuple(input.shape)), _cumsum_back_vjp, name="cumsum_back")
 def _cumsum_back(input: Tensor, dim: int) -> Tensor:
     """The running sum from the end on."""
     return cumsum(input.flip(dim), dim).flip(dim)
