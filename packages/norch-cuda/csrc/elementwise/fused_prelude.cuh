@@ -88,6 +88,13 @@ __device__ inline float rounded(float x, uint32_t zero) {
     return __uint_as_float(__float_as_uint(x) ^ zero);
 }
 
+/// An operand of a step of several operations. What two steps compute of one number stays apart: a product that had two uses
+/// would not be contracted with a sum, as it is in the op's own kernel.
+__device__ inline float own(float x) {
+    asm volatile("" : "+f"(x));
+    return x;
+}
+
 template <class T, int VEC>
 struct alignas(sizeof(T) * VEC) Packet {
     T v[VEC];

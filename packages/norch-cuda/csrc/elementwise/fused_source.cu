@@ -74,7 +74,10 @@ std::string source_of(const Program& p, const Dims& layout, int k) {
         }
         out.append("#pragma unroll\n    for (int j = 0; j < K; ++j) " + name + "[j] = rounded<" + type + ">(");
         out.append(exact.empty() ? std::string(text_of(one.code)) + "::call(k, " : exact + "(");
-        for (int i = 0; i < one.arity; ++i) out.append((i ? ", " : "") + name_of(p, one.x[i], s, owner));
+        for (int i = 0; i < one.arity; ++i) {
+            const std::string operand = name_of(p, one.x[i], s, owner);
+            out.append((i ? ", " : "") + (exact.empty() ? "own(" + operand + ")" : operand));
+        }
         out.append("), p.zero); }\n");
         if (one.to != NONE) owner[one.to] = s;
         if (one.out != NONE) out.append(std::string("    store<") + type + ">(d" + number(int(one.out)) + ", " + name + ");\n");
