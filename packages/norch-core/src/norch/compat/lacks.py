@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 ROOT = __name__.partition(".")[0]
@@ -156,6 +157,8 @@ def find(path: str, name: str) -> type | None:
 
 def __getattr__(name: str) -> Any:
     if name == "Future":
+        if find_spec(f"{ROOT}.distributed") is None:
+            return lacking("", name, "norch-nn has it")
         return import_module(f"{ROOT}.distributed.futures").Future
     found = find("", name)
     if found is None:
