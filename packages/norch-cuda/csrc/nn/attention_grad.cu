@@ -132,9 +132,9 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS<T, D>)
             if (!has_sums && step == tiles) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const float total = sum_of_4(sum[half]);
+                    const float total = sum_of_4(sum[half]), slopes = sum_of_4(mean[half]);
                     const bool sees_nothing = has_mask && total == 0;
-                    mean[half] = sees_nothing ? 0.0f : sum_of_4(mean[half]) / total;
+                    mean[half] = sees_nothing ? 0.0f : slopes / total;
                     base[half] = sees_nothing ? INFINITY : base[half] + log2f(total);
                     const int row = own + lane / 4 + half * 8;
                     // A query past the last gets no weight anywhere.
