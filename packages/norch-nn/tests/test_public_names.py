@@ -12,7 +12,7 @@ from norch import nn
 pytestmark = pytest.mark.usefixtures("on_host")
 
 OWN = ("fx", "nn", "optim", "ray", "utils", "vision")
-PUBLIC_MODULES = ("autograd", "compiler", "func", "library", "overrides", "random", "serialization", "source_lines", "switches")
+PUBLIC_MODULES = tuple("autograd compiler func library overrides random serialization source_lines switches".split())
 INTERNAL_ATTRIBUTES = {"_grad", "spec", "buffer", "node"}
 """What a Tensor has for norch-core's own use."""
 
