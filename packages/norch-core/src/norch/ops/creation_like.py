@@ -75,9 +75,8 @@ def new_full(
     **more: Any,
 ) -> Tensor:
     """`fill_value` in shape `size` with this tensor's dtype and device. Raises as full does."""
-    return with_options(
-        "new_full", filled(_like(self, size, dtype, device, "new_full"), fill_value), requires_grad, more
-    )
+    out = filled(_like(self, size, dtype, device, "new_full"), fill_value)
+    return with_options("new_full", out, requires_grad, more) if more or requires_grad else out
 
 
 @method()
@@ -131,7 +130,8 @@ def empty_strided(
         get_default_device() if device is None else Device(device),
     )
     nbytes = span(shape, strides) * like.dtype.itemsize
-    return with_options("empty_strided", make_tensor(like, allocate_for(like, nbytes)), requires_grad, more)
+    out = make_tensor(like, allocate_for(like, nbytes))
+    return with_options("empty_strided", out, requires_grad, more) if more or requires_grad else out
 
 
 @public(method=False)

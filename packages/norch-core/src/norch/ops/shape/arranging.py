@@ -211,7 +211,8 @@ def tril_indices(
     """Where the lower triangle of a row x col matrix is, up to `offset` above the diagonal: (2, count), row and column
     indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
-    return with_options("tril_indices", _triangle_indices(row, col, offset, dtype, device, True), False, more)
+    out = _triangle_indices(row, col, offset, dtype, device, True)
+    return with_options("tril_indices", out, False, more) if more else out
 
 
 @public(method=False)
@@ -221,7 +222,8 @@ def triu_indices(
     """Where the upper triangle of a row x col matrix is, from `offset` above the diagonal on: (2, count), row and
     column indices, int64 unless `dtype`. Raises ShapeError for a negative size.
     """
-    return with_options("triu_indices", _triangle_indices(row, col, offset, dtype, device, False), False, more)
+    out = _triangle_indices(row, col, offset, dtype, device, False)
+    return with_options("triu_indices", out, False, more) if more else out
 
 
 @public()
