@@ -17,6 +17,7 @@ from ..dtype import BOOL, FLOATING, DType, bool_, float64, get_default_dtype, in
 from ..errors import DTypeError
 from ..overriding import ENTRIES
 from ..spec import Spec, broadcast_shapes, elementwise_layout
+from ..tensor_base import TakenOver
 from .registry import operator as register_operator
 from .registry import public as register
 
@@ -215,6 +216,14 @@ def op_of(function: Any) -> Op:
     """The op behind a public function."""
     op: Op = function.op
     return op
+
+
+def has_kernel(op: Op, *key: Any) -> bool:
+    """Whether a composite has a kernel for the specs and attributes of a call; not for what stands for tensors."""
+    try:
+        return op.plans[key].kernel is not None
+    except TakenOver:
+        return False
 
 
 def primitive(

@@ -8,10 +8,10 @@ from ...autograd.spent import is_spent
 from ...dispatch.plan import Inferred
 from ...errors import IndexError, ShapeError, drawn
 from ...spec import Spec
-from ...tensor_base import TakenOver, make_tensor
+from ...tensor_base import make_tensor
 from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
-from ..families import composite, floating, op_of
+from ..families import composite, floating, has_kernel, op_of
 from ..indexing import gather, scatter, scatter_add
 from ..reduction.reductions import logsumexp
 from ..registry import public
@@ -252,13 +252,6 @@ def _cross_entropy_rows(
 _ROWS = op_of(_cross_entropy_rows)
 
 
-def _has_kernel(input: Tensor, target: Tensor, ignore_index: int, reduction: str, upcast: bool) -> bool:
-    try:
-        return _ROWS.plans[input.spec, target.spec, ignore_index, reduction, upcast].kernel is not None
-    except TakenOver:
-        return False
-
-
 def cross_entropy_upcast(
     input: Tensor,
     target: Tensor,
@@ -271,7 +264,9 @@ def cross_entropy_upcast(
     """cross_entropy of 16-bit floats in float32, without a copy of them; None where there is no kernel for that."""
     if weight is not None or label_smoothing or more or input.spec.dtype.itemsize != 2:
         return None
-    if target.spec.dtype.is_floating_point or not _has_kernel(input, target, ignore_index, reduction, True):
+    if target.spec.dtype.is_floating_point or not has_kernel(
+        _ROWS, input.spec, target.spec, ignore_index, reduction, True
+    ):
         return None
     return _cross_entropy_rows(input, target, ignore_index, reduction, True)[0]
 
@@ -305,7 +300,7 @@ def cross_entropy(
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
     try:
         if weight is None and not label_smoothing:
-            if _has_kernel(input, target, ignore_index, reduction, False):
+            if has_kernel(_ROWS, input.spec, target.spec, ignore_index, reduction, False):
                 return _cross_entropy_rows(input, target, ignore_index, reduction, False)[0]
             return _cross_entropy(input, target, ignore_index, reduction)[0]
         return _weighted(input, target, weight, ignore_index, reduction, label_smoothing)
