@@ -1,9 +1,9 @@
-// true_places: where the elements of a mask are that are True, in order, and how many there are. Blocks count those of their parts, and each then
-// writes behind what the parts before it have.
+// true_places: where the elements of a mask are that are True, in order, and how many there are. Blocks count those of their
+// parts, and each then writes behind what the parts before it have.
 #include <algorithm>
 
+#include "indexing/block_counts.cuh"
 #include "runtime/allocator.h"
-#include "runtime/device.cuh"
 #include "runtime/families.h"
 
 namespace norch::indexing {
@@ -25,29 +25,6 @@ __device__ inline uint32_t bits_at(const uint8_t* mask, int64_t i, int64_t n) {
             if (i + k < n && mask[i + k]) bits |= 1u << k;
     }
     return bits;
-}
-
-/// The sum over the block; `before`, of the threads before this one.
-__device__ inline uint32_t over_block(uint32_t count, uint32_t& before) {
-    __shared__ uint32_t warps[THREADS / 32];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t reached = count;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const uint32_t other = __shfl_up_sync(~0u, reached, step);
-        if (lane >= step) reached += other;
-    }
-    if (lane == 31) warps[warp] = reached;
-    __syncthreads();
-    uint32_t total = 0;
-    before = reached - count;
-#pragma unroll
-    for (int w = 0; w < THREADS / 32; ++w) {
-        if (w < warp) before += warps[w];
-        total += warps[w];
-    }
-    __syncthreads();
-    return total;
 }
 
 __global__ void __launch_bounds__(THREADS) count_true(const uint8_t* mask, int64_t n, int64_t part, uint32_t* counts) {

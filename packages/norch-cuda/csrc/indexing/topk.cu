@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/layout.h"
+#include "indexing/block_counts.cuh"
 #include "indexing/sorting.cuh"
 #include "runtime/families.h"
 
@@ -16,30 +17,13 @@ constexpr int64_t SHORTEST = 2049;           // rows that sort does not do in sh
 constexpr int64_t MOST = 2048;               // that are taken
 constexpr int64_t LONGEST = int64_t(1) << 20;  // where there are few rows, which a block each would not be enough for
 
-/// The sum of the counts of earlier threads of the block.
-__device__ inline uint32_t earlier_counts(uint32_t count, uint32_t* warps) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t reached = count;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const uint32_t other = __shfl_up_sync(~0u, reached, step);
-        if (lane >= step) reached += other;
-    }
-    if (lane == 31) warps[warp] = reached;
-    __syncthreads();
-    uint32_t before = reached - count;
-    for (uint32_t w = 0; w < warp; ++w) before += warps[w];
-    __syncthreads();
-    return before;
-}
-
 template <class Entry>
 __global__ void __launch_bounds__(TOPK_THREADS)
     topk_rows(const __grid_constant__ Rows r, uint32_t k, int bits, int log_width, char* values, char* indices,
               const char* x) {
     extern __shared__ __align__(16) char shared[];
     auto* const entries = reinterpret_cast<Entry*>(shared);
-    __shared__ uint32_t counts[BINS], warps[TOPK_THREADS / 32], digit, below, taken;
+    __shared__ uint32_t counts[BINS], digit, below, taken;
     int64_t offset[3];
     r.layout.offsets(blockIdx.x, offset);
     x += offset[2];
@@ -62,7 +46,8 @@ __global__ void __launch_bounds__(TOPK_THREADS)
         uint32_t own[EACH], sum = 0;
 #pragma unroll
         for (int j = 0; j < EACH; ++j) sum += own[j] = counts[threadIdx.x * EACH + j];
-        uint32_t before = earlier_counts(sum, warps);
+        uint32_t before;
+        over_block<TOPK_THREADS>(sum, before);
         if (before < need && need <= before + sum) {  // one thread
             int j = 0;
             while (before + own[j] < need) before += own[j++];
@@ -85,9 +70,10 @@ __global__ void __launch_bounds__(TOPK_THREADS)
         if (i < r.n && key < prefix) entries[slot(int(atomicAdd(&taken, 1u)))] = Entry(key, uint32_t(i));
         if (equals >= need) continue;
         const bool is_equal = i < r.n && key == prefix;
-        const uint32_t found = uint32_t(__syncthreads_count(is_equal));
-        if (!found) continue;
-        const uint32_t at = equals + earlier_counts(is_equal, warps);
+        if (!__syncthreads_or(is_equal)) continue;
+        uint32_t at;
+        const uint32_t found = over_block<TOPK_THREADS>(is_equal, at);
+        at += equals;
         if (is_equal && at < need) entries[slot(int(k - need + at))] = Entry(key, uint32_t(i));
         equals += found;
     }

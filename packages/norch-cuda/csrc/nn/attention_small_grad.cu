@@ -30,11 +30,10 @@ __device__ inline void load_columns(float (&y)[D / 16], const float* row) {
     }
 }
 
-/// acc[r][c] += a[r] . b[16 * c] over D floats of rows of `a` and `b`: a product with a transposed matrix. The kernels
-/// of the gradient have no registers for UNROLL > 1.
-template <int D, int UNROLL = 1, int R, int C>
+/// acc[r][c] += a[r] . b[16 * c] over D floats of rows of `a` and `b`: a product with a transposed matrix.
+template <int D, int R, int C>
 __device__ inline void add_dots(float (&acc)[R][C], const float* a, const float* b) {
-#pragma unroll UNROLL
+#pragma unroll 1  // there are no registers for more
     for (int k = 0; k < D; k += 4) {
         Packet<float, 4> x[R], y[C];
 #pragma unroll

@@ -24,28 +24,25 @@ struct ScanPlan {
     bool has_packets, is_short;
 };
 
-template <class W>
-__device__ inline W shuffled_up(const W& value, int step) {
+/// Another lane's state: `shuffle` gives a word of it.
+template <class W, class Shuffle>
+__device__ inline W shuffled(const W& value, const Shuffle& shuffle) {
     constexpr int WORDS = sizeof(W) / 4;
     uint32_t words[WORDS];
     memcpy(words, &value, sizeof value);
 #pragma unroll
-    for (int k = 0; k < WORDS; ++k) words[k] = __shfl_up_sync(~0u, words[k], step);
+    for (int k = 0; k < WORDS; ++k) words[k] = shuffle(words[k]);
     W out;
     memcpy(&out, words, sizeof out);
     return out;
 }
-
+template <class W>
+__device__ inline W shuffled_up(const W& value, int step) {
+    return shuffled(value, [=](uint32_t word) { return __shfl_up_sync(~0u, word, step); });
+}
 template <class W>
 __device__ inline W shuffled_from(const W& value, int lane) {
-    constexpr int WORDS = sizeof(W) / 4;
-    uint32_t words[WORDS];
-    memcpy(words, &value, sizeof value);
-#pragma unroll
-    for (int k = 0; k < WORDS; ++k) words[k] = __shfl_sync(~0u, words[k], lane);
-    W out;
-    memcpy(&out, words, sizeof out);
-    return out;
+    return shuffled(value, [=](uint32_t word) { return __shfl_sync(~0u, word, lane); });
 }
 
 template <class S, class W>
