@@ -1,0 +1,66 @@
+"""Sparse matrices whose rows or columns are compressed."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import norch
+
+
+def test_compressed_columns():
+    values = norch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x = norch.sparse_csc_tensor([0, 1, 1, 3], [2, 0, 1], values)
+    dense = [[0.0, 0.0, 2.0], [0.0, 0.0, 3.0], [1.0, 0.0, 0.0]]
+    assert x.to_dense().tolist() == dense
+    assert (x.layout, x.is_sparse, x.is_sparse_csr) == (norch.sparse_csc, False, False)
+    assert (x.ccol_indices().tolist(), x.row_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    assert x.values().tolist() == [1.0, 2.0, 3.0]
+    turned = x.t()
+    assert (turned.layout, turned.to_dense().tolist()) == (norch.sparse_csr, norch.tensor(dense).t().tolist())
+    assert (turned.crow_indices().tolist(), turned.col_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    (turned @ norch.tensor([[1.0], [10.0], [100.0]])).sum().backward()
+    assert values.grad.tolist() == [100.0, 1.0, 10.0]
+    for again in (norch.tensor(dense).to_sparse_csc(), norch.tensor(dense).to_sparse(layout=norch.sparse_csc)):
+        assert (again.ccol_indices().tolist(), again.row_indices().tolist()) == ([0, 1, 1, 3], [2, 0, 1])
+    again = pickle.loads(pickle.dumps(x.detach()))
+    assert (again.layout, again.to_dense().tolist()) == (norch.sparse_csc, dense)
+    assert (x.to_sparse().layout, x.to_sparse_csr().layout) == (norch.sparse_coo, norch.sparse_csr)
+    assert x.to_sparse().indices().tolist() == [[0, 1, 2], [2, 2, 0]]
+    assert "ccol_indices=tensor([0, 1, 1, 3])" in repr(x)
+    again.mul_(2)
+    assert (again.layout, again.values().tolist()) == (norch.sparse_csc, [2.0, 4.0, 6.0])
+    for call in (x.crow_indices, x.col_indices, x.indices, x.is_coalesced, turned.ccol_indices, turned.row_indices):
+        with pytest.raises(norch.DTypeError, match="the layout is norch.sparse_cs"):
+            call()
+    with pytest.raises(norch.IndexError, match="row_indices hold 3 for 3 rows"):
+        norch.sparse_csc_tensor([0, 1], [3], [1.0], (3, 1))
+    with pytest.raises(norch.ShapeError, match="2 ccol_indices for size"):
+        norch.sparse_csc_tensor([0, 1], [0], [1.0], (1, 2))
+    with pytest.raises(norch.ShapeError, match="matrices"):
+        norch.ones(3).to_sparse_csc()
+
+
+def test_pointers_of_rows_and_back():
+    rows = norch.tensor([0, 0, 2, 4])
+    crow = norch._convert_indices_from_coo_to_csr(rows, 5)
+    assert (crow.tolist(), crow.dtype) == ([0, 2, 2, 3, 3, 4], norch.int64)
+    assert norch._convert_indices_from_coo_to_csr(rows, 5, out_int32=True).dtype is norch.int32
+    columns = norch.tensor([1, 3, 0, 2])
+    assert norch._convert_indices_from_csr_to_coo(crow, columns).tolist() == [[0, 0, 2, 4], [1, 3, 0, 2]]
+    assert norch._convert_indices_from_csr_to_coo(crow, columns, transpose=True).tolist() == [
+        [1, 3, 0, 2],
+        [0, 0, 2, 4],
+    ]
+    assert norch._convert_indices_from_coo_to_csr(rows[:0], 2).tolist() == [0, 0, 0]
+
+
+def test_products_of_compressed_matrices_are_csr():
+    dense = norch.tensor([[1.0, 0, 2], [0, 3, 0], [4, 0, 0]])
+    made = {"coo": dense.to_sparse(), "csr": dense.to_sparse_csr(), "csc": dense.to_sparse_csc()}
+    for a in made:
+        for b in made:
+            found = made[a] @ made[b]
+            assert found.layout is (norch.sparse_coo if "coo" in (a, b) else norch.sparse_csr)
+            assert found.to_dense().tolist() == [[9, 0, 2], [0, 9, 0], [4, 0, 8]]
