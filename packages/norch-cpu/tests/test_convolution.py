@@ -295,6 +295,11 @@ def test_derivatives(how):
     assert gradgradcheck(function, leaves, fast_mode=True)
 
 
+def uneven(*arrays):
+    """Numbers whose sums round: another order of summation would be seen."""
+    return [v + np.random.default_rng(9).random(v.shape) for v in arrays]
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -304,8 +309,7 @@ def test_derivatives(how):
 )
 def test_results_do_not_depend_on_the_number_of_threads(name):
     x, w, b, how = arrays(name)
-    # Numbers whose sums round: another order of summation would be seen.
-    values = [v + np.random.default_rng(9).random(v.shape) for v in (x, w, b)]
+    values = uneven(x, w, b)
     before, found = norch.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
@@ -316,6 +320,18 @@ def test_results_do_not_depend_on_the_number_of_threads(name):
     finally:
         norch.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+def test_what_was_in_scratch_memory_does_not_matter():
+    x, w, b, how = arrays("many tiles")
+    values, found = uneven(x, w, b), []
+    for _ in range(2):
+        leaves = [tensor(v, "float32", requires_grad=True) for v in values]
+        loss = (call(*leaves, how) ** 2).sum()
+        found.append([v.numpy().tobytes() for v in grad(loss, leaves)])
+        for nbytes in range(1 << 12, 1 << 18, 1 << 12):
+            norch.full((nbytes // 4,), math.nan)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("c", "o", "batch"), [(3, 20, 2), (30, 32, 5)])

@@ -98,6 +98,23 @@ def test_a_plan_that_another_thread_makes_while_a_recording_begins(device, monke
     assert step.report().replayed, step.report()
 
 
+def test_a_thread_that_computes_while_a_program_is_checked(device):
+    p = norch.ones(3, device=device, requires_grad=True)
+
+    @norch.capture
+    def step(x):
+        if step.report().replayed and p.grad is None:
+            together(lambda: p.sum().backward())
+        return x * 2 + 1
+
+    for i in range(60):
+        x = batch(device, i, 3)
+        assert image(step(x)) == image(x * 2 + 1)
+    assert p.grad is not None
+    assert step.report().replayed > 40
+    assert not step.report().refused
+
+
 def test_one_records_while_others_compute(device):
     stop = threading.Event()
     params = [norch.ones(3, device=device, requires_grad=True) for _ in range(3)]

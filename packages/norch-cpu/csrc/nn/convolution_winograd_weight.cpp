@@ -90,7 +90,8 @@ private:
             const Pixels seen{2 * s.rows + 2, 2 * across + 2, pitch_}, given{2 * s.rows, 2 * across, pitch};
             take_pixels(image + s.image * image_.stride[0], image_, 2 * s.top - top_, -left_, seen, own.data(), own.data() + size);
             points_of_windows(own.data(), seen, s.rows, across, windows + tile * pitch_, most_ * pitch_);
-            if (to_ < pitch) std::fill_n(own.data(), given.size(), 0.0f);
+            if (to_ < pitch)  // no channel is there that a sum could be taken for not finite by
+                for (float* memory : {own.data(), own.data() + size}) std::fill_n(memory, given.size(), 0.0f);
             take_pixels(grad + s.image * grad_.stride[0], grad_, 2 * s.top, 0, given, own.data(), own.data() + size);
             points_of_grads(own.data(), given, s.rows, grads + tile * PANEL);
         });

@@ -192,9 +192,11 @@ class Programs:
             return False
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
-            entry.waiting = "other threads compute while it is recorded"
+            why = "other threads compute while it is recorded"
             if entry.disturbed >= MAX_CHANGES:
-                self._refuse(entry, entry.waiting)
+                self._refuse(entry, why)
+            elif not entry.programs:
+                entry.waiting = why
             return False
         if program is not None:
             if program not in entry.programs:
