@@ -31,9 +31,14 @@ def living(kinds: set[type]) -> list[Any]:
     looking at it takes twice as long, and a tuple that another thread is still building would have a second owner, for
     which Python would raise SystemError there.
     """
-    if gc.get_freeze_count():
-        gc.unfreeze()  # a script has had the collector pass over what there was, which is then not found either
+    _thaw()
     return _of(kinds, partial(gc.get_referrers, *kinds))
+
+
+def _thaw() -> None:
+    """Has the collector's lists hold what `import norch` or the script has taken out of them."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
 
 
 def _of(kinds: set[type], objects: Callable[[], Iterable[Any]]) -> list[Any]:
@@ -60,7 +65,8 @@ def living_now(kinds: set[type]) -> list[Any]:
     looked through, beside what was found before."""
     global _remembered
     last, things = _remembered, None
-    if not _is_alone():
+    _thaw()
+    if active_count() > 1 or sys.version_info >= (3, 14):  # which has no generation 1
         _remembered = None
         return living(kinds)
     if last is not None and last.kinds == kinds:
@@ -73,10 +79,6 @@ def living_now(kinds: set[type]) -> list[Any]:
         things = living(kinds)
     _remembered = _Remembered(kinds, [ref(thing) for thing in things], [])
     return things
-
-
-def _is_alone() -> bool:
-    return active_count() == 1 and not gc.get_freeze_count() and sys.version_info < (3, 14)  # which has no generation 1
 
 
 class Newborn:
