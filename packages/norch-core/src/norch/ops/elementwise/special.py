@@ -12,6 +12,7 @@ from ...errors import DTypeError
 from ...spec import Spec
 from ..creation import fill_spec, full, zeros_like
 from ..families import NUMBER, composite, infer_elementwise
+from ..gradients import elementwise_gradient
 from ..registry import public
 from ..shape.bitcast import bitcast
 from ..upcast import in_float32, upcast
@@ -224,16 +225,17 @@ def sinc(input: Tensor) -> Tensor:
 _SINC_TAYLOR = tuple((-1) ** n * 2 * n / math.factorial(2 * n + 1) for n in range(9, 0, -1))
 
 
-def _sinc_rule(g: Tensor, input: Tensor) -> Tensor:
+@elementwise_gradient
+def sinc_grad(grad: Tensor, input: Tensor) -> Tensor:
     x = upcast(input) * math.pi
     small = lt(absolute(x), 1)  # here the two terms all but cancel
     safe = where(small, 1.0, x)
     square = where(small, x * x, 0.0)
     series = x * polynomial(square, _SINC_TAYLOR)
-    return (g * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(input.spec.dtype)
+    return (grad * where(small, series, (cos(safe) - sin(safe) / safe) / safe) * math.pi).to(grad.dtype)
 
 
-@composite(infer_unary("sinc"), _sinc_rule, name="sinc", elementwise=True)
+@composite(infer_unary("sinc"), sinc_grad, name="sinc", elementwise=True)
 def _sinc(input: Tensor) -> Tensor:
     x = upcast(input) * math.pi
     zero = eq(x, 0)

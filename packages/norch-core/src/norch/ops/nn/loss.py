@@ -271,8 +271,9 @@ def _bounded_log(x: Tensor) -> Tensor:
     return maximum(log(x), _MIN_LOG)
 
 
-def _probabilities_input(g: Tensor, input: Tensor, target: Tensor) -> Tensor:
-    return g * (input - target) / maximum(input * (1 - input), 1e-12)
+@elementwise_gradient
+def binary_cross_entropy_grad(grad: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return grad * (input - target) / maximum(input * (1 - input), 1e-12)
 
 
 def _probabilities_target(g: Tensor, input: Tensor) -> Tensor:
@@ -281,7 +282,7 @@ def _probabilities_target(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(
     _infer("binary_cross_entropy", reduced=False),
-    {"input": _probabilities_input, "target": _probabilities_target},
+    {"input": binary_cross_entropy_grad, "target": _probabilities_target},
     name="binary_cross_entropy",
     elementwise=True,
 )
@@ -326,9 +327,14 @@ def _infer_logits(input: Spec, target: Spec, pos_weight: Spec | None) -> Spec:
     return input.like(dtype=dtype)
 
 
+@elementwise_gradient
+def binary_cross_entropy_with_logits_grad(grad: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return grad * (sigmoid(input) - target)
+
+
 def _logits_input(g: Tensor, input: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
     if pos_weight is None:
-        return g * (sigmoid(input) - target)
+        return binary_cross_entropy_with_logits_grad(g, input, target)
     return g * ((1 - target) - ((pos_weight - 1) * target + 1) * sigmoid(-input))
 
 
@@ -377,15 +383,16 @@ def binary_cross_entropy_with_logits(
 _infer_kl = _infer("kl_div", reduced=False)
 
 
-def _kl_input(g: Tensor, target: Tensor, log_target: bool) -> Tensor:
-    return -g * (exp(target) if log_target else target)
+@elementwise_gradient
+def kl_div_grad(grad: Tensor, target: Tensor, log_target: bool) -> Tensor:
+    return -grad * (exp(target) if log_target else target)
 
 
 def _kl_target(g: Tensor, input: Tensor, target: Tensor, log_target: bool) -> Tensor:
     return g * (exp(target) * (target - input + 1) if log_target else log(target) + 1 - input)
 
 
-@composite(_infer_kl, {"input": _kl_input, "target": _kl_target}, name="kl_div", elementwise=True)
+@composite(_infer_kl, {"input": kl_div_grad, "target": _kl_target}, name="kl_div", elementwise=True)
 def _kl_div(input: Tensor, target: Tensor, log_target: bool) -> Tensor:
     if log_target:
         return exp(target) * (target - input)
