@@ -166,6 +166,7 @@ OPAQUE = {
     "flat_index",
     "functional_scatter",
     "functional_scatter_add",
+    "chosen_grad",
     "gather_grad",
     "embedding_grad",
     "trunc_divide",

@@ -145,6 +145,18 @@ def gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     return out
 
 
+@composite(
+    lambda grad, index, dim, shape: grad.like(shape),
+    {"grad": lambda g, index, dim: gather(g, dim, index)},
+)
+def chosen_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
+    """The same where no element was gathered twice."""
+    out = fill_spec(grad.spec.like(shape), 0)
+    if out.spec.numel:
+        scatter_into(out, wrap_dim(dim, len(shape), "gather"), index, grad)
+    return out
+
+
 def infer_scattered(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
     at = _check_index("scatter", input, dim, index)
     if src.ndim != index.ndim or any(m > n for m, n in zip(index.shape, src.shape, strict=True)):

@@ -12,7 +12,7 @@ from ...tensor_base import make_tensor
 from ..checks import require_integers
 from ..elementwise.arithmetic import exp, lt, ne, where
 from ..families import composite, floating, has_kernel, op_of
-from ..indexing import gather, scatter, scatter_add
+from ..indexing import chosen_grad, gather, scatter_add
 from ..reduction.reductions import logsumexp
 from ..registry import public
 from ..upcast import upcast, upcast_dtype
@@ -112,7 +112,7 @@ def nll_loss_grad(
 ) -> Tensor:
     targets = _Targets(grad.spec.like(shape), target, weight, ignore_index)
     scales = -targets.scales(grad, reduction)
-    return scatter(grad.new_zeros(shape), targets.dim, targets.index, scales.unsqueeze(targets.dim))
+    return chosen_grad(scales.unsqueeze(targets.dim), targets.index, targets.dim, shape)
 
 
 def _nll_rule(

@@ -15,7 +15,7 @@ from ..creation import arange, fill_spec, ones_like
 from ..elementwise.arithmetic import exp, ge, le, where
 from ..elementwise.composites import log_of_sum
 from ..families import accepts_axis, composite, primitive
-from ..indexing import gather, scatter_add
+from ..indexing import gather, gather_grad
 from ..registry import public
 from ..shape.joining import cat
 from ..shape.padding import PAD
@@ -130,7 +130,7 @@ def _infer_extreme(input: Spec, dim: int) -> tuple[Spec, Spec]:
 
 
 def _extreme_vjp(g: Any, y1: Tensor, input_spec: Spec, dim: int) -> Tensor:
-    return scatter_add(g[0].new_zeros(tuple(input_spec.shape)), dim, y1, g[0])
+    return gather_grad(g[0], y1, dim, tuple(input_spec.shape))
 
 
 def _running_extreme(input: Tensor, at: int, wins: Any) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from ..creation import arange, empty_like, full
 from ..elementwise.arithmetic import where
 from ..families import accepts_axis, composite, primitive
 from ..from_data import of_new_array
-from ..indexing import gather, index_select, scatter, scatter_into
+from ..indexing import chosen_grad, gather, index_select, scatter_into
 from ..masks import nonzero
 from ..registry import public
 from ..shape.joining import cat
@@ -35,7 +35,7 @@ def _infer_sort(x: Spec, dim: Any, descending: bool) -> Inferred:
 def sort_vjp(g: Any, y1: Tensor, x_spec: Spec, dim: int) -> Tensor:
     """The gradient where elements came from whose indices along `dim` are the second result, `y1`."""
     # `g` holds a gradient for each result; the indices have none.
-    return scatter(g[0].new_zeros(tuple(x_spec.shape)), dim, y1, g[0])
+    return chosen_grad(g[0], y1, dim, tuple(x_spec.shape))
 
 
 _SORT = primitive("sort", "x dim descending", 1, _infer_sort, (sort_vjp,))
