@@ -102,6 +102,16 @@ def test_a_gradient_is_in_memory_of_its_own() -> None:
         assert x.grad.tolist() == [5, 5]
 
 
+def test_no_gradient_is_computed_that_is_not_asked_for() -> None:
+    x, y = leaf(1, 4), leaf(3, 2)
+    loss = norch.l1_loss(x, y, "sum")
+    with norch.profiler.profile() as ops:
+        (found,) = grad(loss, x, retain_graph=True)
+    assert found.tolist() == [-1, 1]
+    assert "neg" not in {event.key for event in ops.key_averages()}  # which is y's
+    assert [g.tolist() for g in grad(loss, (x, y))] == [[-1, 1], [1, -1]]
+
+
 def test_a_gradient_holds_no_more_memory_than_it_needs() -> None:
     x, y = leaf(1, 2), leaf(3, 4)
     constant = norch.zeros(1000, dtype=norch.float64)

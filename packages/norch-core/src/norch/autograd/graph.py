@@ -120,7 +120,7 @@ class Node:
         bound, operands = op.bound, plan.operands
         if type(grad) is list:
             grad = tuple(grad)
-        joint = list(bound[0](self, grad)) if op.joint else None  # type: ignore[misc]
+        joint = list(bound[0](self, grad, needed)) if op.joint else None  # type: ignore[misc]
         for i, edge in enumerate(self.edges):
             if edge is None or (needed is not None and edge not in needed):
                 continue

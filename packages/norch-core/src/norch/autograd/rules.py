@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from ..dispatch.op import Op
     from .graph import Node
 
-Bound = Callable[["Node", Any], Any]
-"""A rule ready to be called: with a node and the gradient of its result."""
+Bound = Callable[..., Any]
+"""A rule ready to be called: with a node, the gradient of its result and, of a rule of all inputs at once, the nodes that
+lead to what the pass is asked for (None for all)."""
 
 
 NONE, SECOND, ALL = range(3)
@@ -23,8 +24,8 @@ class Rule:
     """A derivative rule and where its arguments come from, read off its parameter names.
 
     `g` or `grad` is the gradient of the result, `y` the result (a tuple of several, of which `y1` is the second alone),
-    `needs` a tuple of bools (which inputs need a gradient, for rules of all inputs at once). `NAME` is the op's operand
-    or attribute of that name, `NAME_spec` the spec alone of that operand, which keeps no memory alive.
+    `needs` a tuple of bools (which inputs the pass wants a gradient of, for rules of all inputs at once). `NAME` is the
+    op's operand or attribute of that name, `NAME_spec` the spec alone of that operand, which keeps no memory alive.
     """
 
     __slots__ = ("fetch", "function", "saved_inputs", "saved_outputs")
@@ -58,17 +59,17 @@ def bind_rule(op: Op, rule: Rule, at: int) -> Bound:
     It is written for the rule's parameters when it is first called: a loop over them takes three times as long.
     """
 
-    def first(node: Node, grad: Any) -> Any:
+    def first(node: Node, grad: Any, *needed: Any) -> Any:
         scope: dict[str, Any] = {"_function": rule.function, "_Tensor": TensorBase}
         exec(compile(_source(op, rule), f"<norch rule {op.name}>", "exec"), scope)
         op.bound[at] = bound = scope["_bound"]
-        return bound(node, grad)
+        return bound(node, grad, *needed)
 
     return first
 
 
 def _source(op: Op, rule: Rule) -> str:
-    lines = ["def _bound(node, grad):"]
+    lines = [f"def _bound(node, grad{', needed' if op.joint else ''}):"]
     if rule.saved_inputs:
         lines += ["    values = node.saved_inputs", "    if values is None:", "        raise node.freed()"]
     for at in sorted(rule.saved_inputs & set(op.tensors)):
@@ -83,7 +84,7 @@ def _source(op: Op, rule: Rule) -> str:
         rule.G: "grad",
         rule.Y: "node.saved_result()",
         rule.Y1: "node.saved_result(1)",
-        rule.NEEDS: "tuple([e is not None for e in node.edges])",
+        rule.NEEDS: "tuple([e is not None and (needed is None or e in needed) for e in node.edges])",
     }
     arguments = [
         special.get(at) or (f"values[{at}]" if at >= 0 else f"node.plan.inputs[{rule.SPECS - at}]") for at in rule.fetch
