@@ -1,6 +1,7 @@
 // recurrence_grad: from the last step to the first what each step's gates contribute; then the gradients of input and
 // weights, one product over all steps each.
 #include <optional>
+#include <vector>
 
 #include "common/scratch.h"
 #include "elementwise/functions.h"
@@ -18,7 +19,7 @@ using matmul::Product;
 template <class T>
 struct Row {
     int64_t n;
-    const T* given;     // the gradient of h from outside, or null
+    const T* given;     // the gradient of h from outside
     const T* gates;     // as they were saved
     const T *h, *h_before, *c, *c_before;
     T* g;               // the gradient of h from later steps; becomes the part of the gradient before that needs no product
@@ -32,7 +33,7 @@ void rnn_row(const Row<T>& r) {
     T *g = r.g, *out = r.slopes;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < r.n; ++j) {
-        const T total = g[j] + (given ? given[j] : T(0));
+        const T total = g[j] + given[j];
         out[j] = IS_TANH ? total * (T(1) - h[j] * h[j]) : h[j] > T(0) ? total : T(0);
         g[j] = 0;
     }
@@ -47,7 +48,7 @@ void gru_row(const Row<T>& row) {
       *state_z = state_r + size, *state_n = state_r + 2 * size;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < size; ++j) {
-        const T total = g[j] + (given ? given[j] : T(0)), r = rs[j], z = zs[j], n = ns[j];
+        const T total = g[j] + given[j], r = rs[j], z = zs[j], n = ns[j];
         const T by_n = total * (T(1) - z) * (T(1) - n * n), by_r = by_n * ss[j] * r * (T(1) - r);
         const T by_z = total * (before[j] - n) * z * (T(1) - z);
         of_r[j] = by_r, of_z[j] = by_z, of_n[j] = by_n;
@@ -65,7 +66,7 @@ void lstm_row(const Row<T>& row) {
       *of_o = of_i + 3 * size;
     NORCH_INDEPENDENT
     for (int64_t j = 0; j < size; ++j) {
-        const T total = g_h[j] + (given ? given[j] : T(0)), i = is[j], f = fs[j], g = gs[j], o = os[j];
+        const T total = g_h[j] + given[j], i = is[j], f = fs[j], g = gs[j], o = os[j];
         const T now = math::tanh(c[j]), by_c = g_c[j] + total * o * (T(1) - now * now);
         of_i[j] = by_c * g * i * (T(1) - i);
         of_f[j] = by_c * before[j] * f * (T(1) - f);
@@ -82,7 +83,8 @@ public:
     Backward(const Request& request, const Recurrence& r)
         : r_(r),
           products_(request, r, row_of(r)),
-          product_(r.batch, r.hidden, r.width(), {row_of(r), 1}, {r.hidden, 1}, {r.hidden, 1}) {
+          product_(r.batch, r.hidden, r.width(), {row_of(r), 1}, {r.hidden, 1}, {r.hidden, 1}),
+          zeros_(r.g_states < 0 ? size_t(r.hidden) : 0) {
         work = products_.work() + double(r.rows()) * row_ns<T>(r);
         const int64_t packed = packs(r) ? chunks_of<T>(r.hidden) * UNITS<T> * r.width() : 0;
         note_scratch((slopes_size() + std::max(packed, before_size())) * int64_t(sizeof(T)));
@@ -155,7 +157,7 @@ private:
                     for (int64_t j = 0; j < h; ++j) g[j] += given[at + j];
                 continue;
             }
-            row_({h, given ? given + at : nullptr,
+            row_({h, given ? given + at : zeros_.data(),
                   r_.saved_gates < 0 ? nullptr : as<T>(data, r_.saved_gates) + of_step * 4 * h, now + at, before + at,
                   c ? c + at : nullptr, c_before ? c_before + at : nullptr, g, call.g_c ? call.g_c + at : nullptr, slopes,
                   of_state});
@@ -210,6 +212,7 @@ private:
     RecurrenceProducts products_;
     Product<T> product_;
     void (*row_)(const Row<T>&);
+    std::vector<T> zeros_;  // in place of a gradient that there is none of: a vector load that is masked out takes ages
 };
 
 }  // namespace

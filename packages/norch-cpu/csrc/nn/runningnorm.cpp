@@ -41,10 +41,13 @@ KernelPtr batch_norm_running(const Request& request) {
             const auto parameter = [&](size_t i) { return Parameter<C>(i ? data[i] : nullptr, dtypes[i], channels); };
             const auto mean = parameter(2), variance = parameter(3), w = parameter(weight), b = parameter(bias);
             Scratch<C> factor(channels), shift(channels);
-            for (int64_t c = 0; c < channels; ++c) {
-                factor[c] = C(1) / std::sqrt(C(variance.data()[c] + C(eps))) * (w.data() ? w.data()[c] : C(1));
-                shift[c] = (b.data() ? b.data()[c] : C(0)) - mean.data()[c] * factor[c];
-            }
+            // Each in a loop of its own: a vector load that is masked out, from no memory at all, takes ages.
+            for (int64_t c = 0; c < channels; ++c) factor[c] = C(1) / std::sqrt(C(variance.data()[c] + C(eps)));
+            for (int64_t c = 0; w.data() && c < channels; ++c) factor[c] *= w.data()[c];
+            if (b.data())
+                for (int64_t c = 0; c < channels; ++c) shift[c] = b.data()[c] - mean.data()[c] * factor[c];
+            else
+                for (int64_t c = 0; c < channels; ++c) shift[c] = C(0) - mean.data()[c] * factor[c];
             const S* from = reinterpret_cast<const S*>(data[1]);
             S* to = reinterpret_cast<S*>(data[0]);
             const int64_t row = is_last || inner == 1 ? channels : inner;
