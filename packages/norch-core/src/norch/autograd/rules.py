@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .graph import Node
 
 Bound = Callable[..., Any]
-"""A rule ready to be called: with a node, the gradient of its result and, of a rule of all inputs at once, the nodes that
-lead to what the pass is asked for (None for all)."""
+"""A rule ready to be called: with a node, the gradient of its result and, of a rule of all inputs at once, the nodes
+that lead to what the pass is asked for (None for all)."""
 
 
 NONE, SECOND, ALL = range(3)
