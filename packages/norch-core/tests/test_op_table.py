@@ -172,13 +172,13 @@ NOT_DIFFERENTIABLE = frozenset(
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "atan2_grad batch_norm_grad batch_norm_relu batch_norm_relu_grad binary_cross_entropy_grad "
-    "binary_cross_entropy_with_logits_grad clipped_difference_grad cross_entropy_grad "
-    "carried_back cross_entropy_rows_grad cumprod_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
-    "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad grid_sample3d_grid_grad "
-    "hardswish_grad hardtanh_grad kl_div_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad "
-    "linear_weight_grad log_softmax_grad mish_grad mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad "
-    "prod_of_others recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad "
-    "scaled_dot_product_attention_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
+    "binary_cross_entropy_with_logits_grad clipped_difference_grad cross_entropy_grad carried_back "
+    "cross_entropy_rows_grad cumprod_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
+    "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad grid_sample3d_grid_grad hardswish_grad hardtanh_grad "
+    "kl_div_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad "
+    "mish_grad mse_loss_grad nll_loss_grad prelu_grad prelu_weight_grad prod_of_others recurrence_grad relu_grad "
+    "residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
+    "scaled_dot_product_attention_mask_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
     "softmax_grad softplus_grad tanh_grad threshold_grad".split()
 )
 

@@ -12,14 +12,14 @@ import norch
 
 
 def head(q, k, v, g, mask, scale):
-    """The result, and the gradients of q, k and v. The mask is added, -inf where a query may not look."""
+    """The result, and the gradients of q, k, v and the mask, which is added: -inf where a query may not look."""
     scores = q @ k.T * scale + mask
     with np.errstate(invalid="ignore"):
         weights = np.exp(scores - scores.max(1, keepdims=True))
         weights = np.where(scores.max(1, keepdims=True) == -np.inf, 0, weights / weights.sum(1, keepdims=True))
     slopes = g @ v.T
-    slopes = (slopes - (slopes * weights).sum(1, keepdims=True)) * weights * scale
-    return weights @ v, slopes @ k, slopes.T @ q, weights.T @ g
+    slopes = (slopes - (slopes * weights).sum(1, keepdims=True)) * weights
+    return weights @ v, slopes @ k * scale, slopes.T @ q * scale, weights.T @ g, slopes
 
 
 def oracle(q, k, v, g, mask, scale):
@@ -29,7 +29,7 @@ def oracle(q, k, v, g, mask, scale):
     shared = [k.shape[-3] if len(batch) else 1, q.shape[-3] if len(batch) else 1]
     for at in np.ndindex(batch):
         of_key = (*at[:-1], at[-1] * shared[0] // shared[1]) if at else at
-        values = head(q[at], k[of_key], v[of_key], g[at], mask[at], scale)
+        values = head(q[at], k[of_key], v[of_key], g[at], mask[at], scale)[:4]
         for out, value, place in zip(found, values, (at, at, of_key, of_key), strict=True):
             out[place] += value
     return found
@@ -119,6 +119,25 @@ def test_masks(queries, shape):
     check(q, k, v, False, mask=number)
     check(q, k, v, False, mask=number > 0)  # of a query whose keys are all masked the result is 0
     check(*(x.to(norch.float16) for x in (q, k, v)), False, dtype=norch.float16, mask=number.to(norch.float16))
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16, norch.float16])
+@pytest.mark.parametrize("queries", [3, 49, 70])
+def test_the_gradient_of_a_mask(queries, dtype):
+    """A learnt bias, as vision transformers have it for the distances of patches."""
+    q, k, v = (x.to(dtype).requires_grad_() for x in operands((2, 3), queries, 37, 24, 16))
+    mask = draw(3, queries, 37, seed=5)
+    mask[:, 1, 4:] = -math.inf
+    mask = norch.tensor(mask, dtype=dtype, requires_grad=True)
+    g = norch.tensor(draw(2, 3, queries, 16, seed=9), dtype=dtype)
+    found = norch.autograd.grad(norch.scaled_dot_product_attention(q, k, v, mask, scale=0.3), (q, k, v, mask), g)
+    arrays = [*map(exact, (q, k, v, g)), added(mask.detach(), False, q, k)]
+    expected = [np.zeros(x.shape) for x in (q, k, v, mask)]
+    for at in np.ndindex(2, 3):
+        for out, value, place in zip(expected, head(*(a[at] for a in arrays), 0.3)[1:], (at, at, at, at[1:])):
+            out[place] += value
+    for got, value in zip(found, expected, strict=True):
+        assert_close(got, value, dtype, 16)
 
 
 def test_masked_keys_may_hold_anything():

@@ -30,6 +30,12 @@ Operand with_rows(Operand mask) {
     return mask;
 }
 
+template <int RESULTS>
+KernelPtr gradient(const Request& request) {
+    const auto attention = Attention::of(request, RESULTS + 1);
+    return attention ? attention_grad(*attention, RESULTS) : nullptr;
+}
+
 }  // namespace
 
 Matrix in_vectors(const Rows& x, int64_t rows, int64_t n, float* room) {
@@ -128,10 +134,8 @@ void add_attention(Registry& registry) {
         if (!attention) return nullptr;
         return attention->queries < L ? attend_few(*attention) : attend(*attention);
     };
-    registry["scaled_dot_product_attention_grad"] = [](const Request& r) -> KernelPtr {
-        const auto attention = Attention::of(r, 4);
-        return attention ? attention_grad(*attention) : nullptr;
-    };
+    registry["scaled_dot_product_attention_grad"] = gradient<3>;
+    registry["scaled_dot_product_attention_mask_grad"] = gradient<4>;
 }
 
 }  // namespace norch::nn

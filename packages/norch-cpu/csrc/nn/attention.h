@@ -151,6 +151,6 @@ void for_keys(Matrix x, const Seen& seen, Range keys, const F& f) {
 
 KernelPtr attend(const Attention& attention);          // attention_forward.cpp
 KernelPtr attend_few(const Attention& attention);      // attention_few.cpp
-KernelPtr attention_grad(const Attention& attention);  // attention_grad.cpp
+KernelPtr attention_grad(const Attention& attention, int results);  // attention_grad.cpp
 
 }  // namespace norch::nn

@@ -1,5 +1,6 @@
 // The gradient of attention. It computes the weights again (Dao et al., 2022): those of a block of queries for all keys.
 #include "elementwise/functions.h"
+#include "matmul/transpose.h"
 #include "nn/attention.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -7,7 +8,8 @@
 namespace norch::nn {
 namespace {
 
-enum Operands { FOR_QUERY, FOR_KEY, FOR_VALUE, GRAD, QUERY, KEY, VALUE };
+enum Results { FOR_QUERY, FOR_KEY, FOR_VALUE, FOR_MASK };
+enum Operands { GRAD, QUERY, KEY, VALUE };  // behind the results
 
 int64_t width_of(const Attention& a) { return whole_vectors(std::min(QUERIES, a.queries)); }
 
@@ -63,8 +65,8 @@ void softmax(Matrix weights, const Seen& seen) {
     });
 }
 
-/// From the gradient of the weights that of the scores, scale included.
-void slope(Matrix slopes, Matrix weights, const Seen& seen, float scale) {
+/// From the gradient of the weights that of the scores, scale included. `for_mask`: where they go without it, or null.
+void slope(Matrix slopes, Matrix weights, const Seen& seen, float scale, const Rows* for_mask, float* room) {
     const int64_t n = slopes.row, ahead = weights.data - slopes.data;
     const Range all{0, seen.keys};
     alignas(64) float sums[QUERIES] = {};
@@ -77,8 +79,14 @@ void slope(Matrix slopes, Matrix weights, const Seen& seen, float scale) {
     for_keys(slopes, seen, all, [&](float* row, int64_t first, int64_t) {
         const float* weight = row + ahead;
         NORCH_INDEPENDENT
-        for (int64_t i = first; i < n; ++i) row[i] = (row[i] - sums[i]) * weight[i] * scale;
+        for (int64_t i = first; i < n; ++i) row[i] = (row[i] - sums[i]) * weight[i] * (for_mask ? 1.0f : scale);
     });
+    if (!for_mask) return;
+    const int64_t width = whole_vectors(seen.keys);
+    matmul::transpose(slopes.data, n, seen.keys, n, room, width);
+    bring(*for_mask, {room, width}, seen.queries, seen.keys);
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < seen.keys * n; ++i) slopes.data[i] *= scale;
 }
 
 /// out[query] = the sum over keys of factors[key][query] * rows[key]
@@ -95,13 +103,14 @@ void by_keys(Matrix out, Matrix factors, Matrix rows, const Seen& seen, int64_t 
     multiply(out, true, factors, rows, seen.keys, whole_vectors(n), [](int64_t) { return 0; }, steps);
 }
 
-void head_grad(const Attention& a, char* const* p, Room room) {
+void head_grad(const Attention& a, int results, char* const* p, Room room) {
     const int64_t width = width_of(a);
+    const auto given = [&](Operands o) { return a.rows(p, results + o); };
     const Rows for_query = a.rows(p, FOR_QUERY), for_key = a.rows(p, FOR_KEY), for_value = a.rows(p, FOR_VALUE);
     const Matrix turned_query{room.take(a.size * width), width}, turned_grad{room.take(a.values * width), width};
     const Matrix weights{room.take(a.keys * width), width}, slopes{room.take(a.keys * width), width};
-    const Matrix g = taken(a.rows(p, GRAD), a.queries, a.values, room), q = taken(a.rows(p, QUERY), a.queries, a.size, room);
-    const Matrix k = taken(a.rows(p, KEY), a.keys, a.size, room), v = taken(a.rows(p, VALUE), a.keys, a.values, room);
+    const Matrix g = taken(given(GRAD), a.queries, a.values, room), q = taken(given(QUERY), a.queries, a.size, room);
+    const Matrix k = taken(given(KEY), a.keys, a.size, room), v = taken(given(VALUE), a.keys, a.values, room);
     const Matrix query_sums = place_for(for_query, a.queries, a.size, room);
     const Matrix key_sums = place_for(for_key, a.keys, a.size, room);
     const Matrix value_sums = place_for(for_value, a.keys, a.values, room);
@@ -120,7 +129,8 @@ void head_grad(const Attention& a, char* const* p, Room room) {
         softmax(weights, seen);
         by_keys(value_sums, weights, from(g, i), seen, a.values);
         scores(slopes, v, turned_grad, seen, all, a.values);
-        slope(slopes, weights, seen, a.scale);
+        const Rows for_mask = a.rows(p, results - 1).from(i);
+        slope(slopes, weights, seen, a.scale, results > FOR_MASK ? &for_mask : nullptr, room.next);
         by_queries(from(query_sums, i), slopes, k, seen, a.size);
         by_keys(key_sums, slopes, from(q, i), seen, a.size);
     }
@@ -131,13 +141,13 @@ void head_grad(const Attention& a, char* const* p, Room room) {
 
 }  // namespace
 
-KernelPtr attention_grad(const Attention& a) {
+KernelPtr attention_grad(const Attention& a, int results) {
     const double ns = 2.5 * a.head_ns();
     return make_kernel(double(a.heads()) * ns, [=](char* const* data, const Scalar*) {
         parallel_for(a.heads(), ns, [&](int64_t begin, int64_t end) {
             const Scratch<float> scratch(room_for(a));
             Walker walker(a.loops, a.loops.ndim(), data, begin);
-            for (int64_t i = begin; i < end; ++i, walker.next()) head_grad(a, walker.pointers(), {scratch.data()});
+            for (int64_t i = begin; i < end; ++i, walker.next()) head_grad(a, results, walker.pointers(), {scratch.data()});
         });
     });
 }

@@ -73,6 +73,7 @@ RULES: dict[str, Callable[..., int]] = {
     "conv2d_weight_grad": _weight_grad,
     "conv3d_weight_grad": _weight_grad,
     "scaled_dot_product_attention_grad": _attention_grad,
+    "scaled_dot_product_attention_mask_grad": _attention_grad,
     "scaled_dot_product_attention_sums_grad": _attention_grad,
     "conv3d_input_grad": _transposed,
     "scaled_dot_product_attention": _attention,

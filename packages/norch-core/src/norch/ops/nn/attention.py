@@ -101,6 +101,19 @@ def _attention_grad(
     return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True, True, True, False))[:3]
 
 
+def _infer_attention_mask_grad(grad: Spec, query: Spec, key: Spec, value: Spec, *more: Any) -> tuple[Spec, ...]:
+    found = _infer_attention_grad(grad, query, key, value)
+    return (*found, query.like((*found[0].shape[:-1], key.shape[-2])))
+
+
+@composite(_infer_attention_mask_grad, name=f"{_OP}_mask_grad")
+def _attention_mask_grad(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of query, key, value and of the mask that was added to the scores, in the shape of these."""
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True,) * 4)  # type: ignore[return-value]
+
+
 def _attention_rule(
     g: Tensor,
     query: Tensor,
@@ -111,8 +124,10 @@ def _attention_rule(
     scale: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, ...]:
-    if needs == (True, True, True, False):
+    if (needs[0] or needs[1]) and not needs[3]:
         return (*_attention_grad(g, query, key, value, attn_mask, is_causal, scale), None)
+    if all(needs):
+        return _attention_mask_grad(g, query, key, value, attn_mask, is_causal, scale)  # type: ignore[arg-type, no-any-return]
     return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
 
 
@@ -194,7 +209,7 @@ def _attention_sums_rule(
 ) -> tuple[Any, ...]:
     grad = g[0]
     assert grad is not None  # the sums are not handed out
-    if needs == (True, True, True, False):
+    if (needs[0] or needs[1]) and not needs[3]:
         return (*_attention_sums_grad(grad, query, key, value, *y, attn_mask, is_causal, scale), None)
     return _gradients(grad, query, key, value, attn_mask, is_causal, scale, needs)
 
