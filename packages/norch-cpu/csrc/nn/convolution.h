@@ -102,6 +102,9 @@ KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cp
 /// conv2d and its gradients where there are few windows, or with one tap few in each image.
 KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
+/// The gradient of conv2d's input where that has few channels, and its result more.
+KernelPtr conv2d_col2im(const Request& request);  // convolution_col2im.cpp
+
 /// conv2d of 3 x 3 with stride 1, and its gradients, in fewer multiplications where that is worth it; `direct`, which does the
 /// same, is taken where results are not finite.
 KernelPtr conv2d_winograd(const Request& request, KernelPtr direct);         // convolution_winograd.cpp
@@ -109,7 +112,8 @@ KernelPtr conv2d_winograd_weight(const Request& request, KernelPtr direct);  // 
 
 /// The first of these that there is.
 inline KernelPtr conv2d_special(const Request& request) {
-    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_of_small_planes, conv2d_planes})
+    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_of_small_planes, conv2d_planes,
+                            conv2d_col2im})
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }
