@@ -221,7 +221,7 @@ def test_pow_of_special_values():
         _assert_close(_apply("pow", a, b), exact, 2, a, b)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, -1.0, 2.0, 3.0, 2.5, -2.0, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, -0.5, 1.0, -1.0, 2.0, 3.0, 2.5, -2.0, math.inf, -math.inf, math.nan])
 def test_pow_with_a_scalar_exponent(exponent):
     a = _every_exponent(16)
     exact = np.array([_libm_pow(value, exponent) for value in a.tolist()])

@@ -17,6 +17,7 @@ SIZES = [
     (1, 130, 600), (130, 1, 600), (4, 19, 100), (12, 16, 5), (13, 21, 6), (7, 300, 40), (16, 64, 64), (26, 35, 260),
     (70, 100, 33), (64, 8, 130), (64, 9, 530), (300, 70, 19), (260, 150, 270), (2, 513, 1030), (9, 1100, 64),
     (95, 130, 300), (9, 1, 3), (66, 1, 16), (65, 1, 30), (6, 2, 6), (3, 3, 16), (2050, 3, 3), (7, 4, 4),
+    (33, 18, 4100), (70, 40, 9001), (3, 64, 5000),
 ]  # fmt: skip
 
 
@@ -200,6 +201,7 @@ def test_nan_and_infinity(value, size):
 def test_any_number_of_threads_gives_the_same_bits():
     before = norch.get_num_threads()
     shapes = [((300, 700), (700, 200)), ((1, 900), (900, 800)), ((3, 900), (800, 900)), ((60, 30, 40), (40, 50))]
+    shapes.append(((70, 5000), (5000, 40)))
     pairs = [(tensor(numbers(*a), "float32"), tensor(numbers(*b), "float32")) for a, b in shapes]
     pairs = [(a, b if b.shape[-2] == a.shape[-1] else b.mT) for a, b in pairs]
     try:

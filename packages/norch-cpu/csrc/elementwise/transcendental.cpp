@@ -58,6 +58,9 @@ NORCH_UNARY(Cube, x * x * x)
 NORCH_UNARY(Reciprocal, T(1) / x)
 // pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0.
 NORCH_UNARY(SquareRoot, x == -math::infinity<T> ? math::infinity<T> : std::sqrt(x + T(0)))
+// pow(-inf, -0.5) is 0.0 and pow(-0.0, -0.5) is inf.
+NORCH_UNARY(InverseRoot, x == -math::infinity<T> ? T(0) : T(1) / std::sqrt(x + T(0)))
+NORCH_UNARY(InverseSquare, (T(1) / x) * (T(1) / x))
 NORCH_UNARY(One, (void(x), T(1)))
 
 template <class T>
@@ -68,7 +71,9 @@ void pow_loop(char* const* p, unsigned broadcast, int64_t n) {
         if (exponent == T(2)) loop = unary_loop<T, Square>;
         if (exponent == T(3)) loop = unary_loop<T, Cube>;
         if (exponent == T(0.5)) loop = unary_loop<T, SquareRoot>;
+        if (exponent == T(-0.5)) loop = unary_loop<T, InverseRoot>;
         if (exponent == T(-1)) loop = unary_loop<T, Reciprocal>;
+        if (exponent == T(-2)) loop = unary_loop<T, InverseSquare>;
         if (exponent == T(1)) loop = unary_loop<T, Identity>;
         if (exponent == T(0)) loop = unary_loop<T, One>;
         if (loop) return loop(p, 0, n);

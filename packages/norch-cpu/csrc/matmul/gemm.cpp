@@ -71,11 +71,37 @@ void Product<T>::run(const T* a, const T* b, T* c, const Epilogue<T>& epilogue) 
         run_split({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
+    if (is_deep() && !epilogue.bias && !epilogue.activation) {
+        run_deep({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
+        return;
+    }
     if (shares_panels()) {
         run_shared({swapped_ ? b : a, swapped_ ? a : b, c, epilogue});
         return;
     }
     parallel_for(pieces(), piece_ns_, [&](int64_t first, int64_t last) { run_pieces(first, last, a, b, c, epilogue); });
+}
+
+/// Some steps of k at a time, by which both factors are read once, and then the sum of these parts in their order.
+template <class T>
+void Product<T>::run_deep(const Call& call) const {
+    const int64_t parts = deep_parts(), numel = m_ * n_;
+    const Scratch<T> sums(parts * numel);
+    parallel_for(parts, piece_ns_ * double(pieces()) / double(parts), [&](int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; ++part) {
+            const int64_t first = k_ * part / parts, steps = k_ * (part + 1) / parts - first;
+            const Product product(m_, n_, steps, a_, b_, {n_, 1});
+            const T *a = call.a + first * a_.column, *b = call.b + first * b_.row;
+            if (product.swapped_) std::swap(a, b);
+            product.run_area({a, b, sums.data() + part * numel, {}}, {0, product.m_, 0, product.n_});
+        }
+    });
+    for (int64_t part = 1; part < parts; ++part) {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < numel; ++i) sums[i] += sums[part * numel + i];
+    }
+    for (int64_t i = 0; i < m_; ++i)
+        for (int64_t j = 0; j < n_; ++j) call.c[i * c_.row + j * c_.column] = sums[i * n_ + j];
 }
 
 /// b is packed before it is multiplied, by all threads, and along its rows.

@@ -55,6 +55,7 @@ private:
     void cut();
     void run_split(const Call& call) const;
     void run_shared(Call call) const;
+    void run_deep(const Call& call) const;
     void run_area(const Call& call, const Area& area) const;
     void fill(const Call& call, const Area& area) const;
     void direct(const Call& call, const Area& area) const;
@@ -62,6 +63,8 @@ private:
     int64_t direct_columns(const Call& call, const Area& area, int64_t left, int64_t right) const;
     void packed(const Call& call, const Area& area) const;
     int64_t most_steps() const;
+    bool is_deep() const;
+    int64_t deep_parts() const;
     bool shares_panels() const;
     bool spreads_rows() const;
     int64_t spread_row() const;

@@ -15,6 +15,8 @@ constexpr int64_t DIRECT_BYTES = 48 << 10;  // of b: within the first cache it i
 constexpr int64_t PAGE_BYTES = 4096;
 constexpr int64_t SHARED_BYTES = 8 << 20;  // of b, that are packed for all pieces at a time
 constexpr int64_t PIECE_ROWS = 264, PIECE_COLUMNS = 512;
+constexpr int64_t DEEP_STEPS = 512, DEEP_PARTS = 128, DEEP_BYTES = 8 << 20;  // of the results of all parts
+constexpr int64_t DEEP_ELEMENTS = 256 * 256;  // of the result
 constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others are found one by one
 
 /// Whether no path but the one for small products fits a product of at most SMALL_COLUMNS columns.
@@ -56,7 +58,9 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     }
     choose_path();
     cut();
-    if (shares_panels())
+    if (is_deep())
+        note_scratch(deep_parts() * m_ * n_ * int64_t(sizeof(T)));
+    else if (shares_panels())
         note_scratch((k_ * shared_span() + (spreads_rows() ? m_ * spread_row() : 0)) * int64_t(sizeof(T)));
 }
 
@@ -149,6 +153,19 @@ int64_t Product<T>::shared_span() const {
     return std::min(column_pieces_, pieces_at_once) * piece_columns_;
 }
 
+/// Pieces of a small result would each read all of both factors.
+template <class T>
+bool Product<T>::is_deep() const {
+    return IS_TUNED<T> && (path_ == Path::packed || path_ == Path::direct) && m_ * n_ <= DEEP_ELEMENTS &&
+           k_ >= 8 * DEEP_STEPS && k_ >= 16 * std::max(m_, n_);
+}
+
+template <class T>
+int64_t Product<T>::deep_parts() const {
+    const int64_t most = std::clamp<int64_t>(DEEP_BYTES / (m_ * n_ * int64_t(sizeof(T))), 8, DEEP_PARTS);
+    return divide_up(k_, std::max(DEEP_STEPS, divide_up(k_, most)));
+}
+
 /// The steps of k that are multiplied at a time.
 template <class T>
 int64_t Product<T>::most_steps() const {
@@ -160,6 +177,8 @@ int64_t Product<T>::most_steps() const {
     template Product<T>::Product(int64_t, int64_t, int64_t, MatrixStrides, MatrixStrides, MatrixStrides);   \
     template void Product<T>::choose_path();                                                                \
     template void Product<T>::cut();                                                                        \
+    template bool Product<T>::is_deep() const;                                                              \
+    template int64_t Product<T>::deep_parts() const;                                                        \
     template bool Product<T>::shares_panels() const;                                                        \
     template bool Product<T>::spreads_rows() const;                                                         \
     template int64_t Product<T>::spread_row() const;                                                        \
