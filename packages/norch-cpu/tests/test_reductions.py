@@ -336,3 +336,28 @@ def test_gradients_of_products_are_those_of_the_formula(shape, dtype):
             np.testing.assert_allclose(found.double().numpy(), expected, **near)
     expected = by_name()["prod_of_others"].decompose(x).double().numpy()
     np.testing.assert_allclose(by_name()["prod_of_others"].call(x).double().numpy(), expected, **near)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((7, 33), -1), ((4, 3, 5, 9), (2, 3)), ((300,), None), ((5, 1), 1), ((3, 70_000), 1), ((6, 8), 0)],
+)
+def test_variance_beside_a_large_mean(shape, dim, dtype):
+    x = np.random.default_rng(4).standard_normal(shape) * 0.5 + 300
+    x = x.astype(dtype)
+    exact, at = x.astype(np.longdouble), tuple(range(len(shape))) if dim is None else dim
+    count = x.size // np.var(exact, axis=at, keepdims=True).size
+    off = exact - exact.mean(at, keepdims=True)
+    leaf = norch.tensor(x, requires_grad=True)
+    found = leaf.var(dim, keepdim=True)
+    g = np.random.default_rng(5).standard_normal(found.shape)
+    slope = norch.autograd.grad(found, leaf, norch.tensor(g.astype(dtype)))[0]
+    bound = 2e-6 if dtype is np.float32 else 4e-15
+    with np.errstate(invalid="ignore"):
+        degrees = np.float64(count - 1)
+        np.testing.assert_allclose(found.detach().numpy(), (off**2).sum(at, keepdims=True) / degrees, bound)
+        expected = off * 2 * g.astype(dtype) / degrees
+    np.testing.assert_allclose(
+        slope.numpy(), expected.astype(float), atol=bound * np.abs(np.nan_to_num(expected)).max()
+    )

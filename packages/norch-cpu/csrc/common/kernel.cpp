@@ -89,13 +89,14 @@ int written_by(const Request& request) {
          "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt", "sub", "sum", "sum_pool2d",
          "sum_pool2d_grad", "tan", "tanh", "tanh_grad", "trunc", "where",
          "bin_counts", "carried_back", "count_nonzero", "cross_product", "cumsum_back", "digamma", "erfc", "erfinv", "exp2", "flat_index", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish",
-         "hardswish_grad", "histogram", "hypot", "i0", "i0e", "i1", "i1e", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "sum_of_squares", "threshold", "threshold_grad", "triangle", "trigamma", "true_places", "variance"},
+         "hardswish_grad", "histogram", "hypot", "i0", "i0e", "i1", "i1e", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "sum_of_squares", "threshold", "threshold_grad", "triangle", "trigamma", "true_places", "variance", "variance_grad"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "sort", "topk"},
         {"batch_norm", "batch_norm_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
-         "scaled_dot_product_attention_sums_grad"}};
+         "scaled_dot_product_attention_sums_grad"},
+        {"scaled_dot_product_attention_mask_grad"}};
     static const auto counts = [] {
         std::unordered_map<std::string, int> out;
-        for (int i = 0; i < 3; ++i)
+        for (int i = 0; i < 4; ++i)
             for (const char* name : names[i]) out[name] = i + 1;
         return out;
     }();

@@ -26,22 +26,6 @@ const C* row_of(const S* x, int64_t n, C* room) {
     return room;
 }
 
-template <class C>
-struct Statistics {
-    Mean<C> centre;
-    double variance;
-};
-
-/// Two passes, so that a mean that is large next to the deviation does no harm.
-template <class C>
-Statistics<C> statistics(const C* x, int64_t n) {
-    const C first = *x;
-    const Mean<C> centre(first + total<C>(n, [=](int64_t i) { return x[i] - first; }) / double(n));
-    const C mean = centre.rounded;
-    const double square = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / double(n);
-    return {centre, centre.variance(square)};
-}
-
 template <class S>
 KernelPtr forward(const Request& request) {
     using C = compute_t<S>;

@@ -104,6 +104,27 @@ struct Mean {
     double off = 0;
 };
 
+template <class C>
+Mean<C> mean_of(const C* x, int64_t n) {
+    const C first = *x;
+    return Mean<C>(first + total<C>(n, [=](int64_t i) { return x[i] - first; }) / double(n));
+}
+
+template <class C>
+struct Statistics {
+    Mean<C> centre;
+    double variance;
+};
+
+/// Two passes, so that a mean that is large next to the deviation does no harm.
+template <class C>
+Statistics<C> statistics(const C* x, int64_t n) {
+    const Mean<C> centre = mean_of(x, n);
+    const C mean = centre.rounded;
+    const double square = total<C>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / double(n);
+    return {centre, centre.variance(square)};
+}
+
 /// What the gradient of normalised numbers needs: the sums of their squares, of the gradient, and of the products.
 template <class C>
 std::array<C, 3> moments(C x, C g) {

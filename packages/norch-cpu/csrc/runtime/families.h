@@ -20,6 +20,7 @@ KernelPtr floating_pow(const Request& request);  // of transcendental, beside th
 namespace reduction {
 void add_products(Registry&);  // gradients of prod and cumprod
 void add_reductions(Registry&);
+void add_variance(Registry&);
 void add_scans(Registry&);  // cumsum, cumprod, cummax, cummin
 }
 namespace indexing {

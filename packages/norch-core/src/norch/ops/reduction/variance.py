@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from ...spec import wrap_dims
 from ..elementwise.arithmetic import sqrt, where
-from ..families import accepts_axis, composite
+from ..families import accepts_axis, composite, infer_elementwise
 from ..registry import public
 from ..upcast import in_float32
-from .reductions import _SUM, _count, _infer_sum, _none_if_empty, _sum_vjp, mean, sum_of_squares
+from .reductions import _SUM, _count, _infer_sum, _none_if_empty, _unsqueezed, mean, sum_of_squares
 
 if TYPE_CHECKING:
     from ...dispatch.plan import Inferred
@@ -70,8 +71,18 @@ def _infer_variance(x: Spec, dim: Any, keepdim: bool, degrees: float) -> Inferre
     return found._replace(attrs={**found.attrs, "degrees": degrees})
 
 
-def _variance_vjp(g: Tensor, x: Tensor, x_spec: Spec, dim: Any, keepdim: bool, degrees: float) -> Tensor:
-    return centred(x, dim) * _sum_vjp(g * 2 / degrees, x_spec, dim, keepdim)
+def _infer_variance_grad(grad: Spec, x: Spec, dims: tuple[int, ...], degrees: float) -> Inferred:
+    return infer_elementwise("variance_grad", (grad, x))._replace(attrs={"dims": dims, "degrees": degrees})
+
+
+@composite(_infer_variance_grad)
+def variance_grad(grad: Tensor, x: Tensor, dims: tuple[int, ...], degrees: float) -> Tensor:
+    """The gradient of the variance over `dims`, which `grad` has with a size of 1."""
+    return centred(x, dims) * (grad * 2 / degrees)
+
+
+def _variance_vjp(g: Tensor, x: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
+    return variance_grad(_unsqueezed(g, x.spec, dim, keepdim), x, wrap_dims(dim, x.spec.ndim, "var"), degrees)
 
 
 @composite(_infer_variance, _variance_vjp, name="variance")
