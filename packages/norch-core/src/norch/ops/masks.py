@@ -93,12 +93,16 @@ def true_places(mask: Tensor, total: int) -> Tensor:
     return flat.narrow(0, 0, total)
 
 
+_FEW = 1 << 10
 _AT_ONCE = 1 << 14
 """Indices that are taken apart at a time: they stay in the cache."""
 
 
 def _nonzero_on_host(mask: Tensor, as_tuple: bool) -> Any:
-    found, ndim = np.flatnonzero(mask.numpy()), mask.spec.ndim
+    ndim = mask.spec.ndim
+    if not as_tuple and mask.spec.numel <= _FEW:  # of more NumPy takes four times as long as what follows
+        return of_new_array(np.ascontiguousarray(np.argwhere(mask.numpy())), int64)
+    found = np.flatnonzero(mask.numpy())
     if ndim == 1:
         out = of_new_array(found if as_tuple else found[:, None], int64)
         return (out,) if as_tuple else out

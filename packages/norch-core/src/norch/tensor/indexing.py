@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _ALL = slice(None)
 _BOUND = (int, type(None))
+_INT = {int}
 _KNOWN = {int, slice, type(None)}
 _PARTS = (slice, list, tuple, range, np.ndarray, TensorBase)
 
@@ -67,6 +68,10 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
             return chosen
     if type(index) is list:
         index = unlisted(index)
+        if self.left_to is None and set(map(type, index)) == _INT:
+            chosen = _by_tensor(self, as_tensor(index, device=self.spec.device))
+            if chosen is not None:
+                return chosen
     parts = index if type(index) is tuple else (index,)
     if isinstance(parts[-1] if parts else None, TensorBase):
         chosen = _by_tensors(self, parts)
