@@ -44,6 +44,7 @@ MAX_FAMILIES = 64
 MAX_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
 MAX_CHANGES = 16
+_DISTURBED = "other threads compute while it is recorded"
 """How often a signature is captured again that has hardly been replayed in between."""
 
 
@@ -192,11 +193,10 @@ class Programs:
             return False
         if recorder.others and (recorder.is_ambiguous or recorder.refusal is not None):
             entry.disturbed += 1  # another thread computes, and whose doing something was cannot be told
-            why = "other threads compute while it is recorded"
             if entry.disturbed >= MAX_CHANGES:
-                self._refuse(entry, why)
+                self._refuse(entry, _DISTURBED)
             elif not entry.programs:
-                entry.waiting = why
+                entry.waiting = _DISTURBED
             return False
         if program is not None:
             if program not in entry.programs:

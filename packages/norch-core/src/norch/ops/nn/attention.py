@@ -111,7 +111,7 @@ def _attention_mask_grad(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor, is_causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, key, value and of the mask that was added to the scores, in the shape of these."""
-    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True,) * 4)  # type: ignore[return-value]
+    return _gradients(grad, query, key, value, attn_mask, is_causal, scale, (True,) * 4)
 
 
 def _attention_rule(
@@ -127,7 +127,7 @@ def _attention_rule(
     if (needs[0] or needs[1]) and not needs[3]:
         return (*_attention_grad(g, query, key, value, attn_mask, is_causal, scale), None)
     if all(needs):
-        return _attention_mask_grad(g, query, key, value, attn_mask, is_causal, scale)  # type: ignore[arg-type, no-any-return]
+        return _attention_mask_grad(g, query, key, value, attn_mask, is_causal, scale)  # type: ignore[arg-type]
     return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
 
 
