@@ -44,8 +44,8 @@ MAX_FAMILIES = 64
 MAX_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
 MAX_CHANGES = 16
-_DISTURBED = "other threads compute while it is recorded"
 """How often a signature is captured again that has hardly been replayed in between."""
+_DISTURBED = "other threads compute while it is recorded"
 
 
 class Programs:
