@@ -26,9 +26,8 @@ from ..dtype import (
     float64,
 )
 from ..errors import DTypeError
-from ..ops import abs as magnitude_of
-from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, sqrt, stack, where
-from ..ops.elementwise.complex_products import complex_mul
+from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, stack
+from ..ops.elementwise.complex_products import complex_abs, complex_mul
 from ..ops.shape.views import permute, select_dim
 from ..tensor import Tensor
 from ..tensor.indexing import unlisted
@@ -278,12 +277,7 @@ class ComplexPair:
 
     def abs(self) -> Tensor:
         """sqrt(real**2 + imag**2), without overflow; its gradient at 0 is 0."""
-        a, b = magnitude_of(self.real), magnitude_of(self.imag)
-        large = a.maximum(b).detach()
-        scale = where((large > 0) & large.isfinite(), large, 1.0)
-        a, b = a / scale, b / scale
-        square = a * a + b * b
-        return where(square > 0, sqrt(where(square > 0, square, 1.0)), square) * scale
+        return complex_abs(self.pair)
 
     __abs__ = abs
 

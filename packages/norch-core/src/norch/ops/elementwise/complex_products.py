@@ -1,4 +1,4 @@
-"""Products of complex numbers that are kept as pairs: real and imaginary parts along a last dim of size 2."""
+"""Products and sizes of complex numbers kept as pairs: real and imaginary parts along a last dim of size 2."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from ...dispatch.plan import Inferred
 from ...errors import ShapeError
 from ...spec import Spec, broadcast_shapes
-from ..families import composite, floating
+from ..families import composite, floating, infer_elementwise
 from ..shape.joining import stack
-from ..shape.views import select_dim
+from ..shape.views import select_dim, unsqueeze
+from .arithmetic import eq, where
+from .composites import hypot
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -37,3 +39,19 @@ def complex_mul(a: Tensor, b: Tensor, conj: bool) -> Tensor:
     if conj:
         return stack([re * c + im * d, im * c - re * d], -1)
     return stack([re * c - im * d, re * d + im * c], -1)
+
+
+def _infer_abs(pair: Spec) -> Spec:
+    part = Spec(pair.shape[:-1], pair.strides[:-1], pair.dtype, pair.device)
+    return infer_elementwise("abs", (part,)).outputs[0]
+
+
+def _abs_rule(g: Tensor, pair: Tensor, y: Tensor) -> Tensor:
+    return pair / unsqueeze(where(eq(y, 0), 1.0, y), -1) * unsqueeze(g, -1)
+
+
+@composite(_infer_abs, _abs_rule)
+def complex_abs(pair: Tensor) -> Tensor:
+    """sqrt(real**2 + imaginary**2) of pairs, without overflow; its gradient at 0 is 0."""
+    re, im = [select_dim(pair, pair.spec.ndim - 1, i) for i in (0, 1)]
+    return hypot(re, im)
