@@ -161,11 +161,15 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 _FEW = 1 << 14
 """Elements of a matrix of which the places of a triangle are kept."""
+_AT_ONCE = 1 << 15
+"""Elements of rows whose places are made together, in memory that stays in a cache."""
 
 
 def _triangle(row: int, col: int, offset: int, lower: bool) -> np.ndarray[Any, Any]:
-    """Row and column indices, (2, count), which are not to be changed."""
-    return (_kept_triangle if row * col <= _FEW else _new_triangle)(row, col, offset, lower)
+    """Row and column indices, (2, count), of an array of their own."""
+    if row * col <= _FEW:
+        return _kept_triangle(row, col, offset, lower).copy()
+    return _new_triangle(row, col, offset, lower)
 
 
 def _new_triangle(row: int, col: int, offset: int, lower: bool) -> np.ndarray[Any, Any]:
@@ -173,10 +177,14 @@ def _new_triangle(row: int, col: int, offset: int, lower: bool) -> np.ndarray[An
     rows = np.arange(row)
     edges = np.clip(rows + offset + int(lower), 0, col)
     starts, counts = (np.zeros_like(edges), edges) if lower else (edges, col - edges)
-    ends = np.cumsum(counts)
-    out = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
-    out[0] = np.repeat(rows, counts)
-    out[1] = np.arange(out.shape[1]) - np.repeat(ends - counts - starts, counts)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    shifts = starts - ends[:-1]
+    out = np.empty((2, int(ends[-1])), np.int64)
+    step = max(_AT_ONCE // max(col, 1), 1)
+    for i in range(0, row, step):
+        some, begin, end = slice(i, i + step), int(ends[i]), int(ends[min(i + step, row)])
+        out[0, begin:end] = np.repeat(rows[some], counts[some])
+        np.add(np.arange(begin, end), np.repeat(shifts[some], counts[some]), out=out[1, begin:end])
     return out
 
 
@@ -191,7 +199,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
     target = get_default_device() if device is None else Device(device)
     if target.type not in ("cpu", "meta") and row and col:
         return _triangle_on(target, row, col, offset, lower).to(int64 if dtype is None else dtype)
-    out = of_new_array(_triangle(row, col, offset, lower).copy(), int64)
+    out = of_new_array(_triangle(row, col, offset, lower), int64)
     return out if dtype is None and target is CPU else as_tensor(out, dtype=dtype, device=target)
 
 
