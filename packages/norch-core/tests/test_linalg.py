@@ -125,6 +125,10 @@ DERIVATIVES = {
     "qr": (L.qr, TALL),
     "eigh": (lambda a: (lambda r: (r[0], r[1] ** 2))(L.eigh(_symmetric(a))), G),
     "svd": (lambda a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(L.svd(a, False)), TALL),
+    "eigh.vectors": (lambda a: L.eigh(_symmetric(a)).eigenvectors ** 2, G),
+    "svd.left": (lambda a: L.svd(a, False).U ** 2, TALL),
+    "svd.right": (lambda a: L.svd(a, False).Vh ** 2, TALL),
+    "svd.values": (lambda a: L.svd(a).S ** 3, TALL),
     "svd.wide": (lambda a: (lambda r: (r[0] ** 2, r[1], r[2] ** 2))(L.svd(a, False)), TALL.T.copy()),
     "pinv": (L.pinv, TALL),
 }

@@ -91,8 +91,15 @@ def _off_diagonal(differences: Tensor) -> Tensor:
     return where(on, 0.0, 1 / where(on, 1.0, differences))
 
 
-def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor, gv: Tensor) -> Tensor:
+def _or_zeros(g: Tensor | None, like: Tensor) -> Tensor:
+    return like.new_zeros(like.shape) if g is None else g
+
+
+def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor | None, gv: Tensor | None) -> Tensor:
     """Giles, "An extended collection of matrix derivative results for forward and reverse mode" (2008)."""
+    if gl is not None and gv is None:
+        return (vectors * gl.unsqueeze(-2)) @ vectors.mT
+    gl, gv = _or_zeros(gl, values), _or_zeros(gv, vectors)
     gaps = _off_diagonal(values.unsqueeze(-2) - values.unsqueeze(-1))
     inner = _times(vectors.mT @ gv, gaps)
     inner = inner + gl.unsqueeze(-1) * eye(gl.shape[-1], dtype=gl.dtype, device=gl.device)
@@ -100,7 +107,10 @@ def _eigh_gradient(a: Tensor, values: Tensor, vectors: Tensor, gl: Tensor, gv: T
     return (out + out.mT) * 0.5
 
 
-_EIGH = {u: differentiable("eigh", partial(routines.eigh, upper=u == "U"), _eigh_gradient) for u in ("L", "U")}
+_EIGH = {
+    u: differentiable("eigh", partial(routines.eigh, upper=u == "U"), _eigh_gradient, takes_none=True)
+    for u in ("L", "U")
+}
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
@@ -139,8 +149,13 @@ def _times(numerator: Tensor, factor: Tensor) -> Tensor:
     return where(numerator == 0, 0.0, numerator * factor)
 
 
-def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
+def _svd_gradient(
+    a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor | None, gs: Tensor | None, gvh: Tensor | None
+) -> Tensor:
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
+    if gs is not None and gu is None and gvh is None:
+        return (u * gs.unsqueeze(-2)) @ vh
+    gu, gs, gvh = _or_zeros(gu, u), _or_zeros(gs, s), _or_zeros(gvh, vh)
     v, gv = vh.mT, gvh.mT
     squares = s * s
     gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
@@ -157,14 +172,17 @@ def _svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: T
     return out
 
 
-def _full_svd_gradient(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
+def _full_svd_gradient(
+    a: Tensor, u: Tensor, s: Tensor, vh: Tensor, gu: Tensor | None, gs: Tensor | None, gvh: Tensor | None
+) -> Tensor:
     """Without what belongs to the vectors beyond the singular values, which may be any of the other directions."""
     k = s.shape[-1]
-    return _svd_gradient(a, u[..., :k], s, vh[..., :k, :], gu[..., :k], gs, gvh[..., :k, :])
+    gu, gvh = None if gu is None else gu[..., :k], None if gvh is None else gvh[..., :k, :]
+    return _svd_gradient(a, u[..., :k], s, vh[..., :k, :], gu, gs, gvh)
 
 
-_svd = differentiable("svd", routines.svd, _svd_gradient)
-_full_svd = differentiable("svd", partial(routines.svd, full_matrices=True), _full_svd_gradient)
+_svd = differentiable("svd", routines.svd, _svd_gradient, takes_none=True)
+_full_svd = differentiable("svd", partial(routines.svd, full_matrices=True), _full_svd_gradient, takes_none=True)
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:

@@ -80,12 +80,13 @@ def check_info(op: str, info: Tensor | None, a: Tensor, results: Any) -> Any:
 
 
 def differentiable(
-    op: str, routine: Callable[..., Any], gradient: Callable[..., Any], constants: int = 0
+    op: str, routine: Callable[..., Any], gradient: Callable[..., Any], constants: int = 0, takes_none: bool = False
 ) -> Callable[..., Any]:
     """`routine`, a function of tensors, with a derivative: `gradient(*operands, *results, *grads)`.
 
     Where the backward pass is itself recorded, the results are computed again from the operands, so that they are a
-    function of them. The first `constants` results have no gradient.
+    function of them. The first `constants` results have no gradient. takes_none: what nothing depends on has the
+    gradient None, not zeros.
     """
 
     def forward(ctx: Any, *operands: Tensor) -> Any:
@@ -93,6 +94,7 @@ def differentiable(
         results = found if isinstance(found, tuple) else (found,)
         ctx.save_for_backward(*operands, *results)
         ctx.mark_non_differentiable(*results[:constants])
+        ctx.set_materialize_grads(not takes_none)
         ctx.operands = len(operands)
         return found
 

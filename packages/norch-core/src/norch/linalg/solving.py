@@ -30,7 +30,7 @@ def inv(A: Tensor) -> Tensor:
 
 def _solve_gradient(a: Tensor, b: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     gb = _solve(a.mT, g)
-    return -(gb @ x.mT), gb
+    return -gb @ x.mT, gb
 
 
 _solve = differentiable("solve", routines.solve, _solve_gradient)
@@ -77,7 +77,7 @@ def _triangle(a: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 def _differentiable_triangular(upper: bool, unitriangular: bool) -> Any:
     def gradient(a: Tensor, b: Tensor, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         gb: Tensor = _TRIANGULAR[not upper, unitriangular](a.mT, g)
-        return _triangle(-(gb @ x.mT), upper, unitriangular), gb
+        return _triangle(-gb @ x.mT, upper, unitriangular), gb
 
     routine = partial(routines.linalg_solve_triangular, upper=upper, unitriangular=unitriangular)
     return differentiable("solve_triangular", routine, gradient)
