@@ -98,13 +98,24 @@ def test_triangles(shape, dtype):
     for upper in (False, True):
         triangle = lower.swapaxes(-1, -2) if upper else lower
         given = np.where(np.tri(n).T if upper else np.tri(n), triangle, np.nan).astype(dtype)
-        for k in (1, 4, 21):
+        for k in (1, 4, 21, 110) if n > 200 else (1, 4, 21):
             y = RNG.standard_normal((*shape[:-1], k)).astype(dtype)
             for unit in (False, True):
                 wide = triangle.astype(np.float64)
                 expected = np.linalg.solve(wide * (1 - np.eye(n)) + np.eye(n) if unit else wide, y)
                 for a, b in zip(tensors(given), tensors(y), strict=True):
                     close(L.solve_triangular(a, b, upper=upper, unitriangular=unit), expected, bound)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("rows", [6, 20, 21, 67])
+def test_of_equal_pivots_the_first_is_taken(rows, dtype):
+    for at in range(rows):
+        x = np.eye(rows, 5).astype(dtype)
+        x[:at, 0], x[at:, 0] = 1, -2
+        assert L.lu_factor(norch.tensor(x)).pivots[0].item() == at + 1
+        x[at, 0] = np.nan
+        assert L.lu_factor(norch.tensor(x)).pivots[0].item() == (1 if at == 0 else at + 2 if at + 1 < rows else 1)
 
 
 RECTANGLES = [

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "matmul/gemm.h"
+#include "runtime/allocator.h"
 #include "runtime/parallel.h"
-#include "runtime/simd.h"
+#include "runtime/row_lanes.h"
 
 namespace norch::linalg {
 namespace {
@@ -13,6 +16,7 @@ constexpr int ROWS = 4, VECTORS = 2;  // of what is kept in registers
 constexpr int64_t STEPS = 128;        // products that are summed before the sum is subtracted, for less to be rounded
 
 constexpr int64_t SQUARE = 64;        // rows on the diagonal that are computed with the rest of the columns above them
+constexpr int64_t PACKED = 96;        // rows, columns and products of each element from which on it pays to pack factors
 
 template <class T, int R, int C>
 void subtract_tile(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t k) {
@@ -90,33 +94,102 @@ void solve_block(bool upper, bool unitriangular, Strided<T> a, int64_t n, T* x, 
     }
 }
 
+/// The columns of a matrix that has no more than a vector has lanes, each `apart` from the next, with zeros behind it.
+template <class T>
+struct NarrowColumns {
+    static constexpr int L = SIMD_WIDTH<T>;
+    using V = vector_t<T, L>;
+    using Number = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+    using I = vector_t<Number, L>;
+
+    NarrowColumns(T* matrix, int64_t row_step, int64_t row_count)
+        : a(matrix), row(row_step), m(row_count), vectors((m + L - 1) / L),
+          apart((vectors | 1) * L), x(L * apart) {
+        each_group([&](const RowLanes<T>& lanes, int64_t i) {
+            const auto there = first_lanes<T, L>(lanes.count);
+            lanes.read(L, [&](int64_t c, V v) NORCH_INLINE_LAMBDA { store_vector(&x[c * apart + i], there ? v : V{}); });
+        });
+    }
+    void write() const {
+        each_group([&](const RowLanes<T>& lanes, int64_t i) {
+            lanes.write(L, [&](int64_t c) NORCH_INLINE_LAMBDA { return load_vector<L>(&x[c * apart + i]); });
+        });
+    }
+    T* column(int64_t c) const { return x.data() + c * apart; }
+
+    /// Where from row j on column j is largest: of equal numbers the first.
+    int64_t pivot_of(int64_t j) const {
+        const T *const from = column(j), first = std::abs(from[j]);
+        V largest = V{} + first;
+        I chosen = I{} + Number(j), number = I{} + Number(j / L * L);
+        for (int l = 0; l < L; ++l) number[l] += l;
+        auto open = ~first_lanes<T, L>(int(j % L));
+        for (int64_t i = j / L * L; i < vectors * L; i += L) {
+            const V v = load_vector<L>(from + i), size = v < T(0) ? -v : v;
+            const auto larger = (size > largest) & open;
+            largest = larger ? size : largest;
+            chosen = larger ? number : chosen;
+            number += L;
+            open = open | ~open;
+        }
+        V most = largest;
+        among_lanes(most, [](V one, V other) NORCH_INLINE_LAMBDA { return other > one ? other : one; });
+        I least = largest == most ? chosen : I{} + std::numeric_limits<Number>::max();
+        among_lanes(least, [](I one, I other) NORCH_INLINE_LAMBDA { return other < one ? other : one; });
+        return most[0] > first ? int64_t(least[0]) : j;
+    }
+
+    T* a;
+    int64_t row, m, vectors, apart;
+    Scratch<T> x;
+
+private:
+    /// All lanes become what `join` makes of them.
+    template <class U, class Join>
+    static NORCH_INLINE void among_lanes(U& v, const Join& join) {
+        if constexpr (L > 8) v = join(v, rotate<L / 2, L>(v));
+        if constexpr (L > 4) v = join(v, rotate<(L > 8 ? 4 : L / 2), L>(v));
+        if constexpr (L > 2) v = join(v, rotate<2, L>(v));
+        v = join(v, rotate<1, L>(v));
+    }
+    template <class Body>
+    void each_group(const Body& body) const {
+        for (int64_t i = 0; i < m; i += L) {
+            RowLanes<T> lanes{{}, 1, int(std::min<int64_t>(L, m - i))};
+            for (int l = 0; l < L; ++l) lanes.at[l] = a + (i + (l < lanes.count ? l : 0)) * row;
+            body(lanes, i);
+        }
+    }
+};
+
 /// `factorise` for no more columns than a vector has lanes.
 template <class T>
 int32_t factorise_narrow(T* a, int64_t row, int64_t m, int64_t n, int32_t* pivots) {
     constexpr int L = SIMD_WIDTH<T>;
-    using V = vector_t<T, L>;
+    const NarrowColumns<T> columns(a, row, m);
     int32_t info = 0;
     for (int64_t j = 0; j < std::min(m, n); ++j) {
-        int64_t chosen = j;
-        T largest = std::abs(a[j * row + j]);
-        for (int64_t i = j + 1; i < m; ++i) {
-            const T size = std::abs(a[i * row + j]);
-            if (size > largest) largest = size, chosen = i;
-        }
+        const int64_t chosen = columns.pivot_of(j), begin = j / L * L;
         pivots[j] = int32_t(chosen + 1);
-        const V replaced = load_vector<L>(a + j * row), pivot_row = load_vector<L>(a + chosen * row);
-        store_vector(a + chosen * row, replaced);
-        store_vector(a + j * row, pivot_row);
-        const T pivot = a[j * row + j];
+        for (int64_t c = 0; c < n && chosen != j; ++c) std::swap(columns.column(c)[j], columns.column(c)[chosen]);
+        T* const factors = columns.column(j);
+        const T pivot = factors[j], divisor = pivot == T(0) ? T(1) : pivot;
         if (pivot == T(0) && info == 0) info = int32_t(j + 1);
-        const T divisor = pivot == T(0) ? T(1) : pivot;
-        const auto done = first_lanes<T, L>(int(j + 1)), before = first_lanes<T, L>(int(j));
-        for (int64_t i = j + 1; i < m; ++i) {
-            const T factor = a[i * row + j] / divisor;
-            const V x = load_vector<L>(a + i * row);
-            store_vector(a + i * row, before ? x : done ? V{} + factor : x - factor * pivot_row);
+        const auto done = first_lanes<T, L>(int(j % L + 1));
+        const auto at_first = load_vector<L>(factors + begin), first_factors = at_first / divisor;
+        store_vector(factors + begin, done ? at_first : first_factors);
+        for (int64_t i = begin + L; i < columns.vectors * L; i += L)
+            store_vector(factors + i, load_vector<L>(factors + i) / divisor);
+        for (int64_t c = j + 1; c < n; ++c) {
+            T* const to = columns.column(c);
+            const T x = to[j];
+            const auto first = load_vector<L>(to + begin);
+            store_vector(to + begin, done ? first : first - first_factors * x);
+            for (int64_t i = begin + L; i < columns.vectors * L; i += L)
+                store_vector(to + i, load_vector<L>(to + i) - load_vector<L>(factors + i) * x);
         }
     }
+    columns.write();
     return info;
 }
 
@@ -148,13 +221,38 @@ int64_t half_of(int64_t n) {
 
 template <class T>
 void subtract_product(T* c, int64_t c_row, Strided<T> a, const T* b, int64_t b_row, int64_t m, int64_t n, int64_t k) {
-    by_columns<T>(n, STEP_NS<T> * double(m * k), [&](int64_t first, int64_t count) {
-        subtract_strip(c + first, c_row, a, b + first, b_row, m, count, k);
+    if (std::min({m, n, k}) < PACKED) {
+        by_columns<T>(n, STEP_NS<T> * double(m * k), [&](int64_t first, int64_t count) {
+            subtract_strip(c + first, c_row, a, b + first, b_row, m, count, k);
+        });
+        return;
+    }
+    const Scratch<T> product(m * n);
+    matmul::Product<T>(m, n, k, {a.row, a.step}, {b_row, 1}, {n, 1}).run(a.data, b, product.data());
+    parallel_for(m, STEP_NS<T> * double(n), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const T* const from = product.data() + i * n;
+            T* const to = c + i * c_row;
+            NORCH_INDEPENDENT
+            for (int64_t j = 0; j < n; ++j) to[j] -= from[j];
+        }
     });
 }
 
 template <class T>
 void solve_triangle(bool upper, bool unitriangular, Strided<T> a, int64_t n, T* x, int64_t x_row, int64_t columns) {
+    if (n >= 2 * PACKED && columns >= PACKED) {  // halves, so that most of it is one product
+        const int64_t half = half_of<T>(n), i = upper ? half : 0, j = half - i;
+        const auto part = [&](int64_t first) {
+            solve_triangle(upper, unitriangular, a.from(first, first), first ? n - half : half, x + first * x_row, x_row,
+                           columns);
+        };
+        part(i);
+        subtract_product(x + j * x_row, x_row, a.from(j, i), x + i * x_row, x_row, upper ? half : n - half, columns,
+                         upper ? n - half : half);
+        part(j);
+        return;
+    }
     by_columns<T>(columns, STEP_NS<T> * double(n * n), [&](int64_t first, int64_t count) {
         T* const strip = x + first;
         for (int64_t done = 0; done < n; done += ROWS) {
