@@ -6,9 +6,9 @@
 
 #include "common/staging.h"
 #include "indexing/bounds.h"
+#include "indexing/row_sums.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
-#include "runtime/simd.h"
 
 namespace norch::indexing {
 namespace {
@@ -65,40 +65,6 @@ private:
     KernelPtr gather_;
 };
 
-/// What lies in VECTORS vectors from column `first` on, added up over the rows of a bag of n. padding: an index that does not
-/// count, or -1. Of `known` indices from the bag's first on the rows may be asked for ahead.
-template <int VECTORS, int LANES, class T>
-inline void sum_columns(const T* weight, const int64_t* bag, int64_t n, int64_t known, int64_t features, int64_t padding,
-                        int64_t first, T* out) {
-    constexpr int64_t AHEAD = 6, LINE = 64 / int64_t(sizeof(T));
-    vector_t<T, LANES> sums[VECTORS] = {};
-    for (int64_t i = 0; i < n; ++i) {
-        if (i + AHEAD < known)
-            for (int64_t j = 0; j < VECTORS * LANES; j += LINE)
-                __builtin_prefetch(weight + bag[i + AHEAD] * features + first + j);
-        if (bag[i] == padding) continue;
-        const T* row = weight + bag[i] * features + first;
-        NORCH_UNROLL
-        for (int k = 0; k < VECTORS; ++k) sums[k] += load_vector<LANES>(row + k * LANES);
-    }
-    NORCH_UNROLL
-    for (int k = 0; k < VECTORS; ++k) store_vector(out + first + k * LANES, sums[k]);
-}
-
-template <class T>
-void sum_rows(const T* weight, const int64_t* bag, int64_t n, int64_t known, int64_t features, int64_t padding, T* out) {
-    constexpr int LANES = SIMD_WIDTH<T>;
-    int64_t j = 0;
-    for (; j + 8 * LANES <= features; j += 8 * LANES)
-        sum_columns<8, LANES>(weight, bag, n, known, features, padding, j, out);
-    for (; j + LANES <= features; j += LANES) sum_columns<1, LANES>(weight, bag, n, known, features, padding, j, out);
-    for (; j < features; ++j) {
-        out[j] = 0;
-        for (int64_t i = 0; i < n; ++i)
-            if (bag[i] != padding) out[j] += weight[bag[i] * features + j];
-    }
-}
-
 template <class T>
 class EmbeddingSum final : public Kernel {
 public:
@@ -133,8 +99,8 @@ public:
         parallel_for(bags_, ns_, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = edges ? edges[i] : i * size_, last = edges ? edges[i + 1] : first + size_;
-                sum_rows(reinterpret_cast<const T*>(weight.data()), all + first, last - first, count_ - first, features_,
-                         padding_, out + i * features_);
+                const Bag<T> bag{all + first, last - first, count_ - first, padding_};
+                sum_rows<false>(reinterpret_cast<const T*>(weight.data()), bag, features_, out + i * features_);
             }
         });
     }

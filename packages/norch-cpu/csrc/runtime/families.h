@@ -31,6 +31,7 @@ void add_padding(Registry&);  // pad_edges and its gradient
 void add_searching(Registry&);  // searchsorted
 void add_selection(Registry&);  // kthvalue, medians, mode
 void add_sorting(Registry&);
+void add_sparse_products(Registry&);  // coo_matmul
 void add_triangle(Registry&);
 }
 namespace matmul {

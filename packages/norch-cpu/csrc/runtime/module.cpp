@@ -37,7 +37,7 @@ PyMethodDef methods[] = {
 NB_MODULE(NORCH_MODULE, m) {
     add_kernels(m, {
 #ifndef NORCH_STRESSED  // CMakeLists.txt says why
-        reduction::add_scans, reduction::add_products, indexing::add_embedding, indexing::add_flip, indexing::add_sorting,
+        reduction::add_scans, reduction::add_products, indexing::add_embedding, indexing::add_sparse_products, indexing::add_flip, indexing::add_sorting,
         indexing::add_searching, indexing::add_selection, indexing::add_triangle,
         matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
         nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_recurrence,

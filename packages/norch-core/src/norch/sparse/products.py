@@ -11,35 +11,11 @@ from ..errors import DTypeError, ShapeError
 from ..memory_formats import sparse_coo
 from ..ops.creation import zeros
 from ..ops.elementwise.arithmetic import mul
-from ..ops.indexing import INDEX_ADD
+from ..ops.matrix.sparse_product import coo_matmul, parts_of
 from ..ops.shape.joining import cat, stack
 from ..tensor import Tensor
 from .structure import joined, merged, pick
 from .tensor import SparseTensor, make_coo
-
-_AT_ONCE = {"cpu": 1 << 16}
-"""By device type: elements of the gathered rows that are made at a time, so that they stay in a cache; else 2**24."""
-
-
-def _parts(rows: Tensor, width: int) -> list[tuple[int, int]]:
-    count = rows.spec.numel
-    step = max(_AT_ONCE.get(rows.device.type, 1 << 24) // max(width, 1), 16)
-    return [(i, min(step, count - i)) for i in range(0, count, step)]
-
-
-def _added_up(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
-    shape = (size, *dense.spec.shape[1:])
-    out = zeros(shape, dtype=dense.dtype, device=dense.device)
-    factors = values if len(shape) == 1 else values.unsqueeze(1)
-    parts = _parts(rows, dense.spec.shape[1] if len(shape) > 1 else 1)
-    if len(parts) == 1:
-        INDEX_ADD.into(out, rows, mul(pick(dense, columns), factors), 0, shape)
-        return out
-    for start, length in parts:
-        chosen = pick(dense, columns.narrow(0, start, length))
-        scaled = mul(chosen, factors.narrow(0, start, length))
-        INDEX_ADD.into(out, rows.narrow(0, start, length), scaled, 0, shape)
-    return out
 
 
 class SparseProduct(Function):
@@ -49,7 +25,7 @@ class SparseProduct(Function):
     def forward(ctx: Any, values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
         ctx.save_for_backward(values, dense)
         ctx.places = rows, columns
-        return _added_up(values, dense, rows, columns, size)
+        return coo_matmul(values, dense, rows, columns, size)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -70,7 +46,7 @@ class SampledProduct(Function):
         ctx.places = rows, columns
         found = [
             mul(pick(a, rows.narrow(0, i, n)), pick(b, columns.narrow(0, i, n))).sum(1, dtype=a.dtype)
-            for i, n in _parts(rows, a.spec.shape[1])
+            for i, n in parts_of(rows, a.spec.shape[1])
         ]
         if len(found) < 2:
             return found[0] if found else zeros(0, dtype=a.dtype, device=a.device)
@@ -122,7 +98,7 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
 
 def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
     if not (is_recording() and (values.requires_grad or dense.requires_grad)) and _is_plain(values, dense):
-        return _added_up(values, dense, rows, columns, size)
+        return coo_matmul(values, dense, rows, columns, size)
     if dense.spec.ndim == 1:
         return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size).squeeze(1)  # type: ignore[no-any-return]
     return SparseProduct.apply(values, dense, rows, columns, size)  # type: ignore[no-any-return]
