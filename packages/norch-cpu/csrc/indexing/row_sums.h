@@ -45,6 +45,8 @@ void sum_rows(const T* table, const Bag<T>& bag, int64_t features, T* out) {
     int64_t j = 0;
     for (; j + 8 * LANES <= features; j += 8 * LANES) sum_columns<8, LANES, SCALED>(table, bag, features, j, out);
     for (; j + LANES <= features; j += LANES) sum_columns<1, LANES, SCALED>(table, bag, features, j, out);
+    if constexpr (LANES > 4)
+        for (; j + 4 <= features; j += 4) sum_columns<1, 4, SCALED>(table, bag, features, j, out);
     for (; j < features; ++j) {
         T sum = 0;
         for (int64_t i = 0; i < bag.count; ++i) {
