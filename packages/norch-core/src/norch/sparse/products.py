@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd import no_grad
 from ..autograd.function import Function
 from ..autograd.graph import is_recording
 from ..dtype import float32
@@ -98,7 +99,8 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
 
 def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
     if not (is_recording() and (values.requires_grad or dense.requires_grad)) and _is_plain(values, dense):
-        return coo_matmul(values, dense, rows, columns, size)
+        with no_grad():  # places that are views seem to be of a graph
+            return coo_matmul(values, dense, rows, columns, size)
     if dense.spec.ndim == 1:
         return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size).squeeze(1)  # type: ignore[no-any-return]
     return SparseProduct.apply(values, dense, rows, columns, size)  # type: ignore[no-any-return]
