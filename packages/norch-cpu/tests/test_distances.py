@@ -5,7 +5,7 @@ import pytest
 
 import norch
 from norch.ops.families import by_name
-from norch.ops.matrix.distances import distances, distances_grad
+from norch.ops.matrix.distances import distances, distances_grad, pairwise_distances, pairwise_distances_grad
 from norch.testing import assert_close
 
 RNG = np.random.default_rng(0)
@@ -36,6 +36,31 @@ def test_kernels_agree_with_the_decompositions(dtype, p, shape):
         assert_close(distances_grad(*turned), BACKWARD(*turned), **tolerances)
 
 
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64])
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("shape", [(1, 3), (2, 1), (9, 4), (33, 9), (70, 40), (129, 71), (5, 0)], ids=str)
+def test_distances_of_pairs_are_numpys(dtype, p, shape):
+    n, k = shape
+    x = drawn(dtype, n, k)
+    if n > 4:
+        x[3] = x[1]
+    wide = x.numpy().astype(np.float64)
+    away = wide[:, None] - wide[None]
+    whole = np.abs(away).sum(-1) if p == 1 else np.sqrt((away * away).sum(-1))
+    above = np.triu_indices(n, 1)
+    tolerance = 1e-5 if dtype is norch.float32 else 1e-12
+    found = pairwise_distances(x, p)
+    np.testing.assert_allclose(found.numpy(), whole[above], tolerance, tolerance)
+    for grad in (drawn(dtype, len(above[0])), drawn(dtype, 1).expand(len(above[0]))):
+        g = np.zeros((n, n))
+        g[above] = grad.numpy()
+        g += g.T
+        factors = np.sign(away) if p == 1 else away / np.where(whole == 0, 1, whole)[..., None]
+        expected = (g[..., None] * factors).sum(1)
+        got = pairwise_distances_grad(grad, x, found, p)
+        np.testing.assert_allclose(got.numpy(), expected, tolerance, tolerance * 50)
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_nan_and_infinities(p):
     x1, x2 = drawn(norch.float32, 1, 4, 10), drawn(norch.float32, 1, 40, 10)
@@ -54,7 +79,9 @@ def test_bits_do_not_depend_on_the_number_of_threads():
         for threads in (1, 2):
             norch.set_num_threads(threads)
             away = distances(x1, x2, 2.0)
-            found.append([t.numpy().tobytes() for t in (away, distances_grad(away, x1, x2, away, 2.0))])
+            pairs = pairwise_distances(x1[0], 2.0)
+            grads = distances_grad(away, x1, x2, away, 2.0), pairwise_distances_grad(pairs, x1[0], pairs, 2.0)
+            found.append([t.numpy().tobytes() for t in (away, pairs, *grads)])
     finally:
         norch.set_num_threads(before)
     assert found[0] == found[1]

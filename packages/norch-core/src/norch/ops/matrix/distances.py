@@ -6,7 +6,6 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...autograd.graph import is_recording
 from ...device import Device
 from ...errors import ShapeError
 from ...spec import Shape, Spec, broadcast_shapes
@@ -121,23 +120,24 @@ def _symmetric(values: Tensor, n: int) -> Tensor:
     return above + above.mT
 
 
-def _pairwise_rule(g: Tensor, input: Tensor, y: Tensor, p: float) -> Tensor:
-    n = input.spec.shape[0]
-    rows = unsqueeze(input, 0)
-    return reshape(distances_grad(_symmetric(g, n), rows, rows, _symmetric(y, n), p), tuple(input.spec.shape))
-
-
 def _infer_pairwise(input: Spec, p: float) -> Spec:
     return input.like((math.comb(input.shape[0], 2),))
 
 
-def _distances_of_pairs(input: Tensor, p: float) -> Tensor:
+@composite(_infer_pairwise, lambda g, input, y, p: pairwise_distances_grad(g, input, y, p))
+def pairwise_distances(input: Tensor, p: float) -> Tensor:
+    """The distances of each of n rows to those after it, row by row: (n, k) -> (n (n - 1) / 2)."""
     n, k = input.spec.shape
-    rows = reshape(contiguous(input), (1, n, k))
+    rows = reshape(input, (1, n, k))
     return gather(reshape(distances(rows, rows, p), (n * n,)), 0, _places(n, input))
 
 
-_pairwise = composite(_infer_pairwise, _pairwise_rule, name="pairwise_distances")(_distances_of_pairs)
+@composite(lambda grad, input, distance, p: input.like(tuple(input.shape)))
+def pairwise_distances_grad(grad: Tensor, input: Tensor, distance: Tensor, p: float) -> Tensor:
+    """The gradient of the rows; of rows that are the same it is 0."""
+    n, rows = input.spec.shape[0], unsqueeze(input, 0)
+    both = distances_grad(_symmetric(grad, n), rows, rows, _symmetric(distance, n), p)
+    return reshape(both, tuple(input.spec.shape))
 
 
 @public(method=False)
@@ -147,6 +147,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     n = input.spec.shape[0]
     p = p if input.spec.shape[1] else 1.0
     if p in (1, 2) and input.is_floating_point() and input.dtype.itemsize > 2:
-        return (_pairwise if input.requires_grad and is_recording() else _distances_of_pairs)(input, float(p))
+        return pairwise_distances(contiguous(input), float(p))
     first, second = triu_indices(n, n, 1, device=input.device).unbind(0)
     return norm(index_select(input, 0, first) - index_select(input, 0, second), p, -1)
