@@ -128,6 +128,7 @@ SAMPLES = {
     "complex_mul": [draw(3, 4, 2), draw(4, 2), True],
     "complex_abs": [draw(3, 4, 2)],
     "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
+    "dft2": [draw(2, 3, 2, 5), (4, 8), 1, 1, (4, 8), 0.5, 0.25, True, False],
     "pad_edges": [draw(2, 3, 4), (0, 2, 1), (1, 1, 3), "reflect"],
     "pad_edges_grad": [draw(2, 6, 8), (0, 2, 1), (0, 1, 3), "replicate"],
     "flip": [draw(3, 4), (0, 1)],

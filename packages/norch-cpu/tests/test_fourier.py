@@ -101,6 +101,36 @@ def test_long_rows(kind, dtype):
             )
 
 
+@pytest.mark.parametrize("dtype", EPS, ids=str)
+@pytest.mark.parametrize("size", [(4, 6), (9, 5), (64, 64), (16, 127), (30, 256), (1, 8), (8, 2)], ids=str)
+@pytest.mark.parametrize("given", [None, "cut", "padded"])
+def test_images(size, given, dtype):
+    assert "dft2" in native.ops()
+    height, width = size
+    s = {None: None, "cut": (height - height // 3, width - width // 3), "padded": (height + 2, width + 3)}[given]
+    x, (re, im) = RNG.standard_normal((2, 3, height, width)), RNG.standard_normal((2, 2, 3, height, width))
+    z, before = re + 1j * im, native.num_threads()
+    pair = norch.complex(norch.tensor(re, dtype=dtype), norch.tensor(im, dtype=dtype))
+    turned = norch.tensor(np.ascontiguousarray(x.T), dtype=dtype).permute(3, 2, 1, 0)
+    bound = EPS[dtype] * 60
+    for norm in ("backward", "ortho"):
+        found = {"rfft2": [fft.rfft2(v, s, norm=norm) for v in (norch.tensor(x, dtype=dtype), turned)]}
+        found["fft2"] = [fft.fft2(turned, s, norm=norm)]
+        expected = {"rfft2": np.fft.rfft2(x, s, norm=norm), "fft2": np.fft.fft2(x, s, norm=norm)}
+        for name in ("fft2", "ifft2", "irfft2"):
+            bits = []
+            for threads in (1, 3):
+                native.set_num_threads(threads)
+                bits.append(getattr(fft, name)(pair, s, norm=norm))
+            native.set_num_threads(before)
+            assert norch.equal(*[getattr(v, "pair", v) for v in bits])
+            wanted = getattr(np.fft, name)(z, s, norm=norm)
+            np.testing.assert_allclose(bits[0].numpy(), wanted, 0, bound * np.abs(wanted).max())
+        for name, results in found.items():
+            for result in results:
+                np.testing.assert_allclose(result.numpy(), expected[name], 0, bound * np.abs(expected[name]).max())
+
+
 @pytest.mark.parametrize("n", [131, 262, 521, 2062])
 def test_sizes_of_large_prime_factors_have_no_kernel(n):
     x = RNG.standard_normal((2, n))

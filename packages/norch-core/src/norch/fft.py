@@ -17,7 +17,7 @@ from .dispatch.arguments import check_functions
 from .dtype import as_dtype, get_default_dtype
 from .errors import ShapeError
 from .ops import arange, pad, roll
-from .ops.matrix.dft import check_real, dft
+from .ops.matrix.dft import check_real, dft, dft2
 from .spec import as_int, wrap_dim
 from .tensor import Tensor
 
@@ -40,19 +40,46 @@ def _along(
         rows = rows.transpose(at, -1)
     have = rows.spec.shape[-1]
     given = have if n is None else as_int(n, op, "n")
-    if given < 1:
-        raise ShapeError(f"{op}(): n must be at least 1, got {given}")
-    if norm not in (None, *_NORMS):
-        raise ValueError(f"{op}(): norm must be one of {', '.join(_NORMS)}, got {norm!r}")
-    most = given // 2 + 1 if half and inputs == 2 else given
-    if have > most:
-        rows = rows.narrow(-1, 0, most)
-    scaled = norm == "forward" if sign < 0 else norm in (None, "backward")
-    scale = 1 / sqrt(given) if norm == "ortho" else 1 / given if scaled else 1.0
-    count = given // 2 + 1 if half and outputs == 2 else given
+    size, count, scale = _sizes(op, have, given, norm, sign, inputs, outputs, half)
+    if have > size:
+        rows = rows.narrow(-1, 0, size)
     out = dft(rows, None, given, sign, outputs, count, scale, half and inputs == 2)
     if at < -2:
         out = out.transpose(at, -1)
+    return out.squeeze(-2) if outputs == 1 else out.transpose(-1, -2)
+
+
+def _sizes(
+    op: str, have: int, n: int, norm: str | None, sign: int, inputs: int, outputs: int, half: bool
+) -> tuple[int, int, float]:
+    """Of `_along`: how many of the numbers count, how many there will be, and what these are scaled by."""
+    if n < 1:
+        raise ShapeError(f"{op}(): n must be at least 1, got {n}")
+    if norm not in (None, *_NORMS):
+        raise ValueError(f"{op}(): norm must be one of {', '.join(_NORMS)}, got {norm!r}")
+    scaled = norm == "forward" if sign < 0 else norm in (None, "backward")
+    scale = 1 / sqrt(n) if norm == "ortho" else 1 / n if scaled else 1.0
+    size = min(have, n // 2 + 1 if half and inputs == 2 else n)
+    return size, n // 2 + 1 if half and outputs == 2 else n, scale
+
+
+def _in_planes(
+    op: str, x: Tensor, s: tuple[Any, Any], norm: str | None, sign: int, inputs: int, outputs: int, half: bool
+) -> Tensor:
+    """`_along` of the last two dims, of which that of real numbers comes first, that to real ones last."""
+    rows = x.unsqueeze(-2) if inputs == 1 else x.transpose(-1, -2)
+    have = rows.spec.shape[-3], rows.spec.shape[-1]
+    n = tuple([h if given is None else as_int(given, op, "n") for h, given in zip(have, s, strict=True)])
+    last_first = outputs == 2
+    size, count, scale = zip(
+        _sizes(op, have[0], n[0], norm, sign, 2, 2, False),
+        _sizes(op, have[1], n[1], norm, sign, inputs, outputs, half),
+        strict=True,
+    )
+    for dim, most in ((-3, size[0]), (-1, size[1])):
+        if rows.spec.shape[dim] > most:
+            rows = rows.narrow(dim, 0, most)
+    out = dft2(rows, n, sign, outputs, count, scale[1], scale[0], half and inputs == 2, last_first)
     return out.squeeze(-2) if outputs == 1 else out.transpose(-1, -2)
 
 
@@ -136,6 +163,11 @@ def _dims(op: str, input: Any, s: Any, dim: Any) -> tuple[list[int], list[int | 
     return dims, sizes
 
 
+def _is_plane(input: Any, dims: list[int]) -> bool:
+    """Whether the last of `dims` are those of an image, row by row."""
+    return dims[-2:] == [input.ndim - 2, input.ndim - 1]
+
+
 def _several(op: str, input: Any, s: Any, dim: Any, norm: str | None, one: Any, first: Any = None) -> ComplexPair:
     """`one` along all dims but the last, which `first` is done along before."""
     dims, sizes = _dims(op, input, s, dim)
@@ -143,7 +175,15 @@ def _several(op: str, input: Any, s: Any, dim: Any, norm: str | None, one: Any, 
         return (
             input if isinstance(input, ComplexPair) else ComplexPair(pad(check_real(op, input).unsqueeze(-1), (0, 1)))
         )
-    out: ComplexPair = (first or one)(input, sizes[-1], dims[-1], norm)
+    out: ComplexPair
+    if _is_plane(input, dims):
+        inputs = 2 if isinstance(input, ComplexPair) and not first else 1
+        x = input.pair if inputs == 2 else check_real(op, input)
+        plane = sizes[-2], sizes[-1]
+        out = ComplexPair(_in_planes(op, x, plane, norm, -1 if one is fft else 1, inputs, 2, first is not None))
+        dims, sizes = dims[:-1], sizes[:-1]
+    else:
+        out = (first or one)(input, sizes[-1], dims[-1], norm)
     for at, size in zip(reversed(dims[:-1]), reversed(sizes[:-1]), strict=True):
         out = one(out, size, at, norm)
     return out
@@ -167,10 +207,14 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 def irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """Undoes `rfftn`: `ifft` along all of `dim` but the last, then `irfft`. Raises as `fftn` does."""
     dims, sizes = _dims("irfftn", input, s, dim)
-    out = input
-    for at, size in zip(dims[:-1], sizes[:-1], strict=True):
+    out, last = input, sizes[-1]
+    in_planes = _is_plane(input, dims) and isinstance(input, ComplexPair)
+    for at, size in zip(dims[: -2 if in_planes else -1], sizes, strict=False):
         out = ifft(out, size, at, norm)
-    return irfft(out, sizes[-1], dims[-1], norm)
+    if not in_planes:
+        return irfft(out, last, dims[-1], norm)
+    last = 2 * (input.shape[-1] - 1) if last is None else last
+    return _in_planes("irfftn", out.pair, (sizes[-2], last), norm, 1, 2, 1, True)
 
 
 def fft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> ComplexPair:

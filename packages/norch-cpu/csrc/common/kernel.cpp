@@ -77,7 +77,7 @@ int written_by(const Request& request) {
         {"abs", "acos", "acosh", "add", "addcdiv", "addcmul", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "asin", "asinh",
          "atan", "atan2", "atanh", "axpy", "batch_norm_running", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
          "bitwise_right_shift", "bitwise_xor", "ceil", "clamp", "conv2d", "conv2d_input_grad", "conv2d_weight_grad",
-         "copy", "copysign", "cos", "cosh", "cross_entropy_grad", "cumprod", "cumsum", "dft", "div", "dropout", "elu", "elu_grad", "embedding",
+         "copy", "copysign", "cos", "cosh", "cross_entropy_grad", "cumprod", "cumsum", "dft", "dft2", "div", "dropout", "elu", "elu_grad", "embedding",
          "embedding_grad", "eq", "erf", "exp", "expm1", "fill", "flip", "floor", "floor_divide", "gather", "ge", "gelu",
          "gelu_grad", "grid_sample2d", "grid_sample2d_grid_grad", "grid_sample2d_input_grad", "grid_sample3d",
          "grid_sample3d_grid_grad", "grid_sample3d_input_grad", "gt", "hardtanh", "hardtanh_grad", "layer_norm", "le", "leaky_relu", "leaky_relu_grad", "lerp", "lerp_by_tensor", "linear",

@@ -1,5 +1,5 @@
-// dft: Fourier transforms along the last dim. Several rows are the lanes of vectors; a long row, or one of few, is a
-// matrix whose columns are. Real numbers are taken for half as many complex ones.
+// dft: Fourier transforms along the last dim; dft2: of images, along two. Several rows are the lanes of vectors; a long
+// row, or one of few, is a matrix whose columns are. Real numbers are taken for half as many complex ones.
 #include <algorithm>
 #include <array>
 
@@ -182,15 +182,9 @@ private:
     double row_ns_;
 };
 
-KernelPtr dft(const Request& request) {
-    const Operand &out = request.operands[0], &in = request.operands[1];
-    const size_t nd = size_t(in.ndim());
-    Wanted w;
-    w.n = request.attrs.integer("n");
-    w.size = in.shape[nd - 1], w.count = out.shape[nd - 1];
-    w.inputs = in.shape[nd - 2], w.outputs = out.shape[nd - 2];
-    w.forward = request.attrs.integer("sign") < 0, w.doubled = request.attrs.flag("doubled");
-    w.scale = request.attrs.number("scale");
+/// Operands: the result and the input, perhaps a window.
+KernelPtr transform(const Request& request, const Wanted& w) {
+    const Operand& out = request.operands[0];
     const auto made = [&]<class T>(T) -> KernelPtr {
         auto tables = FourierTables<T>::of(w.points());
         return tables ? std::make_unique<FourierKernel<T>>(request, w, std::move(tables)) : nullptr;
@@ -202,8 +196,92 @@ KernelPtr dft(const Request& request) {
     return out.dtype == DType::f64 ? made(double()) : nullptr;
 }
 
+/// Of the last dims of the result and the input: parts, and what the transform is along.
+Wanted wanted(const Request& request, const Operand& out, const Operand& in) {
+    const size_t nd = size_t(in.ndim());
+    Wanted w;
+    w.size = in.shape[nd - 1], w.count = out.shape[nd - 1];
+    w.inputs = in.shape[nd - 2], w.outputs = out.shape[nd - 2];
+    w.forward = request.attrs.integer("sign") < 0;
+    return w;
+}
+
+KernelPtr dft(const Request& request) {
+    Wanted w = wanted(request, request.operands[0], request.operands[1]);
+    w.n = request.attrs.integer("n");
+    w.doubled = request.attrs.flag("doubled");
+    w.scale = request.attrs.number("scale");
+    return transform(request, w);
+}
+
+/// Two transforms of each image, with what is between them in a cache.
+class PlaneKernel final : public Kernel {
+public:
+    PlaneKernel(KernelPtr first, KernelPtr second, Loops images, int64_t bytes_between)
+        : first_(std::move(first)), second_(std::move(second)), images_(std::move(images)), bytes_(bytes_between) {
+        work = double(images_.numel) * (first_->work + second_->work);
+    }
+    void run(char* const* data, const Scalar* scalars) const override {
+        parallel_for(images_.numel, first_->work + second_->work, [&](int64_t begin, int64_t end) {
+            const Scratch<> between(bytes_);
+            for (int64_t i = begin; i < end; ++i) {
+                char* at[2] = {data[0], data[1]};
+                images_.move(at, images_.ndim(), i);
+                char *const to_between[] = {between.data(), at[1]}, *const to_out[] = {at[0], between.data()};
+                first_->run(to_between, scalars);
+                second_->run(to_out, scalars);
+            }
+        });
+    }
+
+private:
+    KernelPtr first_, second_;
+    Loops images_;
+    int64_t bytes_;
+};
+
+constexpr int64_t BETWEEN_BYTES = 1 << 19;  // of what goes from one transform to the next: more is in no cache of a core's
+
+KernelPtr dft2(const Request& request) {
+    const Operand &out = request.operands[0], &in = request.operands[1];
+    const int nd = in.ndim();
+    const bool last_first = request.attrs.flag("last_first");
+    const auto image = [&](const Operand& o) {
+        return Operand{o.dtype, {o.shape.end() - 3, o.shape.end()}, {o.strides.end() - 3, o.strides.end()}};
+    };
+    const auto turned = [](Operand o) {
+        std::swap(o.shape[0], o.shape[2]);
+        std::swap(o.strides[0], o.strides[2]);
+        return o;
+    };
+    const Operand from = image(in), to = image(out);
+    const int64_t height = (last_first ? from : to).shape[0], width = (last_first ? to : from).shape[2];
+    const int64_t line = 64 / size_of(out.dtype), row = ((2 * width + line - 1) / line | 1) * line;  // spreads columns
+    const Operand between{out.dtype, {height, 2, width}, {row, width, 1}};
+    Loops images = collapse({out, in}, dims_but(nd - 3));
+    const int64_t bytes = height * row * size_of(out.dtype);
+    if (images.numel < 2 || bytes > BETWEEN_BYTES) return nullptr;
+    const auto made = [&](bool along_last, Operand result, Operand given) {
+        if (!along_last) result = turned(result), given = turned(given);
+        Wanted w = wanted(request, result, given);
+        w.n = request.attrs.integers("n")[size_t(along_last)];
+        w.scale = request.attrs.number(along_last ? "scale" : "height_scale");
+        w.doubled = along_last && request.attrs.flag("doubled");
+        Request one;
+        one.op = "dft";
+        one.operands = {result, given};
+        return transform(one, w);
+    };
+    KernelPtr first = made(last_first, between, from), second = made(!last_first, to, between);
+    if (!first || !second) return nullptr;
+    return std::make_unique<PlaneKernel>(std::move(first), std::move(second), std::move(images), bytes);
+}
+
 }  // namespace
 
-void add_fourier(Registry& registry) { registry["dft"] = dft; }
+void add_fourier(Registry& registry) {
+    registry["dft"] = dft;
+    registry["dft2"] = dft2;
+}
 
 }  // namespace norch::spectral

@@ -63,6 +63,11 @@ def _dft(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     return op.call(x.value, window, *rest)
 
 
+@rule("dft2")
+def _dft2(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
+    return op.call(args[0].value, *args[1:])
+
+
 # --- Images ---------------------------------------------------------------------------------------------------------
 
 

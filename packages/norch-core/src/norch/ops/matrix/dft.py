@@ -113,6 +113,70 @@ def dft(
     return out * window if inputs == 2 and outputs == 1 and window is not None else out
 
 
+def _turned_over(x: Spec) -> Spec:
+    """Of x.transpose(-3, -1)."""
+    shape, strides = list(x.shape), list(x.strides)
+    for values in (shape, strides):
+        values[-3], values[-1] = values[-1], values[-3]
+    return x.like(tuple(shape), tuple(strides))
+
+
+def _infer_plane(input: Spec, n: tuple[int, int], sign: int, outputs: int, count: tuple[int, int], *rest: Any) -> Spec:
+    *_, last_first = rest
+    found = input
+    for along in (1, 0) if last_first else (0, 1):
+        parts = outputs if along == int(not last_first) else 2
+        if along:
+            found = _infer(found, None, n[1], sign, parts, count[1], 1.0, False)
+        else:
+            found = _turned_over(_infer(_turned_over(found), None, n[0], sign, parts, count[0], 1.0, False))
+    return found
+
+
+def _plane_rule(
+    g: Tensor,
+    input_spec: Spec,
+    n: tuple[int, int],
+    sign: int,
+    scale: float,
+    height_scale: float,
+    doubled: bool,
+    last_first: bool,
+) -> Tensor:
+    height, inputs, width = input_spec.shape[-3:]
+    return dft2(g, n, -sign, inputs, (height, width), scale, height_scale, doubled, not last_first)
+
+
+@composite(_infer_plane, {"input": _plane_rule})
+def dft2(
+    input: Tensor,
+    n: tuple[int, int],
+    sign: int,
+    outputs: int,
+    count: tuple[int, int],
+    scale: float,
+    height_scale: float,
+    doubled: bool,
+    last_first: bool,
+) -> Tensor:
+    """Transforms of complex numbers along the dim before the parts, and of these or of real ones along the last:
+    (..., height, parts, width) to (..., count[0], outputs, count[1]).
+
+    n, count: as of `dft`, along each. scale, doubled: of the last dim; height_scale: of the other. last_first: whether
+    the last is done first, as it is where the numbers are real, and is not where they become so.
+    """
+    found = input
+    for along in (1, 0) if last_first else (0, 1):
+        parts = outputs if along == int(not last_first) else 2
+        if along:
+            found = dft(found, None, n[1], sign, parts, count[1], scale, doubled)
+        else:
+            found = dft(found.transpose(-3, -1), None, n[0], sign, parts, count[0], height_scale, False).transpose(
+                -3, -1
+            )
+    return found
+
+
 @lru_cache(16)
 def _weights(n: int, count: int, dtype: DType, device: Device) -> Tensor:
     weights = np.full(count, 2.0)
