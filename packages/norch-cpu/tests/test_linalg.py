@@ -247,6 +247,32 @@ def test_eigenvalues(size, scale, dtype):
         L.eigh(norch.tensor(x))
 
 
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("size", [9, 15, 17, 24, 33, 63, 64, 65, 100, 128])
+def test_eigenvalues_alone_of_larger_matrices(size, scale, dtype):
+    x = RNG.standard_normal((9, size, size))
+    x = x + x.swapaxes(-1, -2)
+    x[1], x[2], x[3], x[4] = 0, np.eye(size), 1, np.diag(np.arange(size, 0, -1))
+    x[5] = x[5] @ x[5].T
+    x[6] = np.diag(np.full(size - 1, 1.0), 1) + np.diag(np.full(size - 1, 1.0), -1)
+    x[7] = np.outer(10.0 ** -np.arange(size), 10.0 ** -np.arange(size))
+    x = (x * scale).astype(dtype)
+    wide = x.astype(np.float64) / scale
+    expected, bound = np.linalg.eigvalsh(wide), 100 * EPS[dtype]
+    for upper in (False, True):
+        given = np.where(np.tri(size).T if upper else np.tri(size), x, np.nan).astype(dtype)
+        for a in tensors(given):
+            found = L.eigvalsh(a, "U" if upper else "L")
+            for got, wanted in zip(found.double() / scale, expected, strict=True):
+                close(got, wanted, bound)
+            assert size < 17 or norch.equal(found[3], L.eigvalsh(a[3], "U" if upper else "L"))
+            assert (found[:, 1:] >= found[:, :-1]).all()
+    x[7, -1, 0] = np.inf
+    with pytest.raises(L.LinAlgError, match="Eigenvalues did not converge"):
+        L.eigvalsh(norch.tensor(x))
+
+
 def test_pivots_that_no_matrix_has():
     with pytest.raises(IndexError, match="7"):
         L.lu_solve(norch.eye(3), norch.tensor([1, 8, 3], dtype=norch.int32), norch.ones(3, 1))

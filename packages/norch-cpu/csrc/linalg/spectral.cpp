@@ -1,13 +1,15 @@
-// Eigenvalues of small symmetric matrices, and singular values, by Jacobi's methods.
+// Eigenvalues of symmetric matrices, and singular values: by Jacobi's methods; values alone by bisection.
 #include "linalg/householder.h"
 #include "linalg/jacobi.h"
 #include "linalg/one_by_one.h"
+#include "linalg/tridiagonal.h"
 
 namespace norch::linalg {
 namespace {
 
 constexpr int64_t MOST_EIGEN_ROWS = 8;  // of a single matrix, which is one lane of several
 // Of more rows LAPACK's reduction to two diagonals is quicker, and of values alone sooner.
+constexpr int64_t MOST_BISECTED_BYTES = 512;  // of a row
 constexpr int64_t MOST_SINGULAR_ROWS = 48, MOST_ROWS_OF_VALUES = 16;
 
 template <class V>
@@ -20,6 +22,39 @@ void transpose(V* to, const V* from, int64_t rows, int64_t columns) {
         for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
 }
 
+/// Operands: values, info, a.
+KernelPtr eigenvalues(const Request& request) {
+    constexpr int64_t WHOLE = 4 * VECTOR_BYTES;
+    const Operand& a = request.operands[2];
+    const int64_t n = a.shape.back(), row = padded(n, a.dtype);
+    const int64_t whole = (n * size_of(a.dtype) + WHOLE - 1) / WHOLE * WHOLE / size_of(a.dtype), room = std::max(row, whole);
+    const bool upper = request.attrs.flag("upper");
+    const Operand given = matrix_of(a);
+    const double ns = 500 + double(size_of(a.dtype)) * double(n * n) * (0.03 * double(n) + double(size_of(a.dtype)));
+    return matrix_kernel(request, n * row + 5 * room, ns,
+                         [=, copy = copy_kernel(in_rows(given, row), given)]<class T>(char* const* data, T* x) {
+        run_copy(*copy, reinterpret_cast<char*>(x), data[2]);
+        T largest = 0, nothing = 0;
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j <= i; ++j) {
+                T &below = x[i * row + j], &above = x[j * row + i];
+                (upper ? below : above) = upper ? above : below;
+                largest = std::max(largest, std::abs(below));
+                nothing += below * T(0);
+            }
+        const bool is_finite = nothing == T(0);
+        *reinterpret_cast<int32_t*>(data[1]) = !is_finite;
+        T* const out = reinterpret_cast<T*>(data[0]);
+        if (!is_finite) return std::fill(out, out + n, std::numeric_limits<T>::quiet_NaN());
+        const T scale = scale_of(largest);
+        for (int64_t i = 0; i < n * row; ++i) x[i] /= scale;
+        T *const d = x + n * row, *const e = d + room, *const v = e + room, *const w = v + room, *const values = w + room;
+        tridiagonalise(x, row, n, d, e, v, w);
+        bisect(d, e, n, values);
+        for (int64_t i = 0; i < n; ++i) out[i] = values[i] * scale;
+    });
+}
+
 /// Operands: values, the vectors if `has_vectors`, info, a.
 KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
     const size_t input = has_vectors ? 3 : 2;
@@ -28,7 +63,8 @@ KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
     const int64_t n = a.shape.back();
     Matrices shape = matrices_of(a);
     if (n <= MOST_EIGEN_ROWS) shape.batch = std::max<int64_t>(shape.batch, VECTOR_BYTES);
-    if (!suits_lanes(a.dtype, shape)) return nullptr;
+    if (!suits_lanes(a.dtype, shape))
+        return has_vectors || n * size_of(a.dtype) > MOST_BISECTED_BYTES ? nullptr : eigenvalues(request);
     const bool upper = request.attrs.flag("upper");
     return lane_kernel(request, input, 2 * n * n, 20 * double(n * n * n), [=](char* const* data, int64_t batch,
                                                                              int64_t group, auto* x) {
