@@ -68,18 +68,15 @@ def _in_planes(
 ) -> Tensor:
     """`_along` of the last two dims, of which that of real numbers comes first, that to real ones last."""
     rows = x.unsqueeze(-2) if inputs == 1 else x.transpose(-1, -2)
-    have = rows.spec.shape[-3], rows.spec.shape[-1]
-    n = tuple([h if given is None else as_int(given, op, "n") for h, given in zip(have, s, strict=True)])
-    last_first = outputs == 2
-    size, count, scale = zip(
-        _sizes(op, have[0], n[0], norm, sign, 2, 2, False),
-        _sizes(op, have[1], n[1], norm, sign, inputs, outputs, half),
-        strict=True,
-    )
-    for dim, most in ((-3, size[0]), (-1, size[1])):
+    heights, widths = rows.spec.shape[-3], rows.spec.shape[-1]
+    n = (heights if s[0] is None else as_int(s[0], op, "n")), (widths if s[1] is None else as_int(s[1], op, "n"))
+    height, count, height_scale = _sizes(op, heights, n[0], norm, sign, 2, 2, False)
+    width, last_count, scale = _sizes(op, widths, n[1], norm, sign, inputs, outputs, half)
+    for dim, most in ((-3, height), (-1, width)):
         if rows.spec.shape[dim] > most:
             rows = rows.narrow(dim, 0, most)
-    out = dft2(rows, n, sign, outputs, count, scale[1], scale[0], half and inputs == 2, last_first)
+    doubled, last_first = half and inputs == 2, outputs == 2
+    out = dft2(rows, n, sign, outputs, (count, last_count), scale, height_scale, doubled, last_first)
     return out.squeeze(-2) if outputs == 1 else out.transpose(-1, -2)
 
 

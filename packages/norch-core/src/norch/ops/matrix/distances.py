@@ -124,7 +124,11 @@ def _infer_pairwise(input: Spec, p: float) -> Spec:
     return input.like((math.comb(input.shape[0], 2),))
 
 
-@composite(_infer_pairwise, lambda g, input, y, p: pairwise_distances_grad(g, input, y, p))
+def _pairwise_rule(g: Tensor, input: Tensor, y: Tensor, p: float) -> Tensor:
+    return pairwise_distances_grad(g, input, y, p)
+
+
+@composite(_infer_pairwise, _pairwise_rule)
 def pairwise_distances(input: Tensor, p: float) -> Tensor:
     """The distances of each of n rows to those after it, row by row: (n, k) -> (n (n - 1) / 2)."""
     n, k = input.spec.shape
