@@ -222,8 +222,13 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
         }
         return;
     }
+    constexpr int64_t AHEAD = 4;
     for (int64_t i = 0; i < p.count; ++i, index += p.dim.index, src += p.dim.other) {
         if (p.column.index == 0) {
+            if (p.column.tensor == sizeof(T) && i + AHEAD < p.count) {
+                const char* soon = out + wrapped(at<int64_t>(index, AHEAD * p.dim.index), p.size) * p.dim.tensor;
+                for (int64_t j = 0; j < p.columns * int64_t(sizeof(T)); j += 64) __builtin_prefetch(soon + j, 1);
+            }
             char* row = out + wrapped(at<int64_t>(index, 0), p.size) * p.dim.tensor;
             if (p.column.tensor == sizeof(T) && p.column.other == sizeof(S)) {
                 T* to = reinterpret_cast<T*>(row);
@@ -251,14 +256,18 @@ template <class T>
 void scatter_add_upcast(char* out, const char* index, const char* src, const Piece& p) {
     Scratch<float> sums(p.size * p.columns);
     auto each = [&](auto f) {
-        for (int64_t k = 0; k < p.size; ++k)
-            for (int64_t j = 0; j < p.columns; ++j)
-                f(sums[k * p.columns + j], at<T>(out, k * p.dim.tensor + j * p.column.tensor));
+        const auto at_place = [&](int64_t i, int64_t k, int64_t j) { f(sums[i], at<T>(out, k * p.dim.tensor + j * p.column.tensor)); };
+        if (p.by_rows)
+            for (int64_t k = 0, i = 0; k < p.size; ++k)
+                for (int64_t j = 0; j < p.columns; ++j) at_place(i++, k, j);
+        else
+            for (int64_t j = 0, i = 0; j < p.columns; ++j)
+                for (int64_t k = 0; k < p.size; ++k) at_place(i++, k, j);
     };
     each([](float& sum, const T& x) { sum = load(x); });
     Piece upcast = p;
-    upcast.dim.tensor = p.columns * int64_t(sizeof(float));
-    upcast.column.tensor = sizeof(float);
+    upcast.dim.tensor = (p.by_rows ? p.columns : 1) * int64_t(sizeof(float));
+    upcast.column.tensor = (p.by_rows ? 1 : p.size) * int64_t(sizeof(float));
     scatter<float, T, Add>(reinterpret_cast<char*>(sums.data()), index, src, upcast);
     each([](const float& sum, T& x) { x = store<T>(sum); });
 }
@@ -290,37 +299,34 @@ public:
         piece_.column = nd ? Strides{loops_.strides[0][nd - 1], loops_.strides[1][nd - 1], loops_.strides[2][nd - 1]}
                            : Strides{0, 0, 0};
         int64_t itemsize = size_of(out.dtype);
-        piece_.by_rows = columns_ > 1 && (piece_.column.index == 0 || piece_.column.tensor == itemsize);
-        int64_t outer = 1;
-        for (int d = 0; d < nd - 1; ++d) outer *= loops_.shape[d];
-        tile_ = outer >= 16 ? 1024 : 64;
-        if (is_upcast) tile_ = std::min(tile_, std::max<int64_t>(16, 65536 / std::max<int64_t>(piece_.size, 1)));
-        tile_ = std::clamp<int64_t>(columns_, 1, tile_);
-        tiles_ = (columns_ + tile_ - 1) / tile_;
-        items_ = loops_.numel ? outer * tiles_ : 0;
-        if (!piece_.count) items_ = 0;
-        bool is_row = piece_.by_rows && piece_.column.index == 0;
-        ns_ = double(piece_.count) * (double(tile_) * (is_row ? 0.03 * double(itemsize) : 1.2) + 2);
-        if (is_upcast) ns_ += double(piece_.size * tile_);
-        work = bounds_.work() + double(items_) * ns_;
+        const bool is_row = piece_.column.index == 0 && piece_.dim.tensor != itemsize;
+        piece_.by_rows = columns_ > 1 && (is_row || piece_.column.tensor == itemsize);
+        for (int d = 0; d < nd - 1; ++d) outer_ *= loops_.shape[d];
+        if (!piece_.count || !loops_.numel) outer_ = 0;
+        if (is_upcast) most_ = std::clamp<int64_t>(65536 / std::max<int64_t>(piece_.size, 1), 16, most_);
+        ns_ = double(piece_.count) * (piece_.by_rows && piece_.column.index == 0 ? 0.03 * double(itemsize) : 1.2);
+        if (is_upcast) ns_ += double(piece_.size);
+        work = bounds_.work() + double(outer_ * columns_) * ns_;
     }
 
     void run(char* const* data, const Scalar*) const override {
         bounds_.check(data[1]);
-        parallel_for(items_, ns_, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) run_item(data, i);
+        // As wide as leaves work for each thread: a narrow tile reads a little of each row of what is scattered.
+        const int64_t share = outer_ >= 16 ? columns_ : (columns_ / num_threads() + 15) / 16 * 16;
+        const int64_t tile = std::clamp<int64_t>(columns_, 1, std::min(std::clamp<int64_t>(share, 64, 1024), most_));
+        const int64_t tiles = (columns_ + tile - 1) / tile;
+        parallel_for(outer_ * tiles, ns_ * double(tile), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) run_tile(data, i / tiles, i % tiles * tile, tile);
         });
     }
 
 private:
-    void run_item(char* const* data, int64_t item) const {
-        int64_t column = item % tiles_ * tile_;
-        item /= tiles_;
+    void run_tile(char* const* data, int64_t outer, int64_t column, int64_t tile) const {
         char* at[] = {data[0] + column * piece_.column.tensor, data[1] + column * piece_.column.index,
                       data[2] + column * piece_.column.other};
-        loops_.move(at, loops_.ndim() - 1, item);
+        loops_.move(at, loops_.ndim() - 1, outer);
         Piece piece = piece_;
-        piece.columns = std::min(tile_, columns_ - column);
+        piece.columns = std::min(tile, columns_ - column);
         scatter_(at[0], at[1], at[2], piece);
     }
 
@@ -328,8 +334,8 @@ private:
     Scatter scatter_;
     Loops loops_;
     Piece piece_{};
-    int64_t columns_, tile_, tiles_, items_;
-    double ns_;
+    int64_t columns_, outer_ = 1, most_ = 1024;  // most: columns of a tile
+    double ns_;                                  // of a column
 };
 
 KernelPtr make_gather(const Request& r) {
