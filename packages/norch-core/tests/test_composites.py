@@ -119,6 +119,10 @@ SAMPLES = {
     "sum_pool2d_grad": [draw(1, 2, 3, 6), (1, 2, 5, 6), windows((3, 2), (2, 1)), (1, 1, 0, 1)],
     "grid_sample2d": [draw(2, 3, 4, 5), draw(2, 3, 2, 2), "bilinear", "reflection", False],
     "grid_sample2d_input_grad": [draw(2, 3, 3, 2), draw(2, 3, 2, 2), (2, 3, 4, 5), "bilinear", "reflection", False],
+    "grid_sample2d_bicubic": [draw(2, 3, 4, 5), draw(2, 3, 2, 2), "bicubic", "reflection", False],
+    "grid_sample2d_bicubic_input_grad": [
+        draw(2, 3, 3, 2), draw(2, 3, 2, 2), (2, 3, 4, 5), "bicubic", "reflection", False
+    ],
     "grid_sample3d": [draw(2, 3, 4, 2, 5), draw(2, 3, 1, 2, 3), "bilinear", "reflection", False],
     "grid_sample3d_input_grad": [
         draw(2, 3, 3, 1, 2), draw(2, 3, 1, 2, 3), (2, 3, 4, 2, 5), "bilinear", "reflection", False

@@ -177,10 +177,9 @@ DIFFERENTIATED_BY_PARTS = frozenset(
     "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad grid_sample3d_grid_grad hardswish_grad hardtanh_grad "
     "kl_div_grad l1_loss_grad layer_norm_grad leaky_relu_grad linear_input_grad linear_weight_grad log_softmax_grad "
     "mish_grad mse_loss_grad nll_loss_grad pairwise_distances_grad prelu_grad prelu_weight_grad prod_of_others "
-    "recurrence_grad relu_grad "
-    "residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
+    "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
     "scaled_dot_product_attention_mask_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
-    "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad".split()
+    "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad grid_sample2d_bicubic_grid_grad".split()
 )
 
 

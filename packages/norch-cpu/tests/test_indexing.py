@@ -134,13 +134,33 @@ def test_enough_for_several_threads(name, shape, threads):
 
 def test_sums_do_not_depend_on_threads(threads):
     rng = np.random.default_rng(0)
-    src, index = rng.standard_normal((4000, 96)).astype(np.float32), rng.integers(0, 20, 4000)
-    want = np.zeros((20, 96), np.float32)
+    src, index = rng.standard_normal((4000, 300)).astype(np.float32), rng.integers(0, 20, 4000)
+    want = np.zeros((20, 300), np.float32)
     np.add.at(want, index, src)  # one after the other, as the kernel
     for count in (1, 2, 5):
         threads(count)
-        got = norch.zeros(20, 96).index_add(0, norch.from_numpy(index), norch.from_numpy(src))
+        got = norch.zeros(20, 300).index_add(0, norch.from_numpy(index), norch.from_numpy(src))
         assert (got.numpy() == want).all()
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_one_index_for_all_rows(name, dim, threads):
+    """Which is expanded: along the rows, or across them."""
+    shape, count = [3, 3], 40
+    shape[1 - dim] = 500
+    index = np.random.default_rng(dim).integers(-3, 3, count)
+    src = values(name, *[count if d == dim else n for d, n in enumerate(shape)])
+    want, last = np.zeros(shape), np.zeros(shape)
+    np.add.at(want, (slice(None),) * dim + (index,), src.astype(float))
+    last[(slice(None),) * dim + (index,)] = src.astype(float)
+    spread = norch.from_numpy(index).reshape(*[-1 if d == dim else 1 for d in range(2)]).expand(src.shape)
+    for several in (1, 4):
+        threads(several)
+        for given in layouts(src):
+            out = norch.zeros(shape, dtype=getattr(norch, name))
+            np.testing.assert_array_equal(as_float(out.scatter_add(dim, spread, given)), want)
+            np.testing.assert_array_equal(as_float(out.scatter(dim, spread, given)), last)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

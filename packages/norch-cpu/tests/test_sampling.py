@@ -1,4 +1,4 @@
-"""grid_sample2d and its gradients: the kernels beside the decompositions."""
+"""grid_sample2d, grid_sample2d_bicubic and their gradients: the kernels beside the decompositions."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from norch.ops.nn import sampling
 from norch.testing import assert_close
 
 RNG = np.random.default_rng(0)
-CASES = list(itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (False, True)))
+CASES = list(itertools.product(("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (False, True)))
 
 
 def drawn(dtype, *shape):
@@ -26,8 +26,18 @@ def compare(op, tensors, args):
     return found
 
 
-OPS = (sampling.grid_sample2d, sampling.grid_sample2d_input_grad, sampling.grid_sample2d_grid_grad)
-DECOMPOSED = {op: by_name()[op.__name__].decompose for op in OPS}
+LINEAR = (sampling.grid_sample2d, sampling.grid_sample2d_input_grad, sampling.grid_sample2d_grid_grad)
+CUBIC = (
+    sampling.grid_sample2d_bicubic,
+    sampling.grid_sample2d_bicubic_input_grad,
+    sampling.grid_sample2d_bicubic_grid_grad,
+)
+DECOMPOSED = {op: by_name()[op.__name__].decompose for op in (*LINEAR, *CUBIC)}
+
+
+def ops_of(case):
+    """The sampling of a case, and its gradients for the input and for the grid."""
+    return CUBIC if case[0] == "bicubic" else LINEAR
 
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.float64])
@@ -42,9 +52,10 @@ def test_kernels_agree_with_the_decompositions(dtype, case, size):
             grid = grid.permute(3, 2, 1, 0).clone().permute(3, 2, 1, 0)
         elif layout == "expanded":
             x, grid, grad = (t[:1].expand(2, -1, -1, -1) for t in (x, grid, grad))
-        compare(sampling.grid_sample2d, (x, grid), case)
-        compare(sampling.grid_sample2d_input_grad, (grad, grid), (tuple(x.shape), *case))
-        compare(sampling.grid_sample2d_grid_grad, (grad, x, grid), case)
+        sample, input_grad, grid_grad = ops_of(case)
+        compare(sample, (x, grid), case)
+        compare(input_grad, (grad, grid), (tuple(x.shape), *case))
+        compare(grid_grad, (grad, x, grid), case)
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 0, 4, 4)])
@@ -52,9 +63,10 @@ def test_nothing_to_compute(shape):
     x, grid = norch.zeros(shape), norch.zeros(shape[0], 3, 2, 2)
     grad = norch.zeros(*shape[:2], 3, 2)
     for case in CASES:
-        assert sampling.grid_sample2d(x, grid, *case).shape == grad.shape
-        assert sampling.grid_sample2d_input_grad(grad, grid, shape, *case).shape == shape
-        assert sampling.grid_sample2d_grid_grad(grad, x, grid, *case).abs().sum().item() == 0
+        sample, input_grad, grid_grad = ops_of(case)
+        assert sample(x, grid, *case).shape == grad.shape
+        assert input_grad(grad, grid, shape, *case).shape == shape
+        assert grid_grad(grad, x, grid, *case).abs().sum().item() == 0
 
 
 def test_places_that_are_no_numbers():
@@ -62,11 +74,12 @@ def test_places_that_are_no_numbers():
     grid = norch.stack(norch.meshgrid(numbers, numbers, indexing="ij"), -1).unsqueeze(0)
     x = drawn(norch.float32, 1, 2, 4, 5)
     for case in CASES:
-        found = sampling.grid_sample2d(x, grid, *case)
+        sample = ops_of(case)[0]
+        found = sample(x, grid, *case)
         if case[1] == "reflection":
             assert found[0, 0, -1, -1].isfinite().item()
         else:
-            assert_close(found, DECOMPOSED[sampling.grid_sample2d](x, grid, *case))
+            assert_close(found, DECOMPOSED[sample](x, grid, *case), equal_nan=True)
 
 
 def test_what_lies_outside_is_not_read():
@@ -75,31 +88,34 @@ def test_what_lies_outside_is_not_read():
     x[..., 0, 0] = float("inf")
     places = norch.tensor([[[[1.1, 0.9], [0.5, 1.05]], [[3.0, 3.0], [-9.0, 0.3]]]])
     for case in CASES:
-        if case[1] != "reflection":
-            assert sampling.grid_sample2d(x, places, *case).isfinite().all()
-            assert sampling.grid_sample2d_grid_grad(grad, x, places, *case).isfinite().all()
-            assert DECOMPOSED[sampling.grid_sample2d](x, places, *case).isfinite().all()
-            assert DECOMPOSED[sampling.grid_sample2d_grid_grad](grad, x, places, *case).isfinite().all()
-            compare(sampling.grid_sample2d, (x, places), case)
+        sample, input_grad, grid_grad = ops_of(case)
+        if case[1] == "zeros" or (case[1] == "border" and case[0] != "bicubic"):  # whose reach is longer
+            assert sample(x, places, *case).isfinite().all()
+            assert grid_grad(grad, x, places, *case).isfinite().all()
+            assert DECOMPOSED[sample](x, places, *case).isfinite().all()
+            assert DECOMPOSED[grid_grad](grad, x, places, *case).isfinite().all()
+            compare(sample, (x, places), case)
         wrong = norch.full((1, 9, 2, 2), float("nan"))
-        for op in (sampling.grid_sample2d_input_grad, DECOMPOSED[sampling.grid_sample2d_input_grad]):
-            found = op(wrong, places, (1, 9, 4, 5), "bilinear", "zeros", False)
+        for op in (input_grad, DECOMPOSED[input_grad]):
+            found = op(wrong, places, (1, 9, 4, 5), case[0].replace("nearest", "bilinear"), "zeros", False)
             assert found[..., 0, 0].isfinite().all()
             assert found.isnan().any()
 
 
-def test_bits_do_not_depend_on_the_number_of_threads():
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bits_do_not_depend_on_the_number_of_threads(mode):
     x, grad = drawn(norch.float32, 3, 40, 33, 35), drawn(norch.float32, 3, 40, 50, 41)
     grid = drawn(norch.float32, 3, 50, 41, 2)
-    case, before, found = ("bilinear", "reflection", False), norch.get_num_threads(), []
+    case, before, found = (mode, "reflection", False), norch.get_num_threads(), []
+    sample, input_grad, grid_grad = ops_of(case)
     try:
         for threads in (1, 2):
             norch.set_num_threads(threads)
             found.append(
                 (
-                    sampling.grid_sample2d(x, grid, *case).numpy(),
-                    sampling.grid_sample2d_input_grad(grad, grid, (3, 40, 33, 35), *case).numpy(),
-                    sampling.grid_sample2d_grid_grad(grad, x, grid, *case).numpy(),
+                    sample(x, grid, *case).numpy(),
+                    input_grad(grad, grid, (3, 40, 33, 35), *case).numpy(),
+                    grid_grad(grad, x, grid, *case).numpy(),
                 )
             )
     finally:

@@ -50,6 +50,7 @@ void add_pooling(Registry&);
 void add_dropout(Registry&);
 void add_resampling(Registry&);  // resample
 void add_sampling(Registry&);  // grid_sample2d
+void add_cubic_sampling(Registry&);
 void add_optimizers(Registry&);
 }
 namespace linalg {

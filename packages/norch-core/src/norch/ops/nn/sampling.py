@@ -50,10 +50,11 @@ def grid_sample(
     if input.dtype.itemsize == 2:
         return grid_sample(input.float(), grid.float(), mode, padding_mode, align_corners).to(input.dtype)
     how = mode, padding_mode, bool(align_corners)
-    # What composites cannot do is composed, and volumes without a kernel, whose parts have quicker gradients.
-    if mode == "bicubic" or (input.ndim == 5 and not has_kernel(op_of(grid_sample3d), input.spec, grid.spec, *how)):
-        return sampled(input, grid, *how)
-    return (grid_sample3d if input.ndim == 5 else grid_sample2d)(input, grid, *how)
+    if input.ndim == 4 and mode != "bicubic":
+        return grid_sample2d(input, grid, *how)
+    sample = grid_sample3d if input.ndim == 5 else grid_sample2d_bicubic
+    # The parts have quicker gradients than a composite without a kernel.
+    return (sample if has_kernel(op_of(sample), input.spec, grid.spec, *how) else sampled)(input, grid, *how)
 
 
 def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
@@ -93,10 +94,9 @@ def _infer_grid_grad(grad: Spec, input: Spec, grid: Spec, mode: str, padding_mod
     return grid.like(tuple(grid.shape))
 
 
-def _composites(dims: int) -> tuple[Sampler, Sampler, Sampler]:
-    """`grid_sample` over `dims` dims in mode "bilinear" or "nearest", (n, c, *in), (n, *out, dims) -> (n, c, *out), and
-    the gradients of the input, of `shape`, and of the grid."""
-    name = f"grid_sample{dims}d"
+def _composites(name: str) -> tuple[Sampler, Sampler, Sampler]:
+    """`grid_sample`, (n, c, *in), (n, *out, dims) -> (n, c, *out), and the gradients of the input, which has
+    `shape`, and of the grid."""
 
     def input_rule(
         g: Tensor, input_spec: Spec, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
@@ -147,16 +147,23 @@ def _grid_grad(grad: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mod
     parts = []
     for d in reversed(range(len(sizes))):
         number = grid[..., -1 - d].reshape(n, count)
-        slope = _slope(number.detach(), sizes[d], padding_mode, align_corners)
-        (i, _, low), (j, _, high) = taps[d]
+        if mode == "bicubic":
+            by = _cubic_changes(number, sizes[d], align_corners)
+        else:
+            slope = _slope(number.detach(), sizes[d], padding_mode, align_corners)
+            by = [-slope, slope]
         changes = list(taps)
-        changes[d] = [(i, where(low, -slope, 0.0), low), (j, where(high, slope, 0.0), high)]
+        changes[d] = [(i, where(inside, w, 0.0), inside) for (i, _, inside), w in zip(taps[d], by, strict=True)]
         parts.append((values * _gathered(input, changes)).sum(1))
     return stack(parts, -1).reshape(grid.spec.shape)
 
 
-grid_sample2d, grid_sample2d_input_grad, grid_sample2d_grid_grad = _composites(2)
-grid_sample3d, grid_sample3d_input_grad, grid_sample3d_grid_grad = _composites(3)
+# Of bilinear and nearest ones, and apart from them of bicubic ones, for which few backends have kernels.
+grid_sample2d, grid_sample2d_input_grad, grid_sample2d_grid_grad = _composites("grid_sample2d")
+grid_sample3d, grid_sample3d_input_grad, grid_sample3d_grid_grad = _composites("grid_sample3d")
+grid_sample2d_bicubic, grid_sample2d_bicubic_input_grad, grid_sample2d_bicubic_grid_grad = _composites(
+    "grid_sample2d_bicubic"
+)
 
 
 def _slope(x: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
@@ -218,9 +225,12 @@ def _reflected(x: Tensor, low: float, span: float) -> Tensor:
     return where(odd, span - rest, rest) + low
 
 
+_KEYS = -0.75
+
+
 def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The four neighbours of each place and their weights (Keys, 1981, with a = -0.75)."""
-    a, first = -0.75, x.detach().floor()
+    a, first = _KEYS, x.detach().floor()
     t = x - first
 
     def near(d: Tensor) -> Tensor:
@@ -231,6 +241,20 @@ def _cubic(x: Tensor) -> list[tuple[Tensor, Tensor]]:
 
     weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
     return [(first + i - 1, w) for i, w in enumerate(weights)]
+
+
+def _cubic_changes(number: Tensor, size: int, align: bool) -> list[Tensor]:
+    """What the weights of `_cubic` change by with the grid's number."""
+    a, x, factor = _KEYS, _unnormalised(number, size, align), (size - 1 if align else size) / 2
+    t = x - x.detach().floor()
+
+    def near(d: Tensor) -> Tensor:
+        return (3 * (a + 2) * d - 2 * (a + 3)) * d * factor
+
+    def far(d: Tensor) -> Tensor:
+        return ((3 * a * d - 10 * a) * d + 8 * a) * factor
+
+    return [far(t + 1), near(t), -near(1 - t), -far(2 - t)]
 
 
 def _tap(index: Tensor, weight: Tensor, size: int) -> Tap:

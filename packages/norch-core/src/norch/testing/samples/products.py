@@ -106,12 +106,27 @@ def _sampled(v: Array, grid: Array, mode: str, padding_mode: str, align: bool) -
     for d, n in enumerate(v.shape[2:]):
         number = grid[..., -1 - d]
         place = (number + 1) / 2 * (n - 1) if align else ((number + 1) * n - 1) / 2
+        if mode == "bicubic":
+            weights.append(_cubic_weights(place, n, padding_mode))
+            continue
         if padding_mode == "border":
             place = np.clip(place, 0, n - 1)
         away = np.abs((np.rint(place) if mode == "nearest" else place)[..., None] - np.arange(n))
         weights.append(np.maximum(1 - away, 0))
     of_volumes = "ncdhw,nijkd,nijkh,nijkw->ncijk"
     return np.asarray(np.einsum(of_volumes if v.ndim == 5 else "nchw,nijh,nijw->ncij", v, *weights))
+
+
+def _cubic_weights(place: Array, n: int, padding_mode: str) -> Array:
+    """Those of n elements for each place (Keys, 1981, with a = -0.75)."""
+    a, weights = -0.75, np.zeros((*place.shape, n))
+    for k in range(-1, 3):
+        tap = np.floor(place) + k
+        d = np.abs(place - tap)
+        weight = np.where(d <= 1, (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a)
+        tap = np.clip(tap, 0, n - 1) if padding_mode == "border" else tap
+        weights += weight[..., None] * (tap[..., None] == np.arange(n))
+    return weights
 
 
 def _resampled(v: Array, dim: int, count: int) -> Array:
@@ -138,6 +153,10 @@ SAMPLES = samples(
         case(x(2, 3, 4, 5), exactly(_PLACES), "bilinear", "zeros", False),
         case(x(2, 1, 3, 2), exactly(_PLACES), "bilinear", "border", True),
         case(x(2, 9, 4, 3), exactly(_PLACES), "nearest", "zeros", False),
+    ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
+    Sample("grid_sample2d_bicubic", _sampled, (
+        case(x(2, 3, 4, 5), exactly(_PLACES), "bicubic", "zeros", False),
+        case(x(2, 1, 3, 2), exactly(_PLACES), "bicubic", "border", True),
     ), "float", strict=False, loose=32, call=lambda *args: _grid_sampled(*args)),
     Sample("grid_sample3d", _sampled, (
         case(x(2, 3, 4, 2, 3), exactly(_PLACES_IN_VOLUMES), "bilinear", "zeros", False),
@@ -199,6 +218,8 @@ def _of_parts(v: Any, dim: int, count: int) -> Any:
 
 
 def _grid_sampled(*args: Any) -> Any:
-    from ...ops.nn.sampling import grid_sample2d, grid_sample3d
+    from ...ops.nn.sampling import grid_sample2d, grid_sample2d_bicubic, grid_sample3d
 
-    return (grid_sample3d if args[0].ndim == 5 else grid_sample2d)(*args)
+    if args[0].ndim == 5:
+        return grid_sample3d(*args)
+    return (grid_sample2d_bicubic if args[2] == "bicubic" else grid_sample2d)(*args)

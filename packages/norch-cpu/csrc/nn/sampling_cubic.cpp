@@ -1,0 +1,236 @@
+// grid_sample2d_bicubic and its gradients. Of most places the four neighbours in a row lie side by side: a row is a vector.
+#include <algorithm>
+#include <cmath>
+
+#include "nn/sampling.h"
+#include "runtime/families.h"
+#include "runtime/parallel.h"
+#include "runtime/simd.h"
+
+namespace norch::nn {
+namespace {
+
+constexpr int TAPS = 4;
+
+/// The neighbours of a block of places along one dim: where they lie, their weights (Keys, 1981, with a = -0.75), and what
+/// these change by with the grid's number.
+template <class T>
+struct CubicLine {
+    int32_t at[TAPS][BLOCK];
+    bool is_inner[BLOCK];  // whether all four lie inside by themselves
+    T weight[BLOCK][TAPS], change[BLOCK][TAPS];
+
+    template <bool CHANGES>
+    void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
+        constexpr T a = T(-0.75);
+        const T half = T(s.align ? size - 1 : size) / 2, shift = s.align ? T(0) : T(0.5), last = T(size - 1);
+        const int32_t step = int32_t(stride);
+        T first[BLOCK];
+        NORCH_INDEPENDENT
+        for (int p = 0; p < count; ++p) {
+            const T place = (x[p] + 1) * half - shift, floor = std::floor(place), t = place - floor;
+            first[p] = floor - 1;
+            is_inner[p] = (floor >= 1) & (floor + 2 <= last);
+            const T d[TAPS] = {t + 1, t, 1 - t, 2 - t};
+            weight[p][0] = ((a * d[0] - 5 * a) * d[0] + 8 * a) * d[0] - 4 * a;
+            weight[p][1] = ((a + 2) * d[1] - (a + 3)) * d[1] * d[1] + 1;
+            weight[p][2] = ((a + 2) * d[2] - (a + 3)) * d[2] * d[2] + 1;
+            weight[p][3] = ((a * d[3] - 5 * a) * d[3] + 8 * a) * d[3] - 4 * a;
+            if (!CHANGES) continue;
+            change[p][0] = half * ((3 * a * d[0] - 10 * a) * d[0] + 8 * a);
+            change[p][1] = half * (3 * (a + 2) * d[1] - 2 * (a + 3)) * d[1];
+            change[p][2] = -half * (3 * (a + 2) * d[2] - 2 * (a + 3)) * d[2];
+            change[p][3] = -half * ((3 * a * d[3] - 10 * a) * d[3] + 8 * a);
+        }
+        for (int k = 0; k < TAPS; ++k) {
+            NORCH_INDEPENDENT
+            for (int p = 0; p < count; ++p) {
+                const T i = first[p] + T(k);
+                const bool is_in = (i >= 0) & (i <= last);
+                at[k][p] = is_in ? int32_t(is_in ? i : T(0)) * step : OUTSIDE;
+            }
+            if (s.is_zeros) continue;
+            for (int p = 0; p < count; ++p)
+                if (at[k][p] < 0) at[k][p] = brought_in(s, first[p] + T(k), size) * step;
+        }
+    }
+
+private:
+    static int32_t brought_in(const Sampling& s, T i, int64_t size) {
+        T slope = 0;
+        if (s.is_reflected) i = reflected(s, i, size, slope);
+        return i > 0 ? int32_t(std::min(i, T(size - 1))) : 0;
+    }
+};
+
+/// The neighbours of up to BLOCK places.
+template <class T>
+struct CubicTable {
+    using Row = vector_t<T, TAPS>;
+    int count;
+    CubicLine<T> x, y;
+    bool is_near[BLOCK];  // whether the places of `x` are side by side, and all of `y` inside
+
+    template <bool CHANGES>
+    void fill(const Sampling& s, const Operand& image, const Operand& grid, const T* numbers, int64_t n, int64_t block) {
+        T columns[BLOCK], rows[BLOCK];
+        count = read_places(s, grid, numbers, n, block, columns, rows);
+        x.template fill<CHANGES>(s, columns, s.w, image.strides[3], count);
+        y.template fill<CHANGES>(s, rows, s.h, image.strides[2], count);
+        for (int p = 0; p < count; ++p) is_near[p] = image.strides[3] == 1 && x.is_inner[p] && (y.is_inner[p] || !s.is_zeros);
+    }
+    /// Calls f(row, the four elements of it) for a place that is near.
+    template <class P, class F>
+    NORCH_INLINE void each_row(P* plane, int p, const F& f) const {
+        P* const from = plane + x.at[0][p];
+        NORCH_UNROLL
+        for (int k = 0; k < TAPS; ++k) f(k, from + y.at[k][p]);
+    }
+    /// Calls f(row, column, the element) for each that lies inside.
+    template <class P, class F>
+    void each_element(P* plane, int p, const F& f) const {
+        for (int k = 0; k < TAPS; ++k)
+            for (int j = 0; j < TAPS; ++j) {
+                const int32_t place = y.at[k][p] + x.at[j][p];
+                if (place >= 0) f(k, j, plane[place]);
+            }
+    }
+};
+
+template <class V>
+NORCH_INLINE auto sum_of(V v) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
+
+template <class T>
+KernelPtr sample(const Request& r) {
+    const Operand image = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (15 + 3.0 * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        CubicTable<T> table;
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+            for (int64_t c = 0; c < s.channels; ++c) {
+                const T* const x = reinterpret_cast<const T*>(data[1]) + n * image.strides[0] + c * image.strides[1];
+                T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
+                for (int p = 0; p < table.count; ++p) {
+                    if (table.is_near[p]) {
+                        vector_t<T, TAPS> sum = {};
+                        table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
+                            sum += table.y.weight[p][k] * load_vector<TAPS>(row);
+                        });
+                        out[p] = sum_of(sum * load_vector<TAPS>(table.x.weight[p]));
+                    } else {
+                        T sum = 0;
+                        table.each_element(x, p, [&](int k, int j, T value) {
+                            sum += value * (table.y.weight[p][k] * table.x.weight[p][j]);
+                        });
+                        out[p] = sum;
+                    }
+                }
+            }
+        }
+    });
+}
+
+template <class T>
+KernelPtr input_grad(const Request& r) {
+    constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
+    const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const int64_t groups = (s.channels + GROUP - 1) / GROUP;
+    const double ns = double(s.places()) * (15 + 8.0 * double(std::min(s.channels, GROUP)));
+    return parallel_kernel(s.images * groups, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        CubicTable<T> table;
+        int64_t from[BLOCK];
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / groups, first = i % groups * GROUP, last = std::min(first + GROUP, s.channels);
+            T* const planes = reinterpret_cast<T*>(data[0]) + n * image.strides[0];
+            std::fill(planes + first * image.strides[1], planes + last * image.strides[1], T(0));
+            for (int64_t block = 0; block < s.blocks(); ++block) {
+                table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+                find_grads(s, grad, block, table.count, from);
+                for (int64_t c = first; c < last; ++c) {
+                    const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
+                    T* const out = planes + c * image.strides[1];
+                    for (int p = 0; p < table.count; ++p) {
+                        const T factor = g[from[p]];
+                        if (table.is_near[p]) {
+                            const auto part = factor * load_vector<TAPS>(table.x.weight[p]);
+                            table.each_row(out, p, [&](int k, T* row) NORCH_INLINE_LAMBDA {
+                                store_vector(row, load_vector<TAPS>(row) + table.y.weight[p][k] * part);
+                            });
+                        } else {
+                            table.each_element(out, p, [&](int k, int j, T& sum) {
+                                sum += table.y.weight[p][k] * (factor * table.x.weight[p][j]);
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+template <class T>
+KernelPtr grid_grad(const Request& r) {
+    const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (20 + 5.0 * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        CubicTable<T> table;
+        int64_t from[BLOCK];
+        T by_x[BLOCK][TAPS], by_y[BLOCK][TAPS];  // what each column adds up to
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
+            table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
+            find_grads(s, grad, block, table.count, from);
+            std::fill_n(by_x[0], BLOCK * TAPS, T(0));
+            std::fill_n(by_y[0], BLOCK * TAPS, T(0));
+            for (int64_t c = 0; c < s.channels; ++c) {
+                const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
+                const T* const x = reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1];
+                for (int p = 0; p < table.count; ++p) {
+                    const T factor = g[from[p]];
+                    if (table.is_near[p]) {
+                        vector_t<T, TAPS> sum = {}, change = {};
+                        table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
+                            const auto values = load_vector<TAPS>(row);
+                            sum += table.y.weight[p][k] * values, change += table.y.change[p][k] * values;
+                        });
+                        store_vector(by_x[p], load_vector<TAPS>(by_x[p]) + factor * sum);
+                        store_vector(by_y[p], load_vector<TAPS>(by_y[p]) + factor * change);
+                    } else {
+                        table.each_element(x, p, [&](int k, int j, T value) {
+                            by_x[p][j] += factor * table.y.weight[p][k] * value;
+                            by_y[p][j] += factor * table.y.change[p][k] * value;
+                        });
+                    }
+                }
+            }
+            for (int p = 0; p < table.count; ++p) {
+                out[2 * p] = sum_of(load_vector<TAPS>(by_x[p]) * load_vector<TAPS>(table.x.change[p]));
+                out[2 * p + 1] = sum_of(load_vector<TAPS>(by_y[p]) * load_vector<TAPS>(table.x.weight[p]));
+            }
+        }
+    });
+}
+
+}  // namespace
+
+void add_cubic_sampling(Registry& registry) {
+    registry["grid_sample2d_bicubic"] = [](const Request& r) {
+        return floating(r, 1, [&]<class T>(T) { return sample<T>(r); });
+    };
+    registry["grid_sample2d_bicubic_input_grad"] = [](const Request& r) {
+        return floating(r, 0, [&]<class T>(T) { return input_grad<T>(r); });
+    };
+    registry["grid_sample2d_bicubic_grid_grad"] = [](const Request& r) {
+        return floating(r, 2, [&]<class T>(T) { return grid_grad<T>(r); });
+    };
+}
+
+}  // namespace norch::nn
