@@ -74,8 +74,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         if bool(flat.any().item()):
             raise IndexError(f"masked_scatter(): source {tuple(source.spec.shape)} is empty, the mask is not")
         return target.clone()
-    # Where the mask is False the last one's, so that no element's gradient is the sum of most of them.
-    rank = (flat.to(int64).cumsum(0) - 1).clamp(min=0)
+    # Where the mask is False the last one's, so that no element's gradient is the sum of most of them; at first -1.
+    steps = flat.to(int64)
+    narrow(steps, 0, 0, 1).sub_(1)
+    rank = steps.cumsum(0)
     return where(chosen, reshape(gather(reshape(source, -1), 0, rank), tuple(target.spec.shape)), target)
 
 
