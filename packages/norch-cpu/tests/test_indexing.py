@@ -143,6 +143,20 @@ def test_sums_do_not_depend_on_threads(threads):
         assert (got.numpy() == want).all()
 
 
+@pytest.mark.parametrize("longest", [1, 2, 9, 5000])
+def test_sums_over_an_index_with_runs(longest):
+    rng = np.random.default_rng(longest)
+    runs = rng.integers(-7, 7, 2000)
+    index = np.repeat(runs, rng.integers(1, longest + 1, 2000))[:3001]
+    src = rng.standard_normal((2, index.size)).astype(np.float32)
+    start = rng.standard_normal((2, 7)).astype(np.float32)
+    want = start.copy()
+    np.add.at(want, (slice(None), index), src)
+    spread = norch.from_numpy(index).expand(2, -1)
+    got = norch.from_numpy(start).scatter_add(1, spread, norch.from_numpy(src))
+    assert (got.numpy() == want).all()
+
+
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "int32"])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_one_index_for_all_rows(name, dim, threads):

@@ -191,15 +191,50 @@ struct Assign {
         return x;
     }
 };
+/// Whether an index often repeats the one before it, to judge by the first of n.
+inline bool has_runs(const int64_t* index, int64_t n) {
+    int64_t repeated = 0;
+    n = std::min<int64_t>(n, 48);
+    for (int64_t i = 1; i < n; ++i) repeated += index[i] == index[i - 1];
+    return 3 * repeated > n;
+}
+
+/// Adds without reading again what was just written, since that takes long; and without a branch, which chance would decide.
+template <class T, class S, class F>
+void scatter_runs(T* to, const int64_t* index, const S* from, int64_t count, int64_t size) {
+    using Lanes = vector_t<T, 16 / sizeof(T)>;
+    using Choice = vector_t<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>, 16 / sizeof(T)>;
+    const T elsewhere = 0;
+    int64_t last = -1;
+    Lanes sum = {};
+    each_place(index, count, size, [=, &elsewhere, &last, &sum](int64_t i, int64_t place) NORCH_INLINE_LAMBDA {
+        const intptr_t is_last = -intptr_t(place == last), there = reinterpret_cast<intptr_t>(to + place);
+        const intptr_t read = (there & ~is_last) | (reinterpret_cast<intptr_t>(&elsewhere) & is_last);
+        const Lanes before = {*reinterpret_cast<const T*>(read)};
+        sum = F::apply(Choice{} + int32_t(is_last) ? sum : before, Lanes{T(load(from[i]))});
+        to[place] = sum[0];
+        last = place;
+    });
+}
+
 /// One column, all without gaps: of what is scattered most, since it is more code.
 template <class T, class S, class F>
 void scatter_line(char* out, const char* index, const char* src, int64_t count, int64_t size) {
+    constexpr int64_t PART = 512;
     T* to = reinterpret_cast<T*>(out);
     const int64_t* k = reinterpret_cast<const int64_t*>(index);
     const S* from = reinterpret_cast<const S*>(src);
-    each_place(k, count, size, [=](int64_t i, int64_t place) NORCH_INLINE_LAMBDA {
-        to[place] = F::apply(to[place], T(load(from[i])));
-    });
+    for (int64_t n; count > 0; count -= n, k += n, from += n) {
+        n = std::min(count, PART);
+        if constexpr (!std::is_same_v<F, Assign>)
+            if (has_runs(k, n)) {
+                scatter_runs<T, S, F>(to, k, from, n, size);
+                continue;
+            }
+        each_place(k, n, size, [=](int64_t i, int64_t place) NORCH_INLINE_LAMBDA {
+            to[place] = F::apply(to[place], T(load(from[i])));
+        });
+    }
 }
 
 template <class T, class S, class F>
