@@ -124,7 +124,10 @@ KernelPtr sample(const Request& r) {
                 T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
                 if (s.is_nearest) {
                     NORCH_INDEPENDENT
-                    for (int p = 0; p < table.count; ++p) out[p] = table.is_in[0][p] ? x[table.at[0][p]] : T(0);
+                    for (int p = 0; p < table.count; ++p) {
+                        const T value = x[table.at[0][p]];  // in any case, so that there is no branch
+                        out[p] = table.is_in[0][p] ? value : T(0);
+                    }
                     continue;
                 }
                 if (*x - *x != 0) {  // what lies outside has weight 0, but this times 0 is no 0
