@@ -285,6 +285,33 @@ def test_the_gamma_function_s_family_in_float64(name):
         assert off.max() < (2e-14 if name == "digamma" else 4e-15)
 
 
+def _modified_bessel(order, scaled, x):
+    """By Bessel's integral, of which the trapezoidal rule is exact."""
+    angle, size = (np.arange(256) + 0.5) * (np.pi / 256), np.abs(x)
+    mean = (np.exp(size[:, None] * (np.cos(angle) - 1)) * np.cos(order * angle)).mean(1)
+    return mean * np.where(x < 0, (-1) ** order, 1) * (1 if scaled else np.exp(size))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_modified_bessel_functions(order, scaled, dtype):
+    """Blocks of numbers up to 25 have a formula of their own."""
+    function = getattr(norch.special, f"i{order}" + "e" * scaled)
+    x = np.concatenate([np.linspace(-80, -0.1, 3001), np.linspace(0.1, 25, 1000), np.linspace(25, 80, 1001)]).astype(
+        dtype
+    )
+    for numbers in (x, x[np.abs(x) <= 25], x[:77]):
+        got, exact = (
+            function(norch.from_numpy(numbers)).numpy(),
+            _modified_bessel(order, scaled, numbers.astype(np.float64)),
+        )
+        if dtype is np.float32:
+            _assert_close(got, exact, 1, numbers)
+        else:
+            np.testing.assert_allclose(got, exact, rtol=1e-13)
+
+
 def test_hypot():
     x = _every_exponent(12)
     y = np.random.default_rng(7).permutation(x)

@@ -1,10 +1,11 @@
-// copysign, exp2, hypot, erfc, erfinv, and the family of the gamma function.
+// copysign, exp2, hypot, erfc, erfinv, the family of the gamma function, and modified Bessel functions.
 #include "elementwise/double_functions.h"
 #include "elementwise/functions.h"
 #include "elementwise/loop.h"
 #include "runtime/families.h"
 #include "runtime/simd.h"
 // After what it needs of norch::math.
+#include "common/bessel.h"
 #include "common/gamma.h"
 
 namespace norch::elementwise {
@@ -49,14 +50,22 @@ void erfinv_loop(char* const* p, unsigned, int64_t n) {
     }
 }
 
-/// The formula for positive numbers where there are no others.
+/// Of the gamma function's family a formula for positive numbers, which is the shorter.
 template <class F>
-__attribute__((noinline)) void apply_block(double* x, int64_t eights, bool any_negative) {
+struct OfGamma {
+    static bool is_usual(double x) { return !(x < 0); }
+    static double usual(double x) { return F::positive(x); }
+    static double any(double x) { return F::any(x); }
+};
+
+/// The formula for usual numbers where there are no others.
+template <class F>
+__attribute__((noinline)) void apply_block(double* x, int64_t eights, bool are_usual) {
     for (int64_t k = 0; k < eights; ++k, x += 8) {
-        if (any_negative) {
-            for (int j = 0; j < 8; ++j) x[j] = F::any(x[j]);
+        if (are_usual) {
+            for (int j = 0; j < 8; ++j) x[j] = F::usual(x[j]);
         } else {
-            for (int j = 0; j < 8; ++j) x[j] = F::positive(x[j]);
+            for (int j = 0; j < 8; ++j) x[j] = F::any(x[j]);
         }
     }
 }
@@ -70,11 +79,11 @@ void double_loop(char* const* p, unsigned, int64_t n) {
     double block[BLOCK];
     for (int64_t begin = 0; begin < n; begin += BLOCK, out += BLOCK, x += BLOCK) {
         const int64_t size = std::min(n - begin, BLOCK), eights = (size + 7) / 8;
-        int any_negative = 0;
-        for (int64_t i = 0; i < size; ++i) any_negative |= x[i] < 0;
+        int64_t unusual = 0;
         for (int64_t i = 0; i < size; ++i) block[i] = double(x[i]);
+        for (int64_t i = 0; i < size; ++i) unusual |= int64_t(!F::is_usual(block[i]));
         std::fill(block + size, block + 8 * eights, 1.0);
-        apply_block<F>(block, eights, any_negative != 0);
+        apply_block<F>(block, eights, !unusual);
         for (int64_t i = 0; i < size; ++i) out[i] = T(block[i]);
     }
 }
@@ -88,7 +97,7 @@ KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop 
 }
 
 template <class F>
-KernelPtr gamma(const Request& request) {
+KernelPtr in_double(const Request& request) {
     return floating(request, double_loop<float, F>, 8, double_loop<double, F>, 8);
 }
 
@@ -102,9 +111,13 @@ void add_special(Registry& registry) {
     registry["erfc"] = [](const Request& r) { return floating(r, unary_loop<float, Erfc>, 0.8, unary_loop<double, Erfc>, 6); };
     registry["erfinv"] = [](const Request& r) { return floating(r, unary_loop<float, Erfinv>, 1.5, erfinv_loop, 12); };
     registry["hypot"] = [](const Request& r) { return floating(r, binary_loop<float, float, Hypot>, 1.2); };
-    registry["lgamma"] = gamma<math::gamma::Lgamma>;
-    registry["digamma"] = gamma<math::gamma::Digamma>;
-    registry["trigamma"] = gamma<math::gamma::Trigamma>;
+    registry["lgamma"] = in_double<OfGamma<math::gamma::Lgamma>>;
+    registry["digamma"] = in_double<OfGamma<math::gamma::Digamma>>;
+    registry["trigamma"] = in_double<OfGamma<math::gamma::Trigamma>>;
+    registry["i0"] = in_double<math::ModifiedBessel<0, false>>;
+    registry["i1"] = in_double<math::ModifiedBessel<1, false>>;
+    registry["i0e"] = in_double<math::ModifiedBessel<0, true>>;
+    registry["i1e"] = in_double<math::ModifiedBessel<1, true>>;
 }
 
 }  // namespace norch::elementwise

@@ -21,11 +21,13 @@ NORCH_FN T polynomial(T x, T c0, Rest... rest) {
 }
 NORCH_FN inline double absolute(double x) { return ::fabs(x); }
 namespace doubles {
+NORCH_FN inline double exp(double x) { return ::exp(x); }
 NORCH_FN inline double log(double x) { return ::log(x); }
 }  // namespace doubles
 
 }  // namespace norch::math
 
+#include "common/bessel.h"
 #include "common/gamma.h"
 
 namespace norch::elementwise {
@@ -42,55 +44,18 @@ __device__ __noinline__ double erfinv_of(double x) { return ::erfinv(x); }
 __device__ __noinline__ double erfc_of(double x) { return ::erfc(x); }
 __device__ __noinline__ float erfc_of(float x) { return ::erfcf(x); }
 
-constexpr int NEAR_TERMS = 42, FAR_TERMS = 30;
-struct BesselTerms {
-    double near[NEAR_TERMS], far[FAR_TERMS];
-};
-/// Of norch.special_functions.bessel: the power series (9.6.10 of Abramowitz and Stegun) and the expansion 9.7.1.
-constexpr BesselTerms bessel_terms(int order) {
-    BesselTerms out = {};
-    double product = 1;
-    for (int k = 0; k < NEAR_TERMS; ++k) {
-        out.near[k] = product;
-        product /= double(k + 1) * (k + 1 + order);
-    }
-    out.far[0] = 1;
-    for (int k = 1; k < FAR_TERMS; ++k)
-        out.far[k] = out.far[k - 1] * (4 * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k);
-    return out;
-}
-
-/// The modified Bessel function of an order, 0 or 1; `is_scaled`, over exp(|x|).
-template <int ORDER>
-__device__ __noinline__ double modified_bessel(double x, bool is_scaled) {
-    constexpr BesselTerms terms = bessel_terms(ORDER);
-    const double size = ::fabs(x);
-    double found;
-    if (size <= 25) {
-        const double z = size * size * 0.25;
-        found = terms.near[NEAR_TERMS - 1];
-#pragma unroll
-        for (int k = NEAR_TERMS - 2; k >= 0; --k) found = found * z + terms.near[k];
-        if (ORDER) found *= size * 0.5;
-        if (is_scaled) found *= ::exp(-size);
-    } else {
-        const double y = -1 / size;
-        found = terms.far[FAR_TERMS - 1];
-#pragma unroll
-        for (int k = FAR_TERMS - 2; k >= 0; --k) found = found * y + terms.far[k];
-        found /= ::sqrt(size * (2 * M_PI));
-        const double half = is_scaled ? 1 : ::exp(size * 0.5);  // its square may overflow where the result does not
-        found = found * half * half;
-    }
-    if (ORDER && x == 0) return x;
-    return ORDER && x < 0 ? -found : found;
+template <int ORDER, bool IS_SCALED>
+__device__ __noinline__ double modified_bessel(double x) {
+    using Bessel = math::ModifiedBessel<ORDER, IS_SCALED>;
+    const double size = math::absolute(x);
+    return Bessel::with_sign_of(x, size <= math::FAR_MODIFIED ? Bessel::near(size) : Bessel::far(size));
 }
 
 template <int ORDER, bool IS_SCALED>
 struct ModifiedBessel {
     template <class T>
     __device__ static T apply(T x) {
-        return T(modified_bessel<ORDER>(x, IS_SCALED));
+        return T(modified_bessel<ORDER, IS_SCALED>(x));
     }
 };
 
