@@ -250,3 +250,20 @@ def test_dropout_draws_its_mask_again_for_the_gradient():
     y = norch.dropout(x, 0.4)
     y.sum().backward()
     assert (x.grad == y).all().item()
+
+
+def test_poisson_counts_are_where_uniform_draws_lie_among_the_sums_of_probabilities():
+    from norch.ops.sampling import poisson_of_uniform
+
+    rng = np.random.default_rng(0)
+    rate, drawn = rng.uniform(0, 10, (37, 61)), rng.random((37, 61))
+    drawn[0, :3], rate[0, 3:5] = (0, np.nextafter(1, 0), 0.5), (0, 9.99)
+    mass, expected = np.exp(-rate), np.zeros(rate.shape)
+    part, below = mass.copy(), mass.copy()
+    for k in range(1, 120):
+        expected[drawn >= below] = k
+        part = part * (rate / k)
+        below = below + part
+    for arrays in ((drawn, mass, rate), tuple(a.T for a in (drawn, mass, rate))):
+        found = poisson_of_uniform(*(norch.from_numpy(a) for a in arrays))
+        assert (found.numpy() == (expected if arrays[0] is drawn else expected.T)).all()

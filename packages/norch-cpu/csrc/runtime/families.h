@@ -65,6 +65,7 @@ void add_fourier(Registry&);  // dft
 }
 namespace random {
 void add_random(Registry&);  // random, arange
+void add_inversion(Registry&);  // poisson_of_uniform
 }
 
 }  // namespace norch

@@ -42,7 +42,7 @@ NB_MODULE(NORCH_MODULE, m) {
         matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
         nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_cubic_sampling, nn::add_recurrence,
         linalg::add_systems, linalg::add_triangles, linalg::add_factors, linalg::add_qr, linalg::add_spectral,
-        indexing::add_padding, matmul::add_distances, spectral::add_fourier,
+        indexing::add_padding, matmul::add_distances, spectral::add_fourier, random::add_inversion,
 #endif
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_complex,
         elementwise::add_special, elementwise::add_transcendental, elementwise::add_weighted,

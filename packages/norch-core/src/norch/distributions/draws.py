@@ -26,8 +26,8 @@ from ..ops import (
     randn_like,
     sqrt,
     where,
-    zeros_like,
 )
+from ..ops.sampling import counts_by_inversion, poisson_of_uniform
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -157,22 +157,6 @@ def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
 
 # --- Counts ---------------------------------------------------------------------------------------------------------
 
-MOST = 120  # counts of an expectation below 10 are less, but for 1 of 10 ** 80
-
-
-def _counted(mass: Tensor, wanted: Tensor, ratio: Callable[[int], Tensor]) -> Tensor:
-    """Draws by inversion: `mass` is the probability of 0, and ratio(k) that of k over that of k - 1."""
-    drawn, below, value = rand_like(mass), mass, zeros_like(mass)
-    left = wanted & (drawn >= below)
-    for k in range(1, MOST):
-        if not bool(left.any()):
-            break
-        value = where(left, float(k), value)
-        mass = mass * ratio(k)
-        below = below + mass
-        left = left & (drawn >= below)
-    return value
-
 
 def _transformed(
     wanted: Tensor, b: Tensor, a: Tensor, centre: Tensor, log_alpha: Tensor, log_mass: Callable[[Tensor], Tensor]
@@ -192,8 +176,11 @@ def poisson(rate: Tensor) -> Tensor:
     """Poisson draws, float64; NaN for rates that are none."""
     rate = rate.to(float64)
     few, many = (rate >= 0) & (rate < 10), (rate >= 10) & (rate < math.inf)
-    small, large = where(few, rate, 1.0), where(many, rate, 10.0)
-    counted = _counted(exp(-small), few, lambda k: small / k)
+    small = where(few, rate, 1.0)
+    counted = poisson_of_uniform(rand_like(small), exp(-small), small)
+    if not bool(many.any()):
+        return where(few, counted, math.nan)
+    large = where(many, rate, 10.0)
     log_rate, b = log(large), 0.931 + 2.53 * sqrt(large)
 
     def log_mass(k: Tensor) -> Tensor:
@@ -211,7 +198,9 @@ def binomial(count: Tensor, probs: Tensor) -> Tensor:
     valid = (n >= 0) & (n < math.inf) & (p >= 0)
     few, many = valid & (n * p < 10), valid & (n * p >= 10)
     odds = p / (1 - p)
-    counted = _counted(exp(n * log1p(-p)), few, lambda k: odds * ((n + 1 - k).clamp(min=0) / k))
+    mass = exp(n * log1p(-p))
+    drawn = rand_like(mass)
+    counted = counts_by_inversion(drawn, mass, few & (drawn >= mass), lambda k: odds * ((n + 1 - k).clamp(min=0) / k))
     size, q = where(many, n, 40.0), where(many, p, 0.5)
     spread, logits = sqrt(size * q * (1 - q)), log(q / (1 - q))
     b = 1.15 + 2.53 * spread

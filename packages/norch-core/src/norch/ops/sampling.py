@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..dtype import float32, float64, int64
 from ..errors import ShapeError
 from ..spec import Spec, as_int
-from .elementwise.arithmetic import floor, log1p, minimum, tan
+from .creation import fill_spec
+from .elementwise.arithmetic import floor, log1p, minimum, tan, where
 from .families import composite, floating, infer_elementwise
 from .generator import Generator
 from .random import draw
@@ -101,6 +103,29 @@ def _of_uniform(input: Tensor, least: float, rate: float) -> Tensor:
     """Exponential draws from uniform ones of at least `least`."""
     drawn = -log1p(-input.clamp(min=least))
     return drawn if rate == 1 else drawn / rate
+
+
+_MOST = 120  # counts of an expectation below 10 are less, but for 1 of 10 ** 80
+
+
+def counts_by_inversion(drawn: Tensor, mass: Tensor, left: Tensor, ratio: Callable[[int], Tensor]) -> Tensor:
+    """The counts where uniform draws lie, of those `left`: `mass` is the probability of 0, and ratio(k) that of k over
+    that of k - 1."""
+    below, value = mass, fill_spec(mass.spec, 0)
+    for k in range(1, _MOST):
+        if not bool(left.any().item()):
+            break
+        value = where(left, float(k), value)
+        mass = mass * ratio(k)
+        below = below + mass
+        left = left & (drawn >= below)
+    return value
+
+
+@composite(lambda drawn, mass, rate: drawn.like(tuple(drawn.shape)), name="poisson_of_uniform")
+def poisson_of_uniform(drawn: Tensor, mass: Tensor, rate: Tensor) -> Tensor:
+    """Poisson draws of rates below 10 from uniform ones; mass: exp(-rate)."""
+    return counts_by_inversion(drawn, mass, drawn >= mass, lambda k: rate / k)
 
 
 @method()
