@@ -28,11 +28,12 @@ void sort_line(const Line& line, bool descending, Entry* scratch) {
     write_line<T>(line, sorted);
 }
 
-/// Sorts n entries, whose keys have agreed so far, by `rest` of their indices.
-template <class Rest>
-void sort_run(Packed* run, Packed* other, int64_t n, const Rest& rest) {
-    for (int64_t k = 0; k < n; ++k) run[k] = Packed(rest(run[k].index()), uint64_t(run[k].index()));
-    if (n <= SHORT) std::sort(run, run + n);
+/// Sorts n entries, with as much room beside them.
+void sort_run(Packed* run, Packed* other, int64_t n) {
+    if (n == 2) {  // as most are
+        const Packed a = run[0], b = run[1];
+        run[0] = b < a ? b : a, run[1] = b < a ? a : b;
+    } else if (n <= SHORT) std::sort(run, run + n);
     else if (radix_sort<4>(run, other, n) != run) std::copy(other, other + n, run);
 }
 
@@ -115,10 +116,11 @@ void sort_digits(const Line& line, bool descending, Packed* scratch) {
     Packed* other = sorted == scratch ? scratch + n : scratch;
     if (left || shift) {
         for_runs(sorted, 0, n, left, [&, sorted = sorted, left = left](int64_t begin, int64_t end) {
-            if (left) sort_run(sorted + begin, other + begin, end - begin, window);
+            if (left) sort_run(sorted + begin, other + begin, end - begin);
             if (!shift) return;
             for_runs(sorted, begin, end, 0, [&](int64_t from, int64_t to) {
-                sort_run(sorted + from, other + from, to - from, below);
+                for (int64_t i = from; i < to; ++i) sorted[i] = Packed(below(sorted[i].index()), uint64_t(sorted[i].index()));
+                sort_run(sorted + from, other + from, to - from);
             });
         });
     }
