@@ -112,3 +112,37 @@ def test_running_extremes_at_edges():
     assert norch.tensor([low, low, high]).cummax(0)[1].tolist() == [0, 1, 2]
     assert norch.tensor([high, high, low]).cummin(0)[1].tolist() == [0, 1, 2]
     assert norch.zeros(2, 0).cummax(1)[1].shape == norch.zeros(2, 0).cummin(0)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1,), (9,), (17, 5), (4, 30, 31), (3, 700), (301, 600)], ids=str)
+@pytest.mark.parametrize("scale", [1, 3000])
+def test_logcumsumexp(shape, layout, scale):
+    """Near one another, and so far apart that the exponentials of most are nothing beside the largest."""
+    for dtype in (norch.float64, norch.float32, norch.bfloat16):
+        x, array = placed(np.random.default_rng(8).standard_normal(shape) * scale, dtype, layout)
+        for dim in range(len(shape)):
+            exact = np.logaddexp.accumulate(array.astype(np.longdouble), dim)
+            found = x.logcumsumexp(dim).numpy().astype(np.longdouble)
+            bound = EPS[dtype.name] * np.abs(exact) + (1e-14 if dtype is norch.float64 else 1e-12) * scale
+            assert (np.abs(found - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_logcumsumexp_at_edges(across):
+    inf, nan = math.inf, math.nan
+    lines = [
+        [-inf, -inf, 1, -inf],
+        [1, inf, inf, -inf],
+        [1, nan, inf, 2],
+        [-900, 900, -900, 0],
+        [-inf] * 4,
+        [800, 1, 2, 3],
+    ]
+    for line in lines:
+        x = np.array(line + line[-1:] * 70, np.float64)
+        with np.errstate(invalid="ignore"):
+            expected = np.logaddexp.accumulate(x)
+        given = norch.tensor(np.stack([x, x], 1)) if across else norch.tensor(x)
+        found = given.logcumsumexp(0).numpy()
+        np.testing.assert_allclose(found[:, 0] if across else found, expected, rtol=1e-14, atol=1e-13)

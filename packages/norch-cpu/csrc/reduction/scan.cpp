@@ -1,8 +1,10 @@
-// cumsum, cumprod, cummax, cummin: loops over float64, float32 and int64 alone, to and from which other dtypes are
+// cumsum, cumprod, cummax, cummin, logcumsumexp: loops over float64, float32 and int64 alone, to and from which other dtypes are
 // converted block by block. float32 is added up and multiplied in float64.
 #include <algorithm>
 
 #include "common/layout.h"
+#include "elementwise/exponential.h"
+#include "elementwise/logarithm.h"
 #include "reduction/elements.h"
 #include "reduction/reduction.h"
 #include "runtime/parallel.h"
@@ -138,6 +140,66 @@ struct RunningExtreme {
     }
 };
 
+/// The logarithm of the running sum of exponentials: of the largest so far, and of the sum of all over its exponential.
+template <class S>
+struct RunningLogSum {
+    double most[AT_ONCE], sum[AT_ONCE];
+
+    static void start(void* scan, int64_t columns) {
+        std::fill_n(static_cast<RunningLogSum*>(scan)->most, columns, -math::infinity<double>);
+        std::fill_n(static_cast<RunningLogSum*>(scan)->sum, columns, 0.0);
+    }
+
+    /// Takes one more, and gives the logarithm.
+    static NORCH_INLINE double add(double x, double& most, double& sum) {
+        const double now = most > x ? most : x;
+        sum = sum * math::exp(most == now ? 0.0 : most - now) + math::exp(x == now ? 0.0 : x - now);
+        most = now;
+        return now + math::log(sum);
+    }
+
+    /// Piece by piece over the exponential of the largest in it: where that leaves none too small to count.
+    static void row(void* scan, const Place& place, const Steps& along, int64_t, int64_t n) {
+        constexpr int64_t PIECE = 64;
+        constexpr double RANGE = std::is_same_v<S, float> ? 500 : 20;
+        double &most = *static_cast<RunningLogSum*>(scan)->most, &sum = *static_cast<RunningLogSum*>(scan)->sum;
+        with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t i = 0; i < n; i += PIECE) {
+                const Place here = {place.out + i * step.out, nullptr, place.x + i * step.x};
+                const int64_t size = std::min(PIECE, n - i);
+                double x[PIECE], highest = most, least = sum == 0 ? math::infinity<double> : most;
+                for (int64_t k = 0; k < size; ++k) {
+                    x[k] = double(at<S>(here.x + k * step.x));
+                    highest = highest > x[k] ? highest : x[k] == x[k] ? x[k] : highest;
+                    least = least < x[k] ? least : x[k];
+                }
+                if (highest - highest != 0 || (highest != most && !(highest - least <= RANGE))) {
+                    for (int64_t k = 0; k < size; ++k) at<S>(here.out + k * step.out) = S(add(x[k], most, sum));
+                    continue;
+                }
+                for (int64_t k = 0; k < size; ++k) x[k] = math::exp(x[k] - highest);
+                sum *= math::exp(most - highest);
+                most = highest;
+                for (int64_t k = 0; k < size; ++k) x[k] = sum += x[k];
+                NORCH_INDEPENDENT
+                for (int64_t k = 0; k < size; ++k) at<S>(here.out + k * step.out) = S(highest + math::log(x[k]));
+            }
+        });
+    }
+
+    static void columns(void* scan, Place place, const Steps& across, const Steps& along, int64_t, int64_t rows, int64_t n) {
+        double *most = static_cast<RunningLogSum*>(scan)->most, *sum = static_cast<RunningLogSum*>(scan)->sum;
+        with_steps<S>(across, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t i = 0; i < rows; ++i, place = place.moved(along, 1)) {
+                const Place here = place;
+                NORCH_INDEPENDENT
+                for (int64_t j = 0; j < n; ++j)
+                    at<S>(here.out + j * step.out) = S(add(double(at<S>(here.x + j * step.x)), most[j], sum[j]));
+            }
+        });
+    }
+};
+
 /// The loops over one type. A scan is as large as any of them; `first` counts along the dim.
 struct ScanLoops {
     int64_t size;  // of the type
@@ -146,6 +208,7 @@ struct ScanLoops {
     void (*columns)(void* scan, Place place, const Steps& across, const Steps& along, int64_t first, int64_t rows, int64_t n);
 };
 using AnyScan = RunningExtreme<double, Largest>;
+static_assert(sizeof(RunningLogSum<double>) <= sizeof(AnyScan));
 
 template <class S, class Scan>
 constexpr ScanLoops loops_of = {sizeof(S), Scan::start, Scan::row, Scan::columns};
@@ -153,7 +216,8 @@ constexpr ScanLoops loops_of = {sizeof(S), Scan::start, Scan::row, Scan::columns
 /// One result, or with indices two.
 class ScanKernel final : public Kernel {
 public:
-    ScanKernel(const Request& request, const ScanLoops& loops, const Elements& elements)
+    /// ns: what an element of a row takes.
+    ScanKernel(const Request& request, const ScanLoops& loops, const Elements& elements, double ns = 1)
         : has_indices_(request.operands.size() == 3), loops_(loops), elements_(elements) {
         std::vector<Operand> operands = request.operands;
         if (operands[0].shape.empty())  // a 0-d operand has dim 0
@@ -174,7 +238,7 @@ public:
             across_ = {lines_.strides[0].back(), has_indices_ ? lines_.strides[1].back() : 0, lines_.strides[x].back()};
         }
         tasks_ = size_ && lines_.numel ? lines_.numel / columns_ * blocks() : 0;
-        ns_ = double(size_) * (columns_ > 1 ? 0.5 * double(std::min(columns_, AT_ONCE)) + 5 : 1);
+        ns_ = double(size_) * (columns_ > 1 ? 0.5 * ns * double(std::min(columns_, AT_ONCE)) + 5 : ns);
         work = ns_ * double(tasks_);
     }
 
@@ -236,6 +300,14 @@ KernelPtr scan(const Request& request) {
     });
 }
 
+KernelPtr logcumsumexp(const Request& request) {
+    if (!is_floating(request.operands[0].dtype)) return nullptr;
+    return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        using S = compute_t<T>;
+        return std::make_unique<ScanKernel>(request, loops_of<S, RunningLogSum<S>>, ElementsOf<T, S>::all, 8);
+    });
+}
+
 }  // namespace
 
 void add_scans(Registry& registry) {
@@ -243,6 +315,7 @@ void add_scans(Registry& registry) {
     registry["cumprod"] = scan<RunningTotal, Prod>;
     registry["cummax"] = scan<RunningExtreme, Largest>;
     registry["cummin"] = scan<RunningExtreme, Smallest>;
+    registry["logcumsumexp"] = logcumsumexp;
 }
 
 }  // namespace norch::reduction
