@@ -166,7 +166,7 @@ def test_every_function_is_in_norch():
 NOT_DIFFERENTIABLE = frozenset(
     "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift any all "
     "argmax argmin argsort arange random fill scatter scatter_add searchsorted true_places exponential_of_uniform "
-    "bin_counts histogram max_pool2d_indices poisson_of_uniform".split()
+    "bin_counts histogram max_pool2d_indices gamma_proposal poisson_of_uniform".split()
 )
 
 

@@ -18,6 +18,7 @@ ARGUMENTS = {
     **dict.fromkeys(("atan2_grad", "prelu_grad", "l1_loss_grad", "lerp_by_tensor", "clamp_between"), THREE),
     **dict.fromkeys(("binary_cross_entropy_grad", "binary_cross_entropy_with_logits_grad"), THREE),
     "kl_div_grad": [*TWO, True],
+    "gamma_proposal": THREE,
     "clipped_difference_grad": [*THREE, 0.3],
     "lerp": [*TWO, 0.3, 0.7, True],
     "addcmul": [*THREE, -0.7],

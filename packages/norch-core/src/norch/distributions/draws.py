@@ -6,7 +6,7 @@ By rejection, in rounds on whole tensors until all elements have a value: how ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.function import Function
@@ -27,19 +27,39 @@ from ..ops import (
     sqrt,
     where,
 )
-from ..ops.sampling import counts_by_inversion, poisson_of_uniform
+from ..ops.sampling import counts_by_inversion, gamma_proposal, poisson_of_uniform
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def until_accepted(wanted: Tensor, propose: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
-    """Where `wanted`, the first of the proposals that was accepted; else NaN."""
+MANY = 1 << 16  # elements: to choose among fewer, in shapes that are always new, takes longer than to compute all
+
+
+def until_accepted(
+    wanted: Tensor,
+    draws: Sequence[Callable[[Tensor], Tensor]],
+    propose: Callable[..., tuple[Tensor, Tensor]],
+    *given: Tensor,
+) -> Tensor:
+    """Where `wanted`, the first of the proposals that was accepted; else NaN.
+
+    propose(*drawn, *given) gives a round's proposals and which it accepts, of what `draws`, such as rand_like, have
+    drawn. Of many elements those that are left after the first round are proposed for alone, with the same draws.
+    """
     value, left = full_like(wanted, math.nan, dtype=float64), wanted
     while bool(left.any()):
-        proposed, accepted = propose()
-        value = where(left & accepted, proposed, value)
-        left = left & ~accepted
+        drawn = [draw(given[0]) for draw in draws]
+        if left is wanted or wanted.numel() < MANY:
+            proposed, accepted = propose(*drawn, *given)
+            value = where(left & accepted, proposed, value)
+            left = left & ~accepted
+        else:
+            places = left.reshape(-1).nonzero().reshape(-1)
+            proposed, accepted = propose(*[x.reshape(-1)[places] for x in (*drawn, *given)])
+            found = where(accepted, proposed, math.nan)
+            value = value.reshape(-1).index_put((places,), found).reshape(wanted.shape)
+            left = left.reshape(-1).index_put((places,), ~accepted).reshape(wanted.shape)
     return value
 
 
@@ -104,18 +124,12 @@ class _LogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
-        small = a < 1
-        d = where(small, a + 1, a) - 1 / 3
-        c = 1 / sqrt(9 * d)
+        def propose(normal: Tensor, uniform: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+            proposed = gamma_proposal(normal, uniform, a)
+            return proposed, proposed == proposed
 
-        def propose() -> tuple[Tensor, Tensor]:
-            x = randn_like(d)
-            v = (1 + c * x) ** 3
-            bound = 0.5 * x * x + d - d * v + d * log(where(v > 0, v, 1.0))
-            return log(d * v.clamp(min=1e-300)), (v > 0) & (log(rand_like(d)) < bound)
-
-        drawn = until_accepted((a > 0) & (a < math.inf), propose)
-        drawn = where(small, drawn - standard_exponential(a) / a, drawn)
+        drawn = until_accepted((a > 0) & (a < math.inf), (randn_like, rand_like), propose, a)
+        drawn = where(a < 1, drawn - standard_exponential(a) / a, drawn)
         ctx.save_for_backward(a, drawn)
         return drawn
 
@@ -159,17 +173,24 @@ def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
 
 
 def _transformed(
-    wanted: Tensor, b: Tensor, a: Tensor, centre: Tensor, log_alpha: Tensor, log_mass: Callable[[Tensor], Tensor]
+    wanted: Tensor,
+    b: Tensor,
+    a: Tensor,
+    centre: Tensor,
+    log_alpha: Tensor,
+    log_mass: Callable[..., Tensor],
+    *of_mass: Tensor,
 ) -> Tensor:
-    """Draws of counts by transformed rejection (Hoermann, 1993): of these constants, each a tensor."""
+    """Draws of counts by transformed rejection (Hoermann, 1993): of these constants, each a tensor, and of
+    log_mass(k, *of_mass), the logarithm of the probability of k."""
 
-    def propose() -> tuple[Tensor, Tensor]:
-        u = rand_like(b) - 0.5
+    def propose(u: Tensor, v: Tensor, b: Tensor, a: Tensor, centre: Tensor, log_alpha: Tensor, *of_mass: Tensor) -> Any:
+        u = u - 0.5
         us = (0.5 - u.abs()).clamp(min=1e-12)
         k = floor((2 * a / us + b) * u + centre)
-        return k, log1p(-rand_like(b)) + log_alpha - log(a / (us * us) + b) <= log_mass(k)
+        return k, log1p(-v) + log_alpha - log(a / (us * us) + b) <= log_mass(k, *of_mass)
 
-    return until_accepted(wanted, propose)
+    return until_accepted(wanted, (rand_like, rand_like), propose, b, a, centre, log_alpha, *of_mass)
 
 
 def poisson(rate: Tensor) -> Tensor:
@@ -183,11 +204,11 @@ def poisson(rate: Tensor) -> Tensor:
     large = where(many, rate, 10.0)
     log_rate, b = log(large), 0.931 + 2.53 * sqrt(large)
 
-    def log_mass(k: Tensor) -> Tensor:
-        return where(k < 0, -math.inf, k * log_rate - large - lgamma(k.clamp(min=0) + 1))
+    def log_mass(k: Tensor, rate: Tensor, log_rate: Tensor) -> Tensor:
+        return where(k < 0, -math.inf, k * log_rate - rate - lgamma(k.clamp(min=0) + 1))
 
     log_alpha = log(1.1239 + 1.1328 / (b - 3.4))
-    drawn = _transformed(many, b, 0.02483 * b - 0.059, large + 0.43, log_alpha, log_mass)
+    drawn = _transformed(many, b, 0.02483 * b - 0.059, large + 0.43, log_alpha, log_mass, large, log_rate)
     return where(few, counted, drawn)
 
 
@@ -206,17 +227,16 @@ def binomial(count: Tensor, probs: Tensor) -> Tensor:
     b = 1.15 + 2.53 * spread
     mode = floor((size + 1) * q)
 
-    def log_factorials(k: Tensor) -> Tensor:
+    def log_factorials(k: Tensor, size: Tensor) -> Tensor:
         return lgamma(k + 1) + lgamma(size - k + 1)
 
-    at_mode = log_factorials(mode)
-
-    def log_mass(k: Tensor) -> Tensor:
+    def log_mass(k: Tensor, size: Tensor, mode: Tensor, at_mode: Tensor, logits: Tensor) -> Tensor:
         inside = (k >= 0) & (k <= size)
         k = where(inside, k, 0.0)
-        return where(inside, at_mode - log_factorials(k) + (k - mode) * logits, -math.inf)
+        return where(inside, at_mode - log_factorials(k, size) + (k - mode) * logits, -math.inf)
 
     a = 0.0248 * b + 0.01 * q - 0.0873
-    drawn = _transformed(many, b, a, size * q + 0.5, log((2.83 + 5.1 / b) * spread), log_mass)
+    log_alpha, of_mass = log((2.83 + 5.1 / b) * spread), (size, mode, log_factorials(mode, size), logits)
+    drawn = _transformed(many, b, a, size * q + 0.5, log_alpha, log_mass, *of_mass)
     drawn = where(few, counted, drawn)
     return where(probs > 0.5, n - drawn, drawn)

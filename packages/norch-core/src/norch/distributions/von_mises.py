@@ -65,14 +65,14 @@ class VonMises(Distribution):
             rho = 2 * k / (tau + sqrt(2 * tau))  # (tau - sqrt(2 tau)) / (2 k), without cancellation
             r = (1 + rho * rho) / (2 * rho)
 
-            def propose() -> tuple[Tensor, Tensor]:
-                z = cos(math.pi * rand_like(k))
+            def propose(turn: Tensor, v: Tensor, side: Tensor, k: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+                z = cos(math.pi * turn)
                 f = (1 + r * z) / (r + z)
-                c, u = k * (r - f), 1 - rand_like(k)
+                c, u = k * (r - f), 1 - v
                 accepted = (c * (2 - c) > u) | (log(c / u) + 1 - c >= 0)
-                return sign(rand_like(k) - 0.5) * acos(f.clamp(-1, 1)), accepted
+                return sign(side - 0.5) * acos(f.clamp(-1, 1)), accepted
 
-            angle = until_accepted((k > 0) & (k < math.inf), propose)
+            angle = until_accepted((k > 0) & (k < math.inf), (rand_like,) * 3, propose, k, r)
             return ((angle + math.pi + self.loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @property
