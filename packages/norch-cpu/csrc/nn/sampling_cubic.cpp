@@ -12,6 +12,29 @@ namespace {
 
 constexpr int TAPS = 4;
 
+/// Four elements side by side, in one register or two.
+template <class T>
+struct Row {
+    static constexpr int LANES = std::min(TAPS, SIMD_WIDTH<T>), PARTS = TAPS / LANES;
+    vector_t<T, LANES> part[PARTS] = {};
+
+    static NORCH_INLINE Row at(const T* from) {
+        Row out;
+        for (int i = 0; i < PARTS; ++i) out.part[i] = load_vector<LANES>(from + i * LANES);
+        return out;
+    }
+    NORCH_INLINE void store(T* to) const {
+        for (int i = 0; i < PARTS; ++i) store_vector(to + i * LANES, part[i]);
+    }
+    NORCH_INLINE void add(T factor, const Row& row) {
+        for (int i = 0; i < PARTS; ++i) part[i] += factor * row.part[i];
+    }
+    NORCH_INLINE T dot(const Row& row) const {
+        const auto product = [&](int j) NORCH_INLINE_LAMBDA { return part[j / LANES][j % LANES] * row.part[j / LANES][j % LANES]; };
+        return (product(0) + product(2)) + (product(1) + product(3));
+    }
+};
+
 /// The neighbours of a block of places along one dim: where they lie, their weights (Keys, 1981, with a = -0.75), and what
 /// these change by with the grid's number.
 template <class T>
@@ -66,7 +89,6 @@ private:
 /// The neighbours of up to BLOCK places.
 template <class T>
 struct CubicTable {
-    using Row = vector_t<T, TAPS>;
     int count;
     CubicLine<T> x, y;
     bool is_near[BLOCK];  // whether the places of `x` are side by side, and all of `y` inside
@@ -97,11 +119,6 @@ struct CubicTable {
     }
 };
 
-template <class V>
-NORCH_INLINE auto sum_of(V v) {
-    return (v[0] + v[2]) + (v[1] + v[3]);
-}
-
 template <class T>
 KernelPtr sample(const Request& r) {
     const Operand image = r.operands[1], grid = r.operands[2];
@@ -117,11 +134,11 @@ KernelPtr sample(const Request& r) {
                 T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
                 for (int p = 0; p < table.count; ++p) {
                     if (table.is_near[p]) {
-                        vector_t<T, TAPS> sum = {};
+                        Row<T> sum;
                         table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
-                            sum += table.y.weight[p][k] * load_vector<TAPS>(row);
+                            sum.add(table.y.weight[p][k], Row<T>::at(row));
                         });
-                        out[p] = sum_of(sum * load_vector<TAPS>(table.x.weight[p]));
+                        out[p] = sum.dot(Row<T>::at(table.x.weight[p]));
                     } else {
                         T sum = 0;
                         table.each_element(x, p, [&](int k, int j, T value) {
@@ -158,9 +175,12 @@ KernelPtr input_grad(const Request& r) {
                     for (int p = 0; p < table.count; ++p) {
                         const T factor = g[from[p]];
                         if (table.is_near[p]) {
-                            const auto part = factor * load_vector<TAPS>(table.x.weight[p]);
+                            Row<T> part;
+                            part.add(factor, Row<T>::at(table.x.weight[p]));
                             table.each_row(out, p, [&](int k, T* row) NORCH_INLINE_LAMBDA {
-                                store_vector(row, load_vector<TAPS>(row) + table.y.weight[p][k] * part);
+                                Row<T> sum = Row<T>::at(row);
+                                sum.add(table.y.weight[p][k], part);
+                                sum.store(row);
                             });
                         } else {
                             table.each_element(out, p, [&](int k, int j, T& sum) {
@@ -196,13 +216,13 @@ KernelPtr grid_grad(const Request& r) {
                 for (int p = 0; p < table.count; ++p) {
                     const T factor = g[from[p]];
                     if (table.is_near[p]) {
-                        vector_t<T, TAPS> sum = {}, change = {};
+                        Row<T> sum, change, of_x = Row<T>::at(by_x[p]), of_y = Row<T>::at(by_y[p]);
                         table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
-                            const auto values = load_vector<TAPS>(row);
-                            sum += table.y.weight[p][k] * values, change += table.y.change[p][k] * values;
+                            const Row<T> values = Row<T>::at(row);
+                            sum.add(table.y.weight[p][k], values), change.add(table.y.change[p][k], values);
                         });
-                        store_vector(by_x[p], load_vector<TAPS>(by_x[p]) + factor * sum);
-                        store_vector(by_y[p], load_vector<TAPS>(by_y[p]) + factor * change);
+                        of_x.add(factor, sum), of_y.add(factor, change);
+                        of_x.store(by_x[p]), of_y.store(by_y[p]);
                     } else {
                         table.each_element(x, p, [&](int k, int j, T value) {
                             by_x[p][j] += factor * table.y.weight[p][k] * value;
@@ -212,8 +232,8 @@ KernelPtr grid_grad(const Request& r) {
                 }
             }
             for (int p = 0; p < table.count; ++p) {
-                out[2 * p] = sum_of(load_vector<TAPS>(by_x[p]) * load_vector<TAPS>(table.x.change[p]));
-                out[2 * p + 1] = sum_of(load_vector<TAPS>(by_y[p]) * load_vector<TAPS>(table.x.weight[p]));
+                out[2 * p] = Row<T>::at(by_x[p]).dot(Row<T>::at(table.x.change[p]));
+                out[2 * p + 1] = Row<T>::at(by_y[p]).dot(Row<T>::at(table.x.weight[p]));
             }
         }
     });
