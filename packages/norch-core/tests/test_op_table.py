@@ -179,7 +179,7 @@ DIFFERENTIATED_BY_PARTS = frozenset(
     "mish_grad mse_loss_grad nll_loss_grad pairwise_distances_grad prelu_grad prelu_weight_grad prod_of_others "
     "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
     "scaled_dot_product_attention_mask_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
-    "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad grid_sample2d_bicubic_grid_grad".split()
+    "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad grid_sample2d_bicubic_grid_grad gated".split()
 )
 
 

@@ -14,7 +14,7 @@ ONE, TWO, THREE = ["x"], ["x", "row"], ["x", "row", "column"]
 ARGUMENTS = {
     **dict.fromkeys(("mish", "softsign", "logsigmoid", "entr", "sinc", "rsqrt"), ONE),
     **dict.fromkeys(("xlogy", "xlog1py", "hypot", "logaddexp", "logaddexp2", "prelu", "binary_cross_entropy"), TWO),
-    **dict.fromkeys(("mish_grad", "prelu_weight_grad", "sinc_grad"), TWO),
+    **dict.fromkeys(("mish_grad", "prelu_weight_grad", "sinc_grad", "gated"), TWO),
     **dict.fromkeys(("atan2_grad", "prelu_grad", "l1_loss_grad", "lerp_by_tensor", "clamp_between"), THREE),
     **dict.fromkeys(("binary_cross_entropy_grad", "binary_cross_entropy_with_logits_grad"), THREE),
     "kl_div_grad": [*TWO, True],

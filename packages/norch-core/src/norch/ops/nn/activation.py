@@ -387,9 +387,13 @@ def _infer_glu(input: Spec, dim: int) -> Spec:
     return input.like(shape, elementwise_layout(shape, (input.like(shape, input.strides),)))
 
 
-def _of_halves(input: Tensor, dim: int) -> Tensor:
-    first, gate = _halves(input, dim)
+@composite(lambda first, gate: infer_elementwise("glu", (first, gate)), name="gated", elementwise=True)
+def _gated(first: Tensor, gate: Tensor) -> Tensor:
     return first * sigmoid(gate)
+
+
+def _of_halves(input: Tensor, dim: int) -> Tensor:
+    return _gated(*_halves(input, dim))
 
 
 _gated_halves = composite(_infer_glu, _glu_rule, name="gated_halves")(_of_halves)
