@@ -49,7 +49,7 @@ public:
         : index_(StagedOperand::contiguous_in(input, DType::i64)),
           bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]) {
         int64_t n = input.numel(), features = weight.shape[1];
-        gather_ = compile("gather", add_indexing, {rows_of(out, n), weight, index_of_rows(n, features)});
+        gather_ = compile("gather", add_gather, {rows_of(out, n), weight, index_of_rows(n, features)});
         work = 0.3 * double(n) + bounds_.work() + gather_->work;
     }
     void run(char* const* data, const Scalar* scalars) const override {
@@ -123,7 +123,7 @@ public:
         row_bytes_ = features * size_of(out.dtype);
         rows_ = out.shape[0];
         Operand source = rows_of(contiguous(grad), n);
-        add_ = compile("scatter_add", add_indexing, {rows_of(out, rows_), index_of_rows(n, features), source});
+        add_ = compile("scatter_add", add_scatter, {rows_of(out, rows_), index_of_rows(n, features), source});
         work = add_->work + double(rows_ * row_bytes_) * 0.03 + double(grad.numel()) * 0.2 + 0.3 * double(n);
     }
     void run(char* const* data, const Scalar* scalars) const override {

@@ -24,7 +24,8 @@ void add_variance(Registry&);
 void add_scans(Registry&);  // cumsum, cumprod, cummax, cummin
 }
 namespace indexing {
-void add_indexing(Registry&);  // gather, scatter, scatter_add
+void add_gather(Registry&);
+void add_scatter(Registry&);
 void add_embedding(Registry&);
 void add_flip(Registry&);
 void add_padding(Registry&);  // pad_edges and its gradient
