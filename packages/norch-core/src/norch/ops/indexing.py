@@ -133,28 +133,29 @@ def scatter_into(out: Tensor, dim: int, index: Tensor, src: Tensor, add: bool = 
     (_SCATTER_ADD if add else _SCATTER).into(out, index, src if src.node is None else src.detach(), dim)
 
 
-@composite(
-    lambda grad, index, dim, shape: grad.like(shape),
-    {"grad": lambda g, index, dim: gather(g, dim, index)},
-)
+def _into_zeros(grad: Tensor, index: Tensor, dim: int, shape: Shape, add: bool) -> Tensor:
+    out = fill_spec(grad.spec.like(shape), 0)
+    if out.spec.numel:
+        scatter_into(out, wrap_dim(dim, len(shape), "gather"), index, grad, add)
+    return out
+
+
+def _of_gather(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return composite(
+        lambda grad, index, dim, shape: grad.like(shape), {"grad": lambda g, index, dim: gather(g, dim, index)}
+    )(function)
+
+
+@_of_gather
 def gather_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     """`grad` added up where `index` gathered it from, in zeros of `shape`."""
-    out = fill_spec(grad.spec.like(shape), 0)
-    if out.spec.numel:
-        scatter_into(out, wrap_dim(dim, len(shape), "gather"), index, grad, add=True)
-    return out
+    return _into_zeros(grad, index, dim, shape, True)
 
 
-@composite(
-    lambda grad, index, dim, shape: grad.like(shape),
-    {"grad": lambda g, index, dim: gather(g, dim, index)},
-)
+@_of_gather
 def chosen_grad(grad: Tensor, index: Tensor, dim: int, shape: Shape) -> Tensor:
     """The same where no element was gathered twice."""
-    out = fill_spec(grad.spec.like(shape), 0)
-    if out.spec.numel:
-        scatter_into(out, wrap_dim(dim, len(shape), "gather"), index, grad)
-    return out
+    return _into_zeros(grad, index, dim, shape, False)
 
 
 def infer_scattered(input: Spec, dim: Any, index: Spec, src: Spec) -> Spec:
