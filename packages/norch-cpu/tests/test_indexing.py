@@ -1,46 +1,12 @@
-"""gather, scatter, scatter_add, embedding and what is made of them, against NumPy and loops."""
+"""gather, scatter, scatter_add and what is made of them, against NumPy and loops."""
 
-import ml_dtypes
 import numpy as np
 import pytest
+from indexing_harness import DTYPES, as_float, layouts, numpy_dtype, tensor, values
 
 import norch
 from norch.backend import Operand
-from norch.ops.matrix.sparse_product import coo_matmul
 from norch_cpu.native import native
-
-FLOATS = ("float64", "float32", "float16", "bfloat16")
-DTYPES = (*FLOATS, "int64", "int32", "int16", "int8", "uint8", "bool")
-INTS = ("int64", "int32", "int16", "int8", "uint8")
-
-
-def numpy_dtype(name):
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-
-
-def values(name, *shape, seed=0):
-    """Small integers, whose sums are exact in every dtype."""
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 2 if name == "bool" else 4, shape).astype(numpy_dtype(name))
-
-
-def tensor(array):
-    return norch.tensor(array.tolist(), dtype=getattr(norch, array.dtype.name)).reshape(array.shape)
-
-
-def as_float(t):
-    return np.array(t.tolist(), float).reshape(t.shape)
-
-
-def layouts(array):
-    """Tensors of the array's values in several layouts."""
-    x = tensor(array)
-    yield x
-    if array.ndim > 1:
-        reverse = tuple(range(array.ndim))[::-1]
-        yield x.permute(reverse).contiguous().permute(reverse)
-        yield x.transpose(-1, -2).contiguous().transpose(-1, -2)
-    yield norch.stack([x, x, x], -1)[..., 1]
 
 
 def key(index, dim):
@@ -275,74 +241,6 @@ def test_one_hot_and_cross_entropy():
 # --- embedding --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("index_name", INTS)
-def test_embedding_in_every_layout(name, index_name):
-    weight, index = values(name, 11, 5), values(index_name, 7, 3, 2) * 3 % 11
-    for wt, it in zip(layouts(weight), list(layouts(index))[::-1], strict=False):
-        np.testing.assert_array_equal(as_float(norch.embedding(it, wt)), weight[index.astype(int)].astype(float))
-    row = tensor(index[0, 0])
-    np.testing.assert_array_equal(
-        as_float(norch.embedding(row.expand(3, 2), tensor(weight))),
-        weight[np.broadcast_to(index[0, 0].astype(int), (3, 2))].astype(float),
-    )
-
-
-@pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("padding", [None, 0, 6])
-def test_embedding_gradient(name, padding):
-    index, grad = np.random.default_rng(0).integers(0, 7, (4, 9)), values(name, 4, 9, 70)
-    want = np.zeros((7, 70))
-    np.add.at(want, index, np.where(index[..., None] == (-1 if padding is None else padding), 0, grad.astype(float)))
-    for it, gt in zip(layouts(index), list(layouts(grad)), strict=True):
-        weight = norch.ones(7, 70, dtype=getattr(norch, name), requires_grad=True)
-        norch.embedding(it, weight, padding).backward(gt)
-        np.testing.assert_array_equal(as_float(weight.grad), want)
-
-
-def test_embedding_gradient_of_padding_is_zero_whatever_comes():
-    weight = norch.ones(3, 2, requires_grad=True)
-    norch.embedding(norch.tensor([0, 1, 1]), weight, -2).backward(norch.full((3, 2), float("nan")))
-    assert str(weight.grad.tolist()) == "[[nan, nan], [0.0, 0.0], [0.0, 0.0]]"
-
-
-def test_large_embedding(threads):
-    rng = np.random.default_rng(0)
-    weight, index = rng.standard_normal((3000, 130)).astype(np.float32), rng.integers(0, 3000, (20, 101))
-    grad = rng.standard_normal((20, 101, 130)).astype(np.float32)
-    want = np.zeros_like(weight)
-    np.add.at(want, index, grad)
-    for count in (1, 3):
-        threads(count)
-        wt = norch.from_numpy(weight.copy()).requires_grad_()
-        y = norch.embedding(norch.from_numpy(index), wt)
-        assert (y.detach().numpy() == weight[index]).all()
-        y.backward(norch.from_numpy(grad))
-        assert (wt.grad.numpy() == want).all()
-
-
-@pytest.mark.parametrize("wrong", [5, -1, 100])
-def test_embedding_names_the_wrong_index(wrong):
-    weight = norch.zeros(5, 3)
-    index = norch.tensor([[0, 4], [wrong, 1]])
-    message = rf"embedding\(\): index {wrong} of input \(2, 2\) is outside \[0, 5\), the rows of weight \(5, 3\)"
-    for given in (index, index.t(), index.to(norch.int8)):
-        with pytest.raises(norch.IndexError, match=message):
-            norch.embedding(given, weight)
-    with pytest.raises(norch.IndexError, match="no rows"):
-        norch.embedding(index, norch.zeros(0, 3))
-
-
-def test_embedding_of_nothing():
-    assert norch.embedding(norch.zeros(0, 2, dtype=norch.int64), norch.zeros(5, 3)).shape == (0, 2, 3)
-    assert norch.embedding(norch.zeros(0, dtype=norch.int64), norch.zeros(0, 3)).shape == (0, 3)
-    assert norch.embedding(norch.zeros(2, dtype=norch.int64), norch.zeros(5, 0)).shape == (2, 0)
-    assert norch.embedding(norch.tensor(3), norch.ones(5, 2)).tolist() == [1.0, 1.0]
-    weight = norch.ones(5, 3, requires_grad=True)
-    norch.embedding(norch.zeros(0, 2, dtype=norch.int64), weight).sum().backward()
-    assert weight.grad.tolist() == [[0.0] * 3] * 5
-
-
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("layout", ["vectors", "strided", "outer", "transposed"])
 def test_several_index_tensors_name_one_element_each(dims, layout):
@@ -415,32 +313,3 @@ def test_a_mean_over_an_expanded_index_counts_each_row_once():
             given = src[rows == row]
             kept = np.concatenate([x[row : row + 1], given]) if include_self or not len(given) else given
             np.testing.assert_allclose(found[row].numpy(), kept.mean(0), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["float64", "float32", "int64"])
-@pytest.mark.parametrize("shape", [(70,), (70, 1), (70, 7), (70, 71)], ids=str)
-@pytest.mark.parametrize("order", ["sorted", "any", "none"])
-def test_sparse_matrices_times_dense_ones(name, shape, order):
-    assert "coo_matmul" in native.ops()
-    rng = np.random.default_rng(0)
-    rows, columns = (
-        rng.integers(5, 40, 0 if order == "none" else 300),
-        rng.integers(0, 70, 0 if order == "none" else 300),
-    )
-    rows = np.sort(rows) if order == "sorted" else rows
-    factors, dense = values(name, len(rows)), values(name, *shape, seed=1)
-    matrix = np.zeros((50, 70), factors.dtype)
-    np.add.at(matrix, (rows, columns), factors)
-    before, given = native.num_threads(), [norch.tensor(x, dtype=norch.int64) for x in (rows, columns)]
-    for threads in (1, 3):
-        native.set_num_threads(threads)
-        for x in layouts(dense):
-            found = coo_matmul(tensor(factors), x, *given, 50)
-            np.testing.assert_array_equal(found.numpy(), matrix @ dense)
-    native.set_num_threads(before)
-    if len(rows):
-        for at, size in ((0, 39), (1, 50)):
-            wrong = [x.clone() for x in given]
-            wrong[at][7] = 70
-            with pytest.raises(IndexError):
-                coo_matmul(tensor(factors), tensor(dense), *wrong, size)
