@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/kernel.h"
+#include "indexing/places.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 #include "runtime/simd.h"
@@ -93,15 +94,6 @@ struct Padding {
         }
     }
 };
-
-template <class T>
-inline T& at(char* data, int64_t offset) {
-    return *reinterpret_cast<T*>(data + offset);
-}
-template <class T>
-inline const T& at(const char* data, int64_t offset) {
-    return *reinterpret_cast<const T*>(data + offset);
-}
 
 template <class T>
 void pad_row(T* out, char* x, const Padding& p) {

@@ -58,10 +58,9 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     }
     choose_path();
     cut();
-    if (is_deep())
-        note_scratch(deep_parts() * m_ * n_ * int64_t(sizeof(T)));
-    else if (shares_panels())
-        note_scratch((k_ * shared_span() + (spreads_rows() ? m_ * spread_row() : 0)) * int64_t(sizeof(T)));
+    const int64_t deep = is_deep() ? deep_parts() * m_ * n_ : 0;  // of products that have no epilogue
+    const int64_t shared = shares_panels() ? k_ * shared_span() + (spreads_rows() ? m_ * spread_row() : 0) : 0;
+    note_scratch(std::max(deep, shared) * int64_t(sizeof(T)));
 }
 
 template <class T>

@@ -4,7 +4,6 @@
 
 #include "nn/sampling.h"
 #include "runtime/families.h"
-#include "runtime/parallel.h"
 #include "runtime/simd.h"
 
 namespace norch::nn {
@@ -111,109 +110,71 @@ struct Table {
 
 template <class T>
 KernelPtr sample(const Request& r) {
-    const Operand image = r.operands[1], grid = r.operands[2];
-    const Sampling s(grid, image, r.attrs);
-    const double ns = BLOCK * (8 + 2.0 * double(s.channels));
-    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Table<T> table;
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / s.blocks(), block = i % s.blocks();
-            table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
-            for (int64_t c = 0; c < s.channels; ++c) {
-                const T* const x = reinterpret_cast<const T*>(data[1]) + n * image.strides[0] + c * image.strides[1];
-                T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
-                if (s.is_nearest) {
-                    NORCH_INDEPENDENT
-                    for (int p = 0; p < table.count; ++p) {
-                        const T value = x[table.at[0][p]];  // in any case, so that there is no branch
-                        out[p] = table.is_in[0][p] ? value : T(0);
-                    }
-                    continue;
-                }
-                if (*x - *x != 0) {  // what lies outside has weight 0, but this times 0 is no 0
-                    for (int p = 0; p < table.count; ++p) {
-                        out[p] = 0;
-                        for (int k = 0; k < 4; ++k)
-                            if (table.is_in[k][p]) out[p] += x[table.at[k][p]] * table.weight[k][p];
-                    }
-                    continue;
-                }
-                NORCH_INDEPENDENT
-                for (int p = 0; p < table.count; ++p)
-                    out[p] = x[table.at[0][p]] * table.weight[0][p] + x[table.at[1][p]] * table.weight[1][p] +
-                             x[table.at[2][p]] * table.weight[2][p] + x[table.at[3][p]] * table.weight[3][p];
+    const bool is_nearest = r.attrs.text("mode") == "nearest";
+    return sample_kernel<T, Table<T>>(r, 8, 2, [=](const Table<T>& table, const T* x, T* out) {
+        if (is_nearest) {
+            NORCH_INDEPENDENT
+            for (int p = 0; p < table.count; ++p) {
+                const T value = x[table.at[0][p]];  // in any case, so that there is no branch
+                out[p] = table.is_in[0][p] ? value : T(0);
             }
+            return;
         }
+        if (*x - *x != 0) {  // what lies outside has weight 0, but this times 0 is no 0
+            for (int p = 0; p < table.count; ++p) {
+                out[p] = 0;
+                for (int k = 0; k < 4; ++k)
+                    if (table.is_in[k][p]) out[p] += x[table.at[k][p]] * table.weight[k][p];
+            }
+            return;
+        }
+        NORCH_INDEPENDENT
+        for (int p = 0; p < table.count; ++p)
+            out[p] = x[table.at[0][p]] * table.weight[0][p] + x[table.at[1][p]] * table.weight[1][p] +
+                     x[table.at[2][p]] * table.weight[2][p] + x[table.at[3][p]] * table.weight[3][p];
     });
 }
 
 template <class T>
 KernelPtr input_grad(const Request& r) {
-    constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
-    const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
-    const Sampling s(grid, image, r.attrs);
-    const int64_t groups = (s.channels + GROUP - 1) / GROUP;
-    const double ns = double(s.places()) * (8 + 4.0 * double(std::min(s.channels, GROUP)));
-    return parallel_kernel(s.images * groups, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Table<T> table;
-        int64_t from[BLOCK];
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / groups, first = i % groups * GROUP, last = std::min(first + GROUP, s.channels);
-            T* const planes = reinterpret_cast<T*>(data[0]) + n * image.strides[0];
-            std::fill(planes + first * image.strides[1], planes + last * image.strides[1], T(0));
-            for (int64_t block = 0; block < s.blocks(); ++block) {
-                table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
-                find_grads(s, grad, block, table.count, from);
-                for (int64_t c = first; c < last; ++c) {
-                    const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
-                    T* const out = planes + c * image.strides[1];
-                    for (int p = 0; p < table.count; ++p)
-                        for (int k = 0; k < (s.is_nearest ? 1 : 4); ++k)
-                            if (table.is_in[k][p]) out[table.at[k][p]] += g[from[p]] * table.weight[k][p];
-                }
-            }
-        }
+    const int corners = r.attrs.text("mode") == "nearest" ? 1 : 4;
+    return input_grad_kernel<T, Table<T>>(r, 8, 4, [=](const Table<T>& table, int p, T factor, T* out) NORCH_INLINE_LAMBDA {
+        for (int k = 0; k < corners; ++k)
+            if (table.is_in[k][p]) out[table.at[k][p]] += factor * table.weight[k][p];
     });
 }
 
+/// What each corner of a block's places adds up to.
+template <class T>
+struct CornerSums {
+    T sums[4][BLOCK] = {};
+
+    void add(const Table<T>& table, const T* x, const T* g, const int64_t* from) {
+        NORCH_INDEPENDENT
+        for (int p = 0; p < table.count; ++p) {
+            const T factor = g[from[p]];
+            sums[0][p] += factor * x[table.at[0][p]];
+            sums[1][p] += factor * x[table.at[1][p]];
+            sums[2][p] += factor * x[table.at[2][p]];
+            sums[3][p] += factor * x[table.at[3][p]];
+        }
+    }
+    void bring(const Table<T>& table, T* out) const {
+        for (int p = 0; p < table.count; ++p)
+            for (int d = 0; d < 2; ++d) {
+                T sum = 0;
+                for (int k = 0; k < 4; ++k) sum += table.is_in[k][p] ? sums[k][p] * table.change[d][k][p] : T(0);
+                out[p * 2 + d] = sum;
+            }
+    }
+};
+
 template <class T>
 KernelPtr grid_grad(const Request& r) {
-    const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
-    const Sampling s(grid, image, r.attrs);
-    const double ns = BLOCK * (12 + 4.0 * double(s.channels));
-    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Table<T> table;
-        int64_t from[BLOCK];
-        T sums[4][BLOCK];
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / s.blocks(), block = i % s.blocks();
-            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
-            if (s.is_nearest) {
-                std::fill_n(out, 2 * std::min<int64_t>(BLOCK, s.places() - block * BLOCK), T(0));
-                continue;
-            }
-            table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
-            find_grads(s, grad, block, table.count, from);
-            for (auto& line : sums) std::fill_n(line, BLOCK, T(0));
-            for (int64_t c = 0; c < s.channels; ++c) {
-                const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
-                const T* const x = reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1];
-                NORCH_INDEPENDENT
-                for (int p = 0; p < table.count; ++p) {
-                    const T factor = g[from[p]];
-                    sums[0][p] += factor * x[table.at[0][p]];
-                    sums[1][p] += factor * x[table.at[1][p]];
-                    sums[2][p] += factor * x[table.at[2][p]];
-                    sums[3][p] += factor * x[table.at[3][p]];
-                }
-            }
-            for (int p = 0; p < table.count; ++p)
-                for (int d = 0; d < 2; ++d) {
-                    T sum = 0;
-                    for (int k = 0; k < 4; ++k) sum += table.is_in[k][p] ? sums[k][p] * table.change[d][k][p] : T(0);
-                    out[p * 2 + d] = sum;
-                }
-        }
+    if (r.attrs.text("mode") != "nearest") return grid_grad_kernel<T, Table<T>, CornerSums<T>>(r, 12, 4);
+    const int64_t numel = r.operands[0].numel();
+    return make_kernel(double(numel) * 0.2, [=](char* const* data, const Scalar*) {
+        std::fill_n(reinterpret_cast<T*>(data[0]), numel, T(0));
     });
 }
 

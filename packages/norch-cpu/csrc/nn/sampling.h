@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/kernel.h"
+#include "runtime/parallel.h"
 #include "runtime/simd.h"
 
 namespace norch::nn {
@@ -74,6 +75,77 @@ inline void find_grads(const Sampling& s, const Operand& grad, int64_t block, in
         at[p] = row * grad.strides[2] + column * grad.strides[3];
         if (++column == s.columns) column = 0, ++row;
     }
+}
+
+/// The kernel that calls body(table, channel, results) for the places of each block in each channel. Operands: results,
+/// images, grid. ns: what a place takes, and what each channel of it.
+template <class T, class Table, class Body>
+KernelPtr sample_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
+    const Operand image = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (place_ns + channel_ns * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table table;
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+            for (int64_t c = 0; c < s.channels; ++c)
+                body(table, reinterpret_cast<const T*>(data[1]) + n * image.strides[0] + c * image.strides[1],
+                     reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK);
+        }
+    });
+}
+
+/// The one that calls body(table, p, the gradient there, gradients of a channel) place by place. Operands: gradients of the
+/// images, gradients of the results, grid.
+template <class T, class Table, class Body>
+KernelPtr input_grad_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
+    constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
+    const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
+    const Sampling s(grid, image, r.attrs);
+    const int64_t groups = (s.channels + GROUP - 1) / GROUP;
+    const double ns = double(s.places()) * (place_ns + channel_ns * double(std::min(s.channels, GROUP)));
+    return parallel_kernel(s.images * groups, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table table;
+        int64_t from[BLOCK];
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / groups, first = i % groups * GROUP, last = std::min(first + GROUP, s.channels);
+            T* const planes = reinterpret_cast<T*>(data[0]) + n * image.strides[0];
+            std::fill(planes + first * image.strides[1], planes + last * image.strides[1], T(0));
+            for (int64_t block = 0; block < s.blocks(); ++block) {
+                table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
+                find_grads(s, grad, block, table.count, from);
+                for (int64_t c = first; c < last; ++c) {
+                    const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
+                    T* const out = planes + c * image.strides[1];
+                    for (int p = 0; p < table.count; ++p) body(table, p, g[from[p]], out);
+                }
+            }
+        }
+    });
+}
+
+/// The one that has `Sums` add up over the channels, by add(table, channel, gradients, where they lie), and then gives
+/// the gradients of each place's two numbers by bring(table, results). Operands: results, gradients, images, grid.
+template <class T, class Table, class Sums>
+KernelPtr grid_grad_kernel(const Request& r, double place_ns, double channel_ns) {
+    const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
+    const Sampling s(grid, image, r.attrs);
+    const double ns = BLOCK * (place_ns + channel_ns * double(s.channels));
+    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
+        Table table;
+        int64_t from[BLOCK];
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / s.blocks(), block = i % s.blocks();
+            table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
+            find_grads(s, grad, block, table.count, from);
+            Sums sums;
+            for (int64_t c = 0; c < s.channels; ++c)
+                sums.add(table, reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1],
+                         reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1], from);
+            sums.bring(table, reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2);
+        }
+    });
 }
 
 /// `image`: which operand the images are. Places in a plane are numbers below -OUTSIDE.

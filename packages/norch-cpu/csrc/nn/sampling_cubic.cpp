@@ -4,7 +4,6 @@
 
 #include "nn/sampling.h"
 #include "runtime/families.h"
-#include "runtime/parallel.h"
 #include "runtime/simd.h"
 
 namespace norch::nn {
@@ -121,32 +120,20 @@ struct CubicTable {
 
 template <class T>
 KernelPtr sample(const Request& r) {
-    const Operand image = r.operands[1], grid = r.operands[2];
-    const Sampling s(grid, image, r.attrs);
-    const double ns = BLOCK * (15 + 3.0 * double(s.channels));
-    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
-        CubicTable<T> table;
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / s.blocks(), block = i % s.blocks();
-            table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
-            for (int64_t c = 0; c < s.channels; ++c) {
-                const T* const x = reinterpret_cast<const T*>(data[1]) + n * image.strides[0] + c * image.strides[1];
-                T* const out = reinterpret_cast<T*>(data[0]) + (n * s.channels + c) * s.places() + block * BLOCK;
-                for (int p = 0; p < table.count; ++p) {
-                    if (table.is_near[p]) {
-                        Row<T> sum;
-                        table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
-                            sum.add(table.y.weight[p][k], Row<T>::at(row));
-                        });
-                        out[p] = sum.dot(Row<T>::at(table.x.weight[p]));
-                    } else {
-                        T sum = 0;
-                        table.each_element(x, p, [&](int k, int j, T value) {
-                            sum += value * (table.y.weight[p][k] * table.x.weight[p][j]);
-                        });
-                        out[p] = sum;
-                    }
-                }
+    return sample_kernel<T, CubicTable<T>>(r, 15, 3, [](const CubicTable<T>& table, const T* x, T* out) {
+        for (int p = 0; p < table.count; ++p) {
+            if (table.is_near[p]) {
+                Row<T> sum;
+                table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
+                    sum.add(table.y.weight[p][k], Row<T>::at(row));
+                });
+                out[p] = sum.dot(Row<T>::at(table.x.weight[p]));
+            } else {
+                T sum = 0;
+                table.each_element(x, p, [&](int k, int j, T value) {
+                    sum += value * (table.y.weight[p][k] * table.x.weight[p][j]);
+                });
+                out[p] = sum;
             }
         }
     });
@@ -154,89 +141,58 @@ KernelPtr sample(const Request& r) {
 
 template <class T>
 KernelPtr input_grad(const Request& r) {
-    constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
-    const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
-    const Sampling s(grid, image, r.attrs);
-    const int64_t groups = (s.channels + GROUP - 1) / GROUP;
-    const double ns = double(s.places()) * (15 + 8.0 * double(std::min(s.channels, GROUP)));
-    return parallel_kernel(s.images * groups, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        CubicTable<T> table;
-        int64_t from[BLOCK];
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / groups, first = i % groups * GROUP, last = std::min(first + GROUP, s.channels);
-            T* const planes = reinterpret_cast<T*>(data[0]) + n * image.strides[0];
-            std::fill(planes + first * image.strides[1], planes + last * image.strides[1], T(0));
-            for (int64_t block = 0; block < s.blocks(); ++block) {
-                table.template fill<false>(s, image, grid, reinterpret_cast<const T*>(data[2]), n, block);
-                find_grads(s, grad, block, table.count, from);
-                for (int64_t c = first; c < last; ++c) {
-                    const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
-                    T* const out = planes + c * image.strides[1];
-                    for (int p = 0; p < table.count; ++p) {
-                        const T factor = g[from[p]];
-                        if (table.is_near[p]) {
-                            Row<T> part;
-                            part.add(factor, Row<T>::at(table.x.weight[p]));
-                            table.each_row(out, p, [&](int k, T* row) NORCH_INLINE_LAMBDA {
-                                Row<T> sum = Row<T>::at(row);
-                                sum.add(table.y.weight[p][k], part);
-                                sum.store(row);
-                            });
-                        } else {
-                            table.each_element(out, p, [&](int k, int j, T& sum) {
-                                sum += table.y.weight[p][k] * (factor * table.x.weight[p][j]);
-                            });
-                        }
-                    }
-                }
-            }
+    return input_grad_kernel<T, CubicTable<T>>(r, 15, 8, [](const CubicTable<T>& table, int p, T factor, T* out) NORCH_INLINE_LAMBDA {
+        if (table.is_near[p]) {
+            Row<T> part;
+            part.add(factor, Row<T>::at(table.x.weight[p]));
+            table.each_row(out, p, [&](int k, T* row) NORCH_INLINE_LAMBDA {
+                Row<T> sum = Row<T>::at(row);
+                sum.add(table.y.weight[p][k], part);
+                sum.store(row);
+            });
+        } else {
+            table.each_element(out, p, [&](int k, int j, T& sum) {
+                sum += table.y.weight[p][k] * (factor * table.x.weight[p][j]);
+            });
         }
     });
 }
 
+/// What each column of a block's places adds up to, by the weights of the rows and by what these change by.
 template <class T>
-KernelPtr grid_grad(const Request& r) {
-    const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
-    const Sampling s(grid, image, r.attrs);
-    const double ns = BLOCK * (20 + 5.0 * double(s.channels));
-    return parallel_kernel(s.images * s.blocks(), ns, [=](char* const* data, int64_t begin, int64_t end) {
-        CubicTable<T> table;
-        int64_t from[BLOCK];
-        T by_x[BLOCK][TAPS], by_y[BLOCK][TAPS];  // what each column adds up to
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / s.blocks(), block = i % s.blocks();
-            T* const out = reinterpret_cast<T*>(data[0]) + (n * s.places() + block * BLOCK) * 2;
-            table.template fill<true>(s, image, grid, reinterpret_cast<const T*>(data[3]), n, block);
-            find_grads(s, grad, block, table.count, from);
-            std::fill_n(by_x[0], BLOCK * TAPS, T(0));
-            std::fill_n(by_y[0], BLOCK * TAPS, T(0));
-            for (int64_t c = 0; c < s.channels; ++c) {
-                const T* const g = reinterpret_cast<const T*>(data[1]) + n * grad.strides[0] + c * grad.strides[1];
-                const T* const x = reinterpret_cast<const T*>(data[2]) + n * image.strides[0] + c * image.strides[1];
-                for (int p = 0; p < table.count; ++p) {
-                    const T factor = g[from[p]];
-                    if (table.is_near[p]) {
-                        Row<T> sum, change, of_x = Row<T>::at(by_x[p]), of_y = Row<T>::at(by_y[p]);
-                        table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
-                            const Row<T> values = Row<T>::at(row);
-                            sum.add(table.y.weight[p][k], values), change.add(table.y.change[p][k], values);
-                        });
-                        of_x.add(factor, sum), of_y.add(factor, change);
-                        of_x.store(by_x[p]), of_y.store(by_y[p]);
-                    } else {
-                        table.each_element(x, p, [&](int k, int j, T value) {
-                            by_x[p][j] += factor * table.y.weight[p][k] * value;
-                            by_y[p][j] += factor * table.y.change[p][k] * value;
-                        });
-                    }
-                }
-            }
-            for (int p = 0; p < table.count; ++p) {
-                out[2 * p] = Row<T>::at(by_x[p]).dot(Row<T>::at(table.x.change[p]));
-                out[2 * p + 1] = Row<T>::at(by_y[p]).dot(Row<T>::at(table.x.weight[p]));
+struct ColumnSums {
+    T by_x[BLOCK][TAPS] = {}, by_y[BLOCK][TAPS] = {};
+
+    void add(const CubicTable<T>& table, const T* x, const T* g, const int64_t* from) {
+        for (int p = 0; p < table.count; ++p) {
+            const T factor = g[from[p]];
+            if (table.is_near[p]) {
+                Row<T> sum, change, of_x = Row<T>::at(by_x[p]), of_y = Row<T>::at(by_y[p]);
+                table.each_row(x, p, [&](int k, const T* row) NORCH_INLINE_LAMBDA {
+                    const Row<T> values = Row<T>::at(row);
+                    sum.add(table.y.weight[p][k], values), change.add(table.y.change[p][k], values);
+                });
+                of_x.add(factor, sum), of_y.add(factor, change);
+                of_x.store(by_x[p]), of_y.store(by_y[p]);
+            } else {
+                table.each_element(x, p, [&](int k, int j, T value) {
+                    by_x[p][j] += factor * table.y.weight[p][k] * value;
+                    by_y[p][j] += factor * table.y.change[p][k] * value;
+                });
             }
         }
-    });
+    }
+    void bring(const CubicTable<T>& table, T* out) const {
+        for (int p = 0; p < table.count; ++p) {
+            out[2 * p] = Row<T>::at(by_x[p]).dot(Row<T>::at(table.x.change[p]));
+            out[2 * p + 1] = Row<T>::at(by_y[p]).dot(Row<T>::at(table.x.weight[p]));
+        }
+    }
+};
+
+template <class T>
+KernelPtr grid_grad(const Request& r) {
+    return grid_grad_kernel<T, CubicTable<T>, ColumnSums<T>>(r, 20, 5);
 }
 
 }  // namespace

@@ -126,8 +126,8 @@ def _attention_rule(
 ) -> tuple[Any, ...]:
     if (needs[0] or needs[1]) and not needs[3]:
         return (*_attention_grad(g, query, key, value, attn_mask, is_causal, scale), None)
-    if all(needs):
-        return _attention_mask_grad(g, query, key, value, attn_mask, is_causal, scale)  # type: ignore[arg-type]
+    if attn_mask is not None and all(needs):
+        return _attention_mask_grad(g, query, key, value, attn_mask, is_causal, scale)
     return _gradients(g, query, key, value, attn_mask, is_causal, scale, needs)
 
 
