@@ -162,7 +162,7 @@ def test_a_name_that_was_complex_in_another_instance_is_free():
 
 def test_a_module_is_made_complex():
     linear = nn.Linear(2, 3)
-    weight, bias = linear.weight.detach().numpy().copy(), linear.bias.detach().numpy().copy()
+    weight, bias = (p.detach().cpu().numpy().copy() for p in (linear.weight, linear.bias))
     tied = nn.Sequential(linear, nn.BatchNorm1d(3), linear)
     parameter = next(tied.parameters())
     (linear.weight * 2).sum().backward()
@@ -170,8 +170,8 @@ def test_a_module_is_made_complex():
     assert linear.weight.dtype == tied[1].running_mean.dtype == norch.complex128
     assert tied[1].num_batches_tracked.dtype is norch.int64
     assert next(tied.parameters()) is parameter
-    np.testing.assert_array_equal(parameter.grad.numpy(), np.stack([np.full((3, 2), 2.0), np.zeros((3, 2))], -1))
+    np.testing.assert_array_equal(parameter.grad.cpu().numpy(), np.stack([np.full((3, 2), 2.0), np.zeros((3, 2))], -1))
     x = np.array([[1 + 2j, 3 - 1j]])
-    found = linear(norch.tensor(x)).detach().numpy()
+    found = linear(norch.tensor(x)).detach().cpu().numpy()
     np.testing.assert_allclose(found, x @ weight.T + bias, rtol=1e-6)
     assert tied.to(norch.complex64)[0].weight.dtype == norch.complex64

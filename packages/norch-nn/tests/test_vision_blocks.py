@@ -159,7 +159,7 @@ def test_at_whole_places_the_derivative_is_that_to_the_next_element(size: tuple[
     assert norch.equal(out.detach(), x)
     out.sum().backward()
     for d in (0, 1):
-        behind = np.diff(np.pad(x[0, 0].numpy(), [(0, d == 0), (0, d == 1)]), axis=d)
+        behind = np.diff(np.pad(x[0, 0].cpu().numpy(), [(0, d == 0), (0, d == 1)]), axis=d)
         norch.testing.assert_close(offset.grad[0, d], norch.tensor(behind), rtol=1e-5, atol=1e-5)
 
 
