@@ -67,7 +67,7 @@ WITHOUT_RECORD = frozenset(
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
-    update_averages_
+    update_averages_ total_norm scale_
     current_generator use_generator quantize_weight dequantize_weight
     """.split()
 )

@@ -92,3 +92,32 @@ def test_infinite_and_missing_numbers(cuda):
     norch.sgd_step_([p], [g], lr=0.5)
     norch.sgd_step_(*moved, lr=0.5)
     np.testing.assert_array_equal(moved[0][0].to("cpu").numpy(), p.numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("count", [1, 450])
+def test_gradients_are_clipped_together(cuda, dtype, count):
+    """More of them than a launch takes, some of which begin where packets do not."""
+    whole = [x.to(cuda) for x in draw([SHAPES[i % len(SHAPES)] for i in range(count - 1)] + [(70001,)], dtype)]
+    given = [x[1:] if i % 3 == 0 and x.ndim == 1 and x.numel() else x for i, x in enumerate(whole)]
+    before = [x.to("cpu").double().numpy().copy() for x in given]
+    norm = norch.total_norm(given)
+    expected = np.sqrt(sum((a**2).sum() for a in before))
+    np.testing.assert_allclose(norm.item(), expected, rtol=1e-12 if dtype is norch.float64 else 1e-6)
+    assert norch.total_norm(given).item() == norm.item()
+    edges = [x[0].item() for x in whole if x.ndim == 1 and x.numel() > 1]
+    norch.scale_(given, norch.tensor(1.0, device=cuda))
+    norch.scale_(given, norch.tensor(0.25, device=cuda))
+    for x, a in zip(given, before, strict=True):
+        bound = 1e-5 if dtype is norch.float16 else 0  # where a quarter is subnormal
+        np.testing.assert_allclose(x.to("cpu").double().numpy(), a / 4, rtol=0, atol=bound)
+    unscaled = [x for i, x in enumerate(whole) if x.ndim == 1 and x.numel() > 1 and i % 3 == 0]
+    assert {x[0].item() for x in unscaled} <= set(edges)
+
+
+def test_what_is_not_finite_is_in_the_norm(cuda):
+    for value in (np.nan, np.inf):
+        x = norch.ones(10000, device=cuda)
+        x[9999] = value
+        np.testing.assert_equal(norch.total_norm([norch.ones(5, device=cuda), x]).item(), value)
+    assert norch.total_norm([norch.zeros(0, device=cuda)]).item() == 0

@@ -53,6 +53,7 @@ void add_resampling(Registry&);  // resample
 void add_sampling(Registry&);  // grid_sample2d
 void add_cubic_sampling(Registry&);
 void add_optimizers(Registry&);
+void add_clipping(Registry&);  // total_norm, scale
 }
 namespace linalg {
 void add_systems(Registry&);    // inv, solve, det, slogdet

@@ -41,6 +41,7 @@ NB_MODULE(NORCH_MODULE, m) {
         indexing::add_searching, indexing::add_selection, indexing::add_triangle,
         matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
         nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_cubic_sampling, nn::add_recurrence,
+        nn::add_clipping,
         linalg::add_systems, linalg::add_triangles, linalg::add_factors, linalg::add_qr, linalg::add_spectral,
         indexing::add_padding, matmul::add_distances, spectral::add_fourier, random::add_inversion,
 #endif

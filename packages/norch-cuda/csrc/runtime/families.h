@@ -53,6 +53,7 @@ void add_resampling(Registry&);
 void add_sampling(Registry&);  // grid_sample2d
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
+void add_clipping(Registry&);  // total_norm, scale
 }
 namespace spectral {
 void add_fourier(Registry&);

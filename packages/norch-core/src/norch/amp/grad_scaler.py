@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from .. import switches
 from ..autograd import no_grad
 from ..backend import registry
-from ..dtype import float16, float32
+from ..dtype import float16, float32, float64
 from ..errors import AutogradError
-from ..ops import full, isfinite, stack
+from ..ops import full, isfinite, scale_, stack, total_norm
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -125,15 +125,21 @@ class GradScaler(switches.Replayed):
             )
         if stage == _STEPPED:
             raise AutogradError("GradScaler.unscale_(): it is being called after step()")
-        finite = []
+        grads = list(_gradients(optimizer))
         with no_grad():
-            for grad in _gradients(optimizer):
-                grad.mul_(1.0 / self._scale)
-                finite.append(isfinite(grad).all())
-            first = finite[0].device if finite else None
-            all_finite = self._everywhere(optimizer, stack([f.to(first) for f in finite]).all() if finite else None)
+            all_finite = self._everywhere(optimizer, self._unscale(grads) if grads else None)
         good = None if all_finite is None else bool(all_finite.item())
         self._stages[id(optimizer)] = (_UNSCALED, good, optimizer)
+
+    def _unscale(self, grads: list[Tensor]) -> Tensor:
+        """Divides gradients by the factor; returns whether all are finite then."""
+        wide = float64 if grads[0].spec.dtype is float64 else float32
+        scale_(grads, full((), 1.0 / self._scale, dtype=wide, device=grads[0].spec.device))
+        finite = isfinite(total_norm(grads))
+        if finite.item():
+            return finite
+        # So large a norm may be infinite where no gradient is.
+        return stack([isfinite(grad).all().to(finite.spec.device) for grad in grads]).all()
 
     def _everywhere(self, optimizer: Any, finite: Tensor | None) -> Tensor | None:
         """Whether the gradients are finite on all ranks that share the parameters out, from whether they are here."""

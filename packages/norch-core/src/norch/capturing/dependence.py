@@ -28,8 +28,8 @@ def depend_on_changes(recorder: Recorder, places: Iterable[int]) -> bool:
     for compiled, flat, _ in recorder.calls:
         used = [int(x) for x in flat if type(x) is Place]
         outputs = count_outputs(compiled)
-        if outputs is None:  # steps write all but gradients
-            outputs = len(used) - (compiled.attrs["count"] if compiled.op in _steps() else 0)
+        if outputs is None:  # steps write all but gradients, or a factor
+            outputs = len(used) - (compiled.attrs.get("count", 1) if compiled.op in _steps() else 0)
             read = used
         else:
             read = used[outputs:]

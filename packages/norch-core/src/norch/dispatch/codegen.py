@@ -271,7 +271,7 @@ class _Writer:
                 parts.append(name)
             else:
                 parts.append(f"None if {name} is None else {name}.spec" if i in self.op.optional else f"{name}.spec")
-        return ", ".join(parts)
+        return ", ".join(parts) + ("," if self.op.variadic else "")  # a key that is one tuple is a tuple of it
 
     def flat(self, kinds: dict[int, str], absent: set[int] | frozenset[int] = frozenset()) -> str:
         """Buffers, offsets and scalars, as a kernel takes them."""

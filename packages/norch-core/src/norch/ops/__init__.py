@@ -9,6 +9,7 @@ from .generator import default_generator
 from .registry import FUNCTIONS, LOOKUPS
 
 if TYPE_CHECKING:
+    from .clipping import *
     from .copying import *
     from .creation import *
     from .creation_like import *
@@ -103,6 +104,7 @@ else:
 LATE = {
     **dict.fromkeys(("adaptive_avg_pool3d", "avg_pool3d", "conv3d", "conv_transpose3d", "max_pool3d"), "nn.volumes"),
     **dict.fromkeys(("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), "nn.pixels"),
+    **dict.fromkeys(("scale_", "total_norm"), "clipping"),
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
     "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
     "interpolate": "nn.interpolation", "recurrence": "nn.recurrence",

@@ -86,9 +86,12 @@ def _suits(spec: Spec, param: Spec, first: Spec) -> bool:
     """Whether the elements lie without gaps and in the parameter's order."""
     if spec.dtype is not first.dtype or spec.device is not first.device:
         return False
-    if spec.is_contiguous and param.is_contiguous:
-        return True
-    return spec is param and not spec.overlaps and span(spec.shape, spec.strides) == spec.numel
+    return suits(spec) if spec is param else spec.is_contiguous and param.is_contiguous
+
+
+def suits(spec: Spec) -> bool:
+    """Whether the elements lie without gaps."""
+    return spec.is_contiguous or (not spec.overlaps and span(spec.shape, spec.strides) == spec.numel)
 
 
 def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...]) -> bool:
@@ -116,7 +119,7 @@ def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scala
     except TakenOver:
         return False
     buffers = args[::2]
-    if plan.kernel is None or (len(set(buffers)) != len(buffers) and _any_overlap([t for ts in lists for t in ts])):
+    if plan.kernel is None or (len(set(buffers)) != len(buffers) and any_overlap([t for ts in lists for t in ts])):
         return False
     args += scalars
     call_in_place(plan, args)
@@ -126,7 +129,7 @@ def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scala
     return True
 
 
-def _any_overlap(tensors: list[Tensor]) -> bool:
+def any_overlap(tensors: Tensors) -> bool:
     """Whether any two share memory."""
     spans = []
     for t in tensors:
@@ -152,10 +155,10 @@ def _apart(
     set_recording(False)
     try:
         groups: dict[Any, list[tuple[Tensor, ...]]] = {}
-        shared = _any_overlap([t for ts in lists for t in ts])
+        shared = any_overlap([t for ts in lists for t in ts])
         for i, row in enumerate(zip(*lists, strict=True)):
             spec = row[0].spec
-            alike = i if shared else _suits(spec, spec, spec)
+            alike = i if shared else suits(spec)
             groups.setdefault((spec.dtype, spec.device, alike), []).append((*row[:-1], _like(row[-1], spec)))
         for rows in groups.values():
             if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):

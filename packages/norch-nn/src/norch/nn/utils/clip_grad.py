@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import norch
@@ -18,17 +18,7 @@ def _list(tensors: Tensors) -> list[norch.Tensor]:
 
 def _norm(tensor: norch.Tensor, p: float) -> norch.Tensor:
     flat = tensor.detach().reshape(-1)
-    if flat.dtype.itemsize < 4:
-        flat = flat.to(norch.float32)
-    return flat @ flat if p == 2 else norch.norm(flat, p)
-
-
-def _joined(values: list[norch.Tensor], join: Callable[[norch.Tensor, norch.Tensor], norch.Tensor]) -> norch.Tensor:
-    """All values made one, two at a time: less than half of what stacking them costs, and rounded little."""
-    while len(values) > 1:
-        odd = values[-1:] if len(values) % 2 else []
-        values = [join(a, b) for a, b in zip(values[::2], values[1::2])] + odd
-    return values[0]
+    return norch.norm(flat.to(norch.float32) if flat.dtype.itemsize < 4 else flat, p)
 
 
 def get_total_norm(
@@ -44,14 +34,10 @@ def get_total_norm(
         return norch.tensor(0.0)
     device = given[0].device
     with norch.no_grad():
-        parts = [_norm(t, p) for t in given]
-        norms = [n if n.device == device else n.to(device) for n in parts]
-        if p == 2:  # the parts are squares
-            total = _joined(norms, norch.add).sqrt()
-        elif p == math.inf:
-            total = _joined(norms, norch.maximum)
+        if p == 2:
+            total = norch.total_norm(given)
         else:
-            total = norch.norm(norch.stack(norms), p)
+            total = norch.norm(norch.stack([_norm(t, p).to(device) for t in given]), p)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"clip_grad_norm_(): the total norm of order {p} of the gradients is {total.item()}, so that they cannot "
@@ -62,8 +48,8 @@ def get_total_norm(
 
 def _parts(parameter: norch.Tensor) -> list[Any]:
     """How a parameter is shared out among ranks: by `fully_shard`, by `parallelize_module`, by both or not."""
-    found = getattr(parameter, "shard", None), getattr(parameter, "cut", None)
-    return [part for part in found if part is not None]
+    shard, cut = getattr(parameter, "shard", None), getattr(parameter, "cut", None)
+    return [] if shard is cut is None else [part for part in (shard, cut) if part is not None]
 
 
 def _norms_of_parts(parameters: list[norch.Tensor], p: float) -> list[norch.Tensor]:
@@ -89,17 +75,12 @@ def clip_grads_with_norm_(
 
     parameters: a tensor or several, of any shape. `foreach` changes nothing.
     """
-    grads = [p.grad for p in _list(parameters) if p.grad is not None]
+    grads = [grad for p in _list(parameters) if (grad := p.grad) is not None]
     if not grads:
         return
     with norch.no_grad():
         factor: Any = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        factors = {}
-        for grad in grads:
-            key = grad.device, grad.dtype
-            if key not in factors:
-                factors[key] = factor.to(*key)
-            grad.mul_(factors[key])
+        norch.scale_(grads, factor)
 
 
 def clip_grad_norm_(
@@ -119,8 +100,9 @@ def clip_grad_norm_(
     of all ranks' elements: all of them call it.
     """
     given = _list(parameters)
-    whole = [p.grad for p in given if p.grad is not None and not _parts(p)]
-    shards = [p for p in given if p.grad is not None and _parts(p)]
+    shards = [p for p in given if _parts(p) and p.grad is not None]
+    parts = {id(p) for p in shards}
+    whole = [grad for p in given if (grad := p.grad) is not None and id(p) not in parts]
     if shards:
         whole += _norms_of_parts(shards, float(norm_type))
     total = get_total_norm(whole, norm_type, error_if_nonfinite)
