@@ -12,7 +12,7 @@ from norch.testing import assert_close
 RNG = np.random.default_rng(3)
 SIZES = [
     *range(1, 18), 49, 97, 100, 127, 128, 254, 400, 480, 509, 1000, 1024, 2048, 2310, 4096, 521, 1042, 4099, 6561,
-    16384,
+    3000, 3840, 5000, 16384, 98304,
 ]  # fmt: skip
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52}
 
@@ -61,7 +61,7 @@ def test_sizes(cuda, inputs, outputs, sign, doubled, dtype):
         norch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize("n", [1, 12, 64, 1024])
+@pytest.mark.parametrize("n", [1, 12, 64, 1024, 5000])
 def test_along_other_dims(cuda, n):
     x = RNG.standard_normal((3, n, 5)) + 1j * RNG.standard_normal((3, n, 5))
     given = norch.tensor(np.stack([x.real, x.imag], -1), device=cuda)
@@ -76,6 +76,18 @@ def test_along_other_dims(cuda, n):
         found = norch.view_as_real(norch.fft.rfft(given)).cpu()
         assert_close(found, norch.tensor(np.stack([wanted.real, wanted.imag], -1)), rtol=1e-12, atol=1e-11)
     assert_close(norch.fft.irfft(norch.fft.rfft(real, dim=1), n, dim=1).cpu(), real.cpu(), rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [8, 16])
+def test_more_rows_than_blocks_take_at_once(cuda, n):
+    x = RNG.standard_normal((300001, n)).astype(np.float32)
+    found = norch.view_as_real(norch.fft.rfft(norch.tensor(x, device=cuda))).cpu().numpy()
+    wanted = np.fft.rfft(x.astype(np.float64))
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, rtol=0, atol=3e-5)
+    both = norch.fft.fft(norch.complex(norch.tensor(x, device=cuda), norch.tensor(x[::-1].copy(), device=cuda)))
+    wanted = np.fft.fft(x + 1j * x[::-1].astype(np.float64))
+    found = norch.view_as_real(both).cpu().numpy()
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, rtol=0, atol=3e-5)
 
 
 def test_stft_and_its_gradient_are_those_of_the_cpu(cuda):
