@@ -50,7 +50,8 @@ void add_group_norm(Registry&);
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_resampling(Registry&);
-void add_sampling(Registry&);  // grid_sample2d
+void add_sampling(Registry&);  // grid_sample2d, grid_sample3d
+void add_cubic_sampling(Registry&);
 void add_dropout(Registry&);
 void add_optimizers(Registry&);
 void add_clipping(Registry&);  // total_norm, scale
