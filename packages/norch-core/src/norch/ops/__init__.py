@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .nn.pooling import *
     from .nn.quantized import *
     from .nn.recurrence import *
+    from .nn.regions import *
     from .nn.softmax import *
     from .nn.volumes import *
     from .optimizer.adam import *
@@ -107,7 +108,7 @@ LATE = {
     **dict.fromkeys(("scale_", "total_norm"), "clipping"),
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
     "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
-    "interpolate": "nn.interpolation", "recurrence": "nn.recurrence",
+    "interpolate": "nn.interpolation", "kept_boxes": "nn.regions", "recurrence": "nn.recurrence",
 }  # fmt: skip
 """By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""
 

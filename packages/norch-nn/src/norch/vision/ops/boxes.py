@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 import norch
 
@@ -146,7 +143,7 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
     """Non-maximum suppression: the indices, by falling score, of boxes that overlap no better one too much.
 
     boxes (n, 4), scores (n,) of the same dtype -> int64 (k,). Too much is an intersection over union above
-    `iou_threshold`; of equal scores the first is the better. Which boxes are kept is decided on the host. Greedy, as in
+    `iou_threshold`; of equal scores the first is the better. Greedy, as in
     Felzenszwalb et al. (2010). Under autocast both are taken in float32. Raises ShapeError for other shapes, and
     DTypeError for dtypes that differ or are no floats.
     """
@@ -161,44 +158,7 @@ def nms(boxes: norch.Tensor, scores: norch.Tensor, iou_threshold: float) -> norc
             f"nms(): expected boxes and scores of one floating dtype, got {boxes.dtype} and {scores.dtype}"
         )
     order = scores.detach().argsort(descending=True, stable=True)
-    kept = _kept(_upcast(boxes.detach())[order], iou_threshold)
-    return order[norch.tensor(kept, dtype=norch.int64, device=boxes.device)]
-
-
-def _kept(boxes: norch.Tensor, iou_threshold: float) -> list[int]:
-    """Which of `boxes`, the best first, overlap no better one that is kept too much.
-
-    Some of the best that are left are compared with all that are left, on the device of the boxes; on the CPU by NumPy,
-    which makes no plan for each number of boxes.
-    """
-    threshold = np.float32(iou_threshold)
-    if boxes.dtype == norch.float32 and float(threshold) > iou_threshold:
-        iou_threshold = float(np.nextafter(threshold, np.float32(-np.inf)))  # what exceeds that exceeds what was given
-    on_host = boxes.device.type == "cpu"
-    of, pairs = (np, 1 << 15) if on_host else (norch, 1 << 24)
-    corners: Any = boxes.T.contiguous()
-    left, top, right, bottom = corners.numpy() if on_host else corners
-    sides = [left, top, right, bottom, (right - left) * (bottom - top)]
-    places, kept = np.arange(len(boxes)), []
-    while len(places):
-        count = max(1, pairs // len(places))
-        left, top, right, bottom, area = sides
-        one_left, one_top, one_right, one_bottom, one_area = (side[:count, None] for side in sides)
-        with np.errstate(all="ignore"):
-            width = (of.minimum(one_right, right) - of.maximum(one_left, left)).clip(0)
-            inter = (of.minimum(one_bottom, bottom) - of.maximum(one_top, top)).clip(0) * width
-            too_much = inter / (one_area + area - inter) > iou_threshold
-        gone = np.zeros(len(places), bool)
-        for i, row in enumerate(too_much if on_host else too_much.cpu().numpy()):
-            if not gone[i]:
-                kept.append(int(places[i]))
-                gone |= row
-        gone[:count] = True
-        rest = np.flatnonzero(~gone)
-        places = places[rest]
-        at: Any = rest if on_host else norch.tensor(rest, device=boxes.device)
-        sides = [side[at] for side in sides]
-    return kept
+    return order[norch.kept_boxes(_upcast(boxes.detach())[order], iou_threshold)]
 
 
 def batched_nms(boxes: norch.Tensor, scores: norch.Tensor, idxs: norch.Tensor, iou_threshold: float) -> norch.Tensor:
