@@ -9,15 +9,14 @@ namespace norch::indexing {
 namespace {
 namespace edges {
 
-constexpr int DIMS = 6, UNROLL = 4;
+constexpr int DIMS = 6, UNROLL = 4, GRAD_UNROLL = 2;
 
 enum class Mode { circular, replicate, reflect };
 
-/// A dim of n elements, of which `before` and more behind the last make `size`, in the tensor of either; strides in bytes.
+/// A dim of n elements, of which `before` and more behind the last make `size`, in the tensor of either.
 struct Dim {
     FastDivide result;  // the result's size
-    int n, size, before;
-    int64_t inner, outer;
+    int n, size, before, inner, outer;
 };
 
 struct Plan {
@@ -56,9 +55,10 @@ __device__ inline int element_at(Mode mode, const Dim& dim, int place) {
 
 /// Where an element was put to, in rising order: `first`, then `step` on, then by `next` each.
 struct Places {
-    int first, count, step, next;
+    int first = 0, count = 1, step = 1, next = 1;
 
-    __device__ Places(Mode mode, const Dim& dim, int i) : first(i + dim.before), count(1), step(1), next(1) {
+    Places() = default;
+    __device__ Places(Mode mode, const Dim& dim, int i) : first(i + dim.before) {
         const int last = dim.n - 1, end = dim.size - 1;
         if (mode == Mode::replicate) {
             if (i == last) count = dim.size - first;
@@ -79,54 +79,70 @@ struct Places {
 };
 
 template <class P>
-__global__ void __launch_bounds__(THREADS) pad_kernel(const __grid_constant__ Plan p, char* out, const char* x) {
+__global__ void __launch_bounds__(THREADS) pad_kernel(const __grid_constant__ Plan p, P* out, const P* x) {
     const uint32_t start = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
     P value[UNROLL];
-    int64_t to[UNROLL];
+    int to[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         const uint32_t i = start + u * THREADS;
         if (i >= p.count) continue;
-        int64_t from = 0;
+        int from = 0;
         to[u] = 0;
         each_dim(p, i, [&](int d, int place) {
             from += element_at(p.mode, p.dims[d], place) * p.dims[d].inner;
             to[u] += place * p.dims[d].outer;
         });
-        value[u] = *reinterpret_cast<const P*>(x + from);
+        value[u] = x[from];
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u)
-        if (start + u * THREADS < p.count) *reinterpret_cast<P*>(out + to[u]) = value[u];
+        if (start + u * THREADS < p.count) out[to[u]] = value[u];
 }
 
-template <class T>
-__global__ void __launch_bounds__(THREADS) pad_grad_kernel(const __grid_constant__ Plan p, char* out, const char* grad) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= p.count) return;
-    int64_t to = 0, from = 0, total = 1;
-    each_dim(p, i, [&](int d, int element) {
-        const Places places(p.mode, p.dims[d], element);
-        to += element * p.dims[d].inner;
-        from += places.first * p.dims[d].outer;
-        total *= places.count;
-    });
-    computed<T> sum = 0;
-    if (total == 1) {
-        sum = upcast(*reinterpret_cast<const T*>(grad + from));
+/// Calls f(where) for each place of all dims, the innermost dim's first.
+template <int D, class F>
+__device__ inline void each_place(const Plan& p, const Places (&places)[DIMS], int at, const F& f) {
+    if constexpr (D < 0) {
+        f(at);
     } else {
-        for (int64_t t = 0; t < total; ++t) {
-            int64_t at = 0, rest = t;
-            each_dim(p, i, [&](int d, int element) {
-                const Places places(p.mode, p.dims[d], element);
-                const int64_t others = rest / places.count;
-                at += places.at(int(rest - others * places.count)) * p.dims[d].outer;
-                rest = others;
-            });
-            sum += upcast(*reinterpret_cast<const T*>(grad + at));
-        }
+#pragma unroll 1
+        for (int k = 0; k < places[D].count; ++k)
+            each_place<D - 1>(p, places, at + places[D].at(k) * p.dims[D].outer, f);
     }
-    *reinterpret_cast<T*>(out + to) = downcast<T>(sum);
+}
+
+/// Most elements were put to one place: those are read at once, the others' places one by one.
+template <class T>
+__global__ void __launch_bounds__(THREADS) pad_grad_kernel(const __grid_constant__ Plan p, T* out, const T* grad) {
+    const uint32_t start = blockIdx.x * (THREADS * GRAD_UNROLL) + threadIdx.x;
+    computed<T> sum[GRAD_UNROLL];
+    int to[GRAD_UNROLL], total[GRAD_UNROLL];
+#pragma unroll
+    for (int u = 0; u < GRAD_UNROLL; ++u) {
+        const uint32_t i = start + u * THREADS;
+        if (i >= p.count) continue;
+        int from = 0;
+        to[u] = 0, total[u] = 1;
+        each_dim(p, i, [&](int d, int element) {
+            const Places places(p.mode, p.dims[d], element);
+            to[u] += element * p.dims[d].inner;
+            from += places.first * p.dims[d].outer;
+            total[u] *= places.count;
+        });
+        sum[u] = total[u] == 1 ? upcast(grad[from]) : computed<T>(0);
+    }
+#pragma unroll
+    for (int u = 0; u < GRAD_UNROLL; ++u) {
+        const uint32_t i = start + u * THREADS;
+        if (i >= p.count) continue;
+        if (total[u] > 1) {
+            Places places[DIMS];
+            each_dim(p, i, [&](int d, int element) { places[d] = Places(p.mode, p.dims[d], element); });
+            each_place<DIMS - 1>(p, places, 0, [&](int at) { sum[u] += upcast(grad[at]); });
+        }
+        out[to[u]] = downcast<T>(sum[u]);
+    }
 }
 
 /// Sets `plan` for tensors without and with edges, of which the former or (`is_grown`) the latter is the result; returns
@@ -136,9 +152,12 @@ bool make_plan(const Request& r, const Operand& inner, const Operand& outer, boo
     const auto &before = r.attrs.integers("before"), &after = r.attrs.integers("after");
     const auto& mode = r.attrs.text("mode");
     plan.mode = mode == "circular" ? Mode::circular : mode == "reflect" ? Mode::reflect : Mode::replicate;
-    if (inner.numel() > LIMIT || outer.numel() > LIMIT) return false;
+    for (const Operand* o : {&inner, &outer}) {
+        int64_t span = 1;  // of memory, in elements
+        for (size_t d = 0; d < o->shape.size(); ++d) span += std::max<int64_t>(o->shape[d] - 1, 0) * o->strides[d];
+        if (o->numel() > LIMIT || span > LIMIT) return false;
+    }
     const Operand& result = is_grown ? outer : inner;
-    const int64_t itemsize = size_of(inner.dtype);
     std::vector<size_t> order;
     for (size_t d = result.shape.size(); d-- > 0;)
         if (inner.shape[d] != 1 || outer.shape[d] != 1) order.push_back(d);
@@ -147,11 +166,11 @@ bool make_plan(const Request& r, const Operand& inner, const Operand& outer, boo
     int64_t count = 1;
     for (size_t d : order) {
         const Dim dim{FastDivide(uint32_t(std::max<int64_t>(result.shape[d], 1))), int(inner.shape[d]), int(outer.shape[d]),
-                      int(before[d]), inner.strides[d] * itemsize, outer.strides[d] * itemsize};
+                      int(before[d]), int(inner.strides[d]), int(outer.strides[d])};
         const bool is_kept = before[d] == 0 && after[d] == 0;
         Dim* const last = plan.ndim ? &plan.dims[plan.ndim - 1] : nullptr;
         count *= result.shape[d];
-        if (is_kept && was_kept && dim.inner == last->inner * last->n && dim.outer == last->outer * last->size) {
+        if (is_kept && was_kept && dim.inner == int64_t(last->inner) * last->n && dim.outer == int64_t(last->outer) * last->size) {
             last->n *= dim.n, last->size *= dim.size;
             last->result = FastDivide(uint32_t(std::max(last->n, 1)));
             continue;
@@ -173,8 +192,8 @@ KernelPtr pad(const Request& r) {
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (plan.count == 0) return;
         visit_bits(itemsize, [&]<class P>(Tag<P>) {
-            launch_kernel("pad", pad_kernel<P>, unsigned(ceil_div(plan.count, THREADS * UNROLL)), THREADS, plan, data[0],
-                          data[1]);
+            launch_kernel("pad", pad_kernel<P>, unsigned(ceil_div(plan.count, THREADS * UNROLL)), THREADS, plan,
+                          reinterpret_cast<P*>(data[0]), reinterpret_cast<const P*>(data[1]));
         });
     });
 }
@@ -186,8 +205,8 @@ KernelPtr pad_grad(const Request& r) {
     return visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             if (plan.count == 0) return;
-            launch_kernel("a gradient of pad", pad_grad_kernel<T>, unsigned(ceil_div(plan.count, THREADS)), THREADS, plan,
-                          data[0], data[1]);
+            launch_kernel("a gradient of pad", pad_grad_kernel<T>, unsigned(ceil_div(plan.count, THREADS * GRAD_UNROLL)),
+                          THREADS, plan, reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]));
         });
     });
 }
