@@ -64,6 +64,7 @@ WITHOUT_RECORD = frozenset(
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
     empty_strided logspace scalar_tensor grid_sample interpolate ctc_loss kept_boxes
+    adaptive_max_indices
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
@@ -166,7 +167,8 @@ def test_every_function_is_in_norch():
 NOT_DIFFERENTIABLE = frozenset(
     "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift any all "
     "argmax argmin argsort arange random fill scatter scatter_add searchsorted true_places exponential_of_uniform "
-    "bin_counts histogram max_pool2d_indices gamma_proposal poisson_of_uniform kept_boxes".split()
+    "bin_counts histogram max_pool2d_indices gamma_proposal poisson_of_uniform kept_boxes "
+    "adaptive_max_indices".split()
 )
 
 

@@ -311,6 +311,7 @@ NB_MODULE(_ext, m) {
         nn::add_clipping, nn::add_recurrence,
         nn::add_optimizers, nn::add_recurrence,
         nn::add_regions, nn::add_optimizers, nn::add_recurrence,
+        nn::add_adaptive_pooling, nn::add_regions, nn::add_optimizers, nn::add_recurrence,
         spectral::add_fourier,
         random::add_random,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .matrix.multi_dot import *
     from .matrix.products import *
     from .nn.activation import *
+    from .nn.adaptive import *
     from .nn.attention import *
     from .nn.classification import *
     from .nn.convolution import *
@@ -107,8 +108,9 @@ LATE = {
     **dict.fromkeys(("channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), "nn.pixels"),
     **dict.fromkeys(("scale_", "total_norm"), "clipping"),
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
-    "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
-    "interpolate": "nn.interpolation", "kept_boxes": "nn.regions", "recurrence": "nn.recurrence",
+    "adaptive_max_indices": "nn.adaptive", "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc",
+    "einsum": "matrix.einsum", "grid_sample": "nn.sampling", "interpolate": "nn.interpolation",
+    "kept_boxes": "nn.regions", "recurrence": "nn.recurrence",
 }  # fmt: skip
 """By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""
 

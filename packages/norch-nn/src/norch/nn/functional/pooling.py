@@ -39,15 +39,6 @@ def _output_size(op: str, input: norch.Tensor, output_size: Any, dims: int) -> t
     return found
 
 
-def _parts(n: int, count: int, device: Any) -> norch.Tensor:
-    """The places (count, longest) of `count` parts of a dim of size n; a shorter part repeats its last."""
-    at = norch.arange(count, device=device)
-    first, last = at * n // count, ((at + 1) * n + (count - 1)) // count - 1
-    # Where the sizes do not divide, parts may begin anywhere and be one longer than n / count rounded up.
-    longest = n // count if count and n % count == 0 else min(n, -(-n // max(count, 1)) + 1)
-    return norch.minimum(first.unsqueeze(1) + norch.arange(longest, device=device), last.unsqueeze(1))
-
-
 def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, dims: int) -> Any:
     op = f"adaptive_max_pool{dims}d"
     wanted = _output_size(op, input, output_size, dims)
@@ -56,22 +47,10 @@ def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, d
         kernel = tuple(n // m for n, m in zip(sizes, wanted))
         pool = norch.max_pool2d if dims == 2 else norch.max_pool1d
         return pool(input, kernel, kernel, return_indices=return_indices)
-    columns = _parts(sizes[-1], wanted[-1], input.device)
-    places = columns
-    if dims == 2:
-        rows = _parts(sizes[0], wanted[0], input.device)
-        places = rows.reshape(wanted[0], 1, -1, 1) * sizes[1] + columns.reshape(1, wanted[1], 1, -1)
-    places = places.reshape(*wanted, -1)
-    lead = tuple(input.shape[:-dims])
-    flat = input.flatten(-dims)
-    parts = flat.detach().index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
-    values, which = parts.max(-1)
-    if not return_indices and not input.requires_grad:
-        return values
-    at = places.expand((*lead, *places.shape)).gather(-1, which.unsqueeze(-1)).squeeze(-1)
-    if input.requires_grad:
-        values = flat.gather(-1, at.flatten(-dims)).reshape(at.shape)
-    return (values, at) if return_indices else values
+    images = input if dims == 2 else input.unsqueeze(-2)
+    at = norch.adaptive_max_indices(images, wanted if dims == 2 else (1, *wanted))
+    values = input.flatten(-dims).gather(-1, at.flatten(-2)).reshape((*input.shape[:-dims], *wanted))
+    return (values, at.reshape(values.shape)) if return_indices else values
 
 
 def adaptive_max_pool1d(input: norch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
