@@ -98,7 +98,7 @@ KernelPtr kept_boxes(const Request& r) {
         const Scratch<Word> words(int64_t(groups) * count);
         launch_kernel("kept_boxes", find_overlaps<T>, dim3(groups, groups), BITS, words.data(),
                       reinterpret_cast<const T*>(data[1]), row, column, count, threshold);
-        launch_kernel("kept_boxes", keep_boxes, Grid{1, SCANNING, groups * sizeof(Word)},
+        launch_kernel("kept_boxes", keep_boxes, norch::Grid{1, SCANNING, groups * sizeof(Word)},
                       reinterpret_cast<uint8_t*>(data[0]), step, words.data(), count);
     });
 }
