@@ -66,3 +66,61 @@ def test_an_overlap_of_just_the_threshold_is_not_too_much(cuda):
     third = norch.tensor([[0.0, 0, 3, 1], [0, 0, 1, 1]], device=cuda)  # float32's 1 / 3, above that of float64
     assert norch.kept_boxes(third, 1 / 3).tolist() == [True, False]
     assert norch.kept_boxes(third.double(), 1 / 3).tolist() == [True, True]
+
+
+# --- Means over regions ---------------------------------------------------------------------------------------------
+
+
+def regions(count, images, extent, dtype=np.float64):
+    """Some end before they begin, some lie outside; numbers of float32."""
+    corners = RNG.uniform(-0.3 * extent, 1.2 * extent, (count, 2))
+    ends = corners + RNG.uniform(-0.1 * extent, 0.7 * extent, (count, 2))
+    numbers = RNG.integers(0, images, (count, 1))
+    return np.concatenate([numbers, corners, ends], 1).astype(np.float32).astype(dtype)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ratio", [-1, 2])
+@pytest.mark.parametrize(
+    ("shape", "count", "bins"), [((2, 3, 20, 17), 30, (7, 7)), ((3, 19, 9, 12), 5, (1, 4)), ((1, 8, 1, 30), 9, (3, 2))]
+)
+def test_means_over_regions(cuda, shape, count, bins, ratio, aligned):
+    image, boxes = RNG.standard_normal(shape), regions(count, shape[0], 40)
+    options = (bins, 0.5, ratio, aligned)
+    wanted = norch.roi_align(norch.tensor(image), norch.tensor(boxes), *options).numpy()
+    for dtype, tolerance in ((norch.float64, 1e-10), (norch.float32, 1e-4)):
+        x, rois = (norch.tensor(v, dtype=dtype, device=cuda) for v in (image, boxes))
+        found = norch.roi_align(x, rois, *options)
+        assert found.dtype is dtype
+        # Rounding decides whether a sample is just outside, or there is one more.
+        far = np.abs(found.cpu().double().numpy() - wanted) > tolerance
+        assert far.mean() <= (0 if dtype is norch.float64 else 0.02)
+        last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        again = norch.roi_align(last, rois.T.contiguous().T, *options)
+        np.testing.assert_allclose(again.cpu(), found.cpu(), rtol=tolerance, atol=tolerance)
+
+
+def test_regions_of_one_pixel_and_none(cuda):
+    x = norch.arange(16.0, device=cuda).reshape(1, 1, 4, 4)
+    rois = norch.tensor([[0.0, 1, 2, 1, 2]], device=cuda)
+    assert norch.roi_align(x, rois, (1, 1), 1.0, 1).cpu().tolist() == [[[[11.5]]]]
+    assert norch.roi_align(x, rois[:0], (2, 2)).shape == (0, 1, 2, 2)
+    assert norch.roi_align(x, rois, (1, 1), 1.0, -1, True).cpu().tolist() == [[[[0.0]]]]  # without samples
+
+
+def test_regions_of_an_image_that_is_not_there(cuda):
+    x = norch.ones(2, 1, 4, 4, device=cuda)
+    for number in (2.0, -1.0, float("nan")):
+        with pytest.raises(IndexError):
+            norch.roi_align(x, norch.tensor([[number, 1, 2, 3, 3]], device=cuda), (2, 2)).cpu()
+
+
+def test_gradients_of_means_over_regions(cuda):
+    image, boxes, grad = RNG.standard_normal((2, 3, 8, 9)), regions(6, 2, 9), RNG.standard_normal((6, 3, 2, 3))
+    found = []
+    for device in ("cpu", cuda):
+        x = norch.tensor(image, device=device).requires_grad_()
+        rois, g = norch.tensor(boxes, device=device), norch.tensor(grad, device=device)
+        norch.roi_align(x, rois, (2, 3), 1.0, 2, True).backward(g)
+        found.append(x.grad.cpu().numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-10)

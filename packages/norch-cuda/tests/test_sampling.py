@@ -41,7 +41,7 @@ def check(cuda, image, grid, settings, dtype, strided=False):
 
     def there(x):
         x = x.to(cuda, dtype)
-        return x.transpose(1, 2).clone().transpose(1, 2) if strided else x
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if strided else x
 
     close = {"rtol": tolerance, "atol": tolerance}
     wanted = FORWARD(image, grid, *settings)

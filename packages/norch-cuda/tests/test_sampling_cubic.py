@@ -39,7 +39,7 @@ def check(cuda, image, grid, settings, dtype, strided=False, wide=1.0):
 
     def there(x):
         x = x.to(cuda, dtype)
-        return x.transpose(1, 2).clone().transpose(1, 2) if strided else x
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if strided else x
 
     close = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
     wanted = FORWARD(image, grid, *settings)

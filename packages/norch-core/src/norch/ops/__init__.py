@@ -110,7 +110,8 @@ LATE = {
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
     "adaptive_max_indices": "nn.adaptive", "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc",
     "einsum": "matrix.einsum", "grid_sample": "nn.sampling", "interpolate": "nn.interpolation",
-    "kept_boxes": "nn.regions", "recurrence": "nn.recurrence",
+    "recurrence": "nn.recurrence",
+    **dict.fromkeys(("bin_weights", "kept_boxes", "regions_by_image", "roi_align"), "nn.regions"),
 }  # fmt: skip
 """By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""
 

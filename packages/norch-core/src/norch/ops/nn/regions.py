@@ -1,4 +1,4 @@
-"""Boxes in images."""
+"""Regions of images, given by boxes: which of them overlap, and means over them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from ...dispatch.arguments import check_functions
 from ...dtype import bool_, float32, int64
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec
-from ..elementwise.arithmetic import maximum, minimum
+from ..creation import arange, full_like
+from ..elementwise.arithmetic import maximum, minimum, where
 from ..families import composite
 from ..from_data import tensor
+from ..shape.joining import cat
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -76,5 +78,101 @@ def _infer_kept(boxes: Spec, iou_threshold: float) -> Spec:
 
 
 _kept = composite(_infer_kept, name="kept_boxes")(_kept_in_parts)
+
+# --- Means over regions ---------------------------------------------------------------------------------------------
+
+
+def roi_align(
+    input: Tensor,
+    boxes: Tensor,
+    output_size: tuple[int, int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Tensor:
+    """Each region in `output_size` bins, each the mean of samples between pixels; after He et al. (2017).
+
+    input: (n, c, h, w). boxes: (k, 5), the image's number first. spatial_scale, sampling_ratio, aligned: as of
+    `norch.vision.ops.roi_align`. -> (k, c, *output_size), with gradients for the input alone. Raises ShapeError for
+    other shapes, DTypeError unless both have one dtype, float32 or float64, IndexError for the number of an image that
+    is not there.
+    """
+    if input.ndim != 4 or boxes.ndim != 2 or boxes.shape[1] != 5:
+        raise ShapeError(
+            f"roi_align(): expected input (n, c, h, w) and boxes (k, 5), got {tuple(input.shape)} and "
+            f"{tuple(boxes.shape)}"
+        )
+    if input.dtype is not boxes.dtype or not input.is_floating_point() or input.dtype.itemsize < 4:
+        raise DTypeError(
+            f"roi_align(): expected input and boxes of float32 or float64, got {input.dtype} and {boxes.dtype}"
+        )
+    bins = tuple(output_size)
+    return _roi_align(input, boxes.detach(), bins, float(spatial_scale), int(sampling_ratio), bool(aligned))
+
+
+def _infer_align(input: Spec, boxes: Spec, bins: Any, scale: float, ratio: int, aligned: bool) -> Spec:
+    return input.like((boxes.shape[0], input.shape[1], *bins))
+
+
+@composite(_infer_align, name="roi_align")
+def _roi_align(input: Tensor, boxes: Tensor, bins: Any, scale: float, ratio: int, aligned: bool) -> Tensor:
+    parts, order = regions_by_image(boxes, input.spec.shape[0])
+    made = [_aligned_means(input[n], part, bins, scale, ratio, aligned) for n, part in parts]
+    out = made[0] if len(made) == 1 else cat(made)
+    return out if order is None else out[order]
+
+
+def _aligned_means(image: Tensor, boxes: Tensor, bins: Any, scale: float, ratio: int, aligned: bool) -> Tensor:
+    ends = boxes * scale - (0.5 if aligned else 0.0)
+    start, size = ends[:, :2], ends[:, 2:] - ends[:, :2]
+    if not aligned:
+        size = size.clamp(min=1.0)
+    channels, *lengths = image.spec.shape
+    columns, rows = (bin_weights(start[:, d], size[:, d], bins[1 - d], lengths[1 - d], ratio) for d in (0, 1))
+    wide = rows.flatten(0, 1) @ image.permute(1, 0, 2).reshape(lengths[0], -1)
+    out = wide.view(len(boxes), bins[0] * channels, lengths[1]) @ columns.transpose(1, 2)
+    return out.view(len(boxes), bins[0], channels, bins[1]).permute(0, 2, 1, 3)
+
+
+def regions_by_image(boxes: Tensor, images: int) -> tuple[list[tuple[int, Tensor]], Tensor | None]:
+    """The boxes (l, 4) of each image with its number, of (k, 5), the image's number first; and where each of the k is
+    among them, None if they are in order. Raises IndexError for an image that is not there of `images`.
+    """
+    if images == 1:
+        return [(0, boxes[:, 1:])], None
+    numbers = boxes[:, 0].detach().cpu().numpy().astype(np.int64)
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < images):
+        raise IndexError(f"boxes are of image {numbers.min()} to {numbers.max()}, the input has {images}")
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(images + 1))
+    sorted_boxes = boxes[tensor(order, device=boxes.device)][:, 1:]
+    parts = [(n, sorted_boxes[ends[n] : ends[n + 1]]) for n in range(images)]
+    return parts, tensor(np.argsort(order, kind="stable"), device=boxes.device)
+
+
+def bin_weights(start: Tensor, size: Tensor, bins: int, length: int, sampling_ratio: int = -1) -> Tensor:
+    """What each bin of regions gives to each row, or column, of a mean over its samples: (k, bins, length).
+
+    start, size: (k,), of the regions. A sample between two rows is of both, by its distance; more than a row outside it
+    is 0. sampling_ratio: samples of a bin; by default as many as it has rows.
+    """
+    step = size / bins
+    if sampling_ratio > 0:
+        samples, count = sampling_ratio, full_like(size, sampling_ratio)
+    else:
+        count = step.ceil()
+        samples = max(int(count.max().item()), 0) if len(size) else 0
+    step, steps, first = step.view(-1, 1, 1), count.view(-1, 1, 1), start.view(-1, 1, 1)
+
+    def numbers(end: int) -> Tensor:
+        return arange(end, dtype=start.dtype, device=start.device)
+
+    sample = numbers(samples)
+    at = first + numbers(bins).view(-1, 1) * step + (sample + 0.5) * step / steps
+    given = (sample < steps) & (at >= -1) & (at <= length)
+    near = at.clamp(0, length - 1).unsqueeze(-1) - numbers(length)
+    weights = where(given.unsqueeze(-1), (1 - near.abs()).clamp(min=0), 0.0)
+    return weights.sum(2) / steps.clamp(min=1)
+
 
 check_functions(globals())

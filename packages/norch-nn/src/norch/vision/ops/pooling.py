@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 import norch
 from norch import nn
@@ -22,18 +19,23 @@ def pair(size: Any) -> tuple[int, int]:
     return height, width
 
 
-def pooled(input: norch.Tensor, boxes: Boxes, pool: Pool) -> norch.Tensor:
-    """`pool(image, boxes)` (l, ...) of each image's boxes (l, 4), in the order of the boxes (k, ...).
-
-    It is computed in float32 or float64. Raises ShapeError for an input that is no batch of images and for other boxes,
-    DTypeError where the dtypes differ, which autocast allows, IndexError for an image that is not there.
-    """
+def check_regions(input: norch.Tensor, boxes: Boxes) -> None:
+    """Raises ShapeError for an input that is no batch of images and for other boxes, DTypeError where the dtypes
+    differ, which autocast allows."""
     check_roi_boxes_shape(boxes)
     if input.ndim != 4:
         raise norch.ShapeError(f"expected an input (n, c, h, w), got {tuple(input.shape)}")
     for part in [boxes] if isinstance(boxes, norch.Tensor) else boxes:
         if part.dtype != input.dtype and not norch.is_autocast_enabled(input.device.type):
             raise norch.DTypeError(f"expected input and boxes of one dtype, got {input.dtype} and {part.dtype}")
+
+
+def pooled(input: norch.Tensor, boxes: Boxes, pool: Pool) -> norch.Tensor:
+    """`pool(image, boxes)` (l, ...) of each image's boxes (l, 4), in the order of the boxes (k, ...).
+
+    It is computed in float32 or float64. Raises what `check_regions` does, IndexError for an image that is not there.
+    """
+    check_regions(input, boxes)
     dtype = input.dtype if input.dtype == norch.float64 else norch.float32
     with norch.autocast(input.device.type, enabled=False):
         images = input.to(dtype)
@@ -47,38 +49,7 @@ def _by_image(boxes: Boxes, images: int) -> tuple[list[tuple[int, norch.Tensor]]
     """The boxes of each image, and where each box is among them, if it is elsewhere."""
     if not isinstance(boxes, norch.Tensor):
         return list(enumerate(boxes)), None
-    if images == 1:
-        return [(0, boxes[:, 1:])], None
-    numbers = boxes[:, 0].detach().cpu().numpy().astype(np.int64)
-    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < images):
-        raise IndexError(f"boxes are of image {numbers.min()} to {numbers.max()}, the input has {images}")
-    order = np.argsort(numbers, kind="stable")
-    ends = np.searchsorted(numbers[order], np.arange(images + 1))
-    sorted_boxes = boxes[norch.tensor(order, device=boxes.device)][:, 1:]
-    parts = [(n, sorted_boxes[ends[n] : ends[n + 1]]) for n in range(images)]
-    return parts, norch.tensor(np.argsort(order, kind="stable"), device=boxes.device)
-
-
-def sampled(start: norch.Tensor, size: norch.Tensor, bins: int, length: int, ratio: int) -> norch.Tensor:
-    """What each bin gives to each row, or column, of a mean over its samples: (k, bins, length).
-
-    start, size: (k,), of the regions. A sample between two rows is of both, by its distance; more than a row outside it
-    is 0. ratio: samples of a bin; by default as many as it has rows.
-    """
-    arange = partial(norch.arange, dtype=start.dtype, device=start.device)
-    step = size / bins
-    if ratio > 0:
-        samples, count = ratio, norch.full_like(size, ratio)
-    else:
-        count = step.ceil()
-        samples = max(int(count.max().item()), 0) if len(size) else 0
-    step, steps, first = step.view(-1, 1, 1), count.view(-1, 1, 1), start.view(-1, 1, 1)
-    sample = arange(samples)
-    at = first + arange(bins).view(-1, 1) * step + (sample + 0.5) * step / steps
-    given = (sample < steps) & (at >= -1) & (at <= length)
-    near = at.clamp(0, length - 1).unsqueeze(-1) - arange(length)
-    weights = norch.where(given.unsqueeze(-1), (1 - near.abs()).clamp(min=0), 0.0)
-    return weights.sum(2) / steps.clamp(min=1)
+    return norch.regions_by_image(boxes, images)
 
 
 def rounded(x: norch.Tensor) -> norch.Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import norch
 
-from .pooling import Boxes, RegionPooling, pair, pool_positions, pooled, sampled
+from .pooling import Boxes, RegionPooling, pair, pool_positions, pooled
 
 
 def ps_roi_align(
@@ -23,7 +23,7 @@ def ps_roi_align(
         ends = part * spatial_scale - 0.5
         start, size = ends[:, :2], ends[:, 2:] - ends[:, :2]
         columns, rows = (
-            sampled(start[:, d], size[:, d], bins[1 - d], image.shape[2 - d], sampling_ratio) for d in (0, 1)
+            norch.bin_weights(start[:, d], size[:, d], bins[1 - d], image.shape[2 - d], sampling_ratio) for d in (0, 1)
         )
         out = pool_positions(image, rows, columns)
         if sampling_ratio > 0:

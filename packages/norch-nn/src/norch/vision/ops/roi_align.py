@@ -6,7 +6,8 @@ from typing import Any
 
 import norch
 
-from .pooling import Boxes, RegionPooling, pair, pooled, sampled
+from ._utils import convert_boxes_to_roi_format
+from .pooling import Boxes, RegionPooling, check_regions, pair
 
 
 def roi_align(
@@ -26,20 +27,12 @@ def roi_align(
     -> (k, c, *output_size), with gradients for the input alone. Raises ShapeError, DTypeError, and IndexError for the
     number of an image that is not there.
     """
-    bins, offset = pair(output_size), 0.5 if aligned else 0.0
-
-    def pool(image: norch.Tensor, part: norch.Tensor) -> norch.Tensor:
-        ends = part * spatial_scale - offset
-        start, size = ends[:, :2], ends[:, 2:] - ends[:, :2]
-        if not aligned:
-            size = size.clamp(min=1.0)
-        channels, *lengths = image.shape
-        columns, rows = (sampled(start[:, d], size[:, d], bins[1 - d], lengths[1 - d], sampling_ratio) for d in (0, 1))
-        wide = rows.flatten(0, 1) @ image.permute(1, 0, 2).reshape(lengths[0], -1)
-        out = wide.view(len(part), bins[0] * channels, lengths[1]) @ columns.transpose(1, 2)
-        return out.view(len(part), bins[0], channels, bins[1]).permute(0, 2, 1, 3)
-
-    return pooled(input, boxes, pool)
+    check_regions(input, boxes)
+    rois = boxes if isinstance(boxes, norch.Tensor) else convert_boxes_to_roi_format(boxes)
+    dtype = input.dtype if input.dtype == norch.float64 else norch.float32
+    with norch.autocast(input.device.type, enabled=False):
+        options = (pair(output_size), spatial_scale, sampling_ratio, aligned)
+        return norch.roi_align(input.to(dtype), rois.to(dtype), *options).to(input.dtype)
 
 
 class RoIAlign(RegionPooling):
