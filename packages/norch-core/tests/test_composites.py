@@ -9,6 +9,7 @@ from composite_harness import assert_close, check, const, draw, leaf, pair_for
 import norch
 import norch.ops.elementwise.complex_products
 import norch.ops.matrix.dft  # which, as the next, is loaded late
+import norch.ops.nn.folding
 import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
 import norch.ops.nn.resampling
@@ -140,6 +141,8 @@ SAMPLES = {
     "topk": [draw(3, 4), 2, 1, True],
     "select_along": [draw(3, 5), 1, "median", 0, False],
     "sum_of_squares": [draw(3, 4), 1, True],
+    "im2col": [draw(2, 3, 5, 6), (3, 2), (1, 2), (1, 0), (2, 1)],
+    "col2im": [draw(2, 18, 12), (5, 6), (3, 2), (1, 2), (1, 0), (2, 1)],
     "sum_windows": [draw(2, 3, 2, 4), 1, 2, 9],
     "variance": [draw(3, 4), 1, True, 3.0],
     "cross_product": [draw(5, 3), draw(5, 3), -1],

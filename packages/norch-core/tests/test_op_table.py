@@ -64,7 +64,7 @@ WITHOUT_RECORD = frozenset(
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
     empty_strided logspace scalar_tensor grid_sample interpolate ctc_loss kept_boxes
-    adaptive_max_indices roi_align bin_weights regions_by_image
+    adaptive_max_indices roi_align bin_weights regions_by_image im2col col2im
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_

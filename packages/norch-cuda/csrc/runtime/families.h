@@ -51,6 +51,7 @@ void add_group_norm(Registry&);
 void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_adaptive_pooling(Registry&);
+void add_folding(Registry&);  // im2col, col2im
 void add_resampling(Registry&);
 void add_sampling(Registry&);  // grid_sample2d, grid_sample3d
 void add_cubic_sampling(Registry&);

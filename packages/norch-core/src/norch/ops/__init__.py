@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .nn.ctc import *
     from .nn.dropout import *  # type: ignore[assignment]
     from .nn.embedding import *
+    from .nn.folding import *
     from .nn.interpolation import *
     from .nn.linear import *
     from .nn.loss import *
@@ -111,6 +112,7 @@ LATE = {
     "adaptive_max_indices": "nn.adaptive", "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc",
     "einsum": "matrix.einsum", "grid_sample": "nn.sampling", "interpolate": "nn.interpolation",
     "recurrence": "nn.recurrence",
+    **dict.fromkeys(("col2im", "im2col"), "nn.folding"),
     **dict.fromkeys(("bin_weights", "kept_boxes", "regions_by_image", "roi_align"), "nn.regions"),
 }  # fmt: skip
 """By name of a function: the module that it is imported from when it is first used, so that it costs no time before."""

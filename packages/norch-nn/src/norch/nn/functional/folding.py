@@ -25,55 +25,6 @@ def _output_sizes(op: str, size: Pair, kernel: Pair, dilation: Pair, padding: Pa
     return rooms[0] // stride[0] + 1, rooms[1] // stride[1] + 1
 
 
-def _spans(kernel: Pair, dilation: Pair, stride: Pair, output: Pair) -> Any:
-    """For each element of a window the slices of the padded image that hold it in all windows."""
-    for i in range(kernel[0]):
-        top = i * dilation[0]
-        for j in range(kernel[1]):
-            left = j * dilation[1]
-            rows = slice(top, top + (output[0] - 1) * stride[0] + 1, stride[0])
-            yield i, j, rows, slice(left, left + (output[1] - 1) * stride[1] + 1, stride[1])
-
-
-class _Unfold(norch.autograd.Function):
-    """(n, c, h, w) -> (n, c * i * j, y * x). Each of the two is the gradient of the other."""
-
-    @staticmethod
-    def forward(ctx: Any, x: norch.Tensor, windows: Any) -> norch.Tensor:
-        kernel, dilation, padding, stride = windows
-        ctx.windows, ctx.size = windows, (x.shape[2], x.shape[3])
-        (n, c), output = x.shape[:2], _output_sizes("unfold", ctx.size, *windows)
-        image = norch.pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
-        out = x.new_empty((n, c, *kernel, *output))
-        for i, j, rows, columns in _spans(kernel, dilation, stride, output):
-            out[:, :, i, j] = image[:, :, rows, columns]
-        return out.reshape(n, c * kernel[0] * kernel[1], output[0] * output[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: norch.Tensor) -> Any:
-        return _Fold.apply(grad, ctx.size, ctx.windows), None
-
-
-class _Fold(norch.autograd.Function):
-    """(n, c * i * j, y * x) -> (n, c, h, w), overlapping windows added."""
-
-    @staticmethod
-    def forward(ctx: Any, x: norch.Tensor, size: Pair, windows: Any) -> norch.Tensor:
-        kernel, dilation, padding, stride = windows
-        ctx.windows = windows
-        n, c, output = x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), _output_sizes("fold", size, *windows)
-        parts = x.reshape(n, c, *kernel, *output)
-        (h, w), (top, left) = size, padding
-        image = x.new_zeros((n, c, h + 2 * top, w + 2 * left))
-        for i, j, rows, columns in _spans(kernel, dilation, stride, output):
-            image[:, :, rows, columns].add_(parts[:, :, i, j])
-        return image[:, :, top : top + h, left : left + w].contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, grad: norch.Tensor) -> Any:
-        return _Unfold.apply(grad, ctx.windows), None, None
-
-
 def _windows(op: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[Pair, Pair, Pair, Pair]:
     return (
         _pair(kernel_size, op, "kernel_size", 1),
@@ -92,7 +43,7 @@ def unfold(input: norch.Tensor, kernel_size: Any, dilation: Any = 1, padding: An
         raise norch.ShapeError(f"unfold(): expected 3 or 4 dims, got shape {tuple(input.shape)}")
     windows = _windows("unfold", kernel_size, dilation, padding, stride)
     _output_sizes("unfold", (input.shape[-2], input.shape[-1]), *windows)
-    found: norch.Tensor = _Unfold.apply(input if input.ndim == 4 else input.unsqueeze(0), windows)
+    found = norch.im2col(input if input.ndim == 4 else input.unsqueeze(0), *windows)
     return found if input.ndim == 4 else found.squeeze(0)
 
 
@@ -112,5 +63,5 @@ def fold(
             f"{windows[0]}, dilation {windows[1]}, padding {windows[2]} and stride {windows[3]}, got shape "
             f"{tuple(input.shape)}"
         )
-    found: norch.Tensor = _Fold.apply(input if input.ndim == 3 else input.unsqueeze(0), size, windows)
+    found = norch.col2im(input if input.ndim == 3 else input.unsqueeze(0), size, *windows)
     return found if input.ndim == 3 else found.squeeze(0)
