@@ -113,6 +113,24 @@ def test_weight_gradient_of_few_channels(cuda, case, padding):
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * (n * h * w) ** 0.5)
 
 
+@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("windows", [(16, 8, 1), (10, 5, 1), (1, 1, 1), (33, 2, 2), (7, 1, 3)], ids=str)
+@pytest.mark.parametrize("case", [((3, 1, 900), 20), ((2, 3, 150), 7), ((40, 4, 100), 33), ((1, 1, 5000), 64)], ids=str)
+def test_weight_gradient_of_signals(cuda, case, windows, padding):
+    (n, c, length), o = case
+    kernel, stride, dilation = windows
+    x = random((n, c, 1, length), norch.float32, 5)
+    places = (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    g = random((n, o, 1, places), norch.float32, 6)
+    x[n - 1, 0, 0, :2] = norch.inf
+    how = ((o, c, 1, kernel), (1, stride), (0, 0, padding, padding), (1, dilation), 1)
+    got = conv2d_weight_grad(g.to(cuda), x.to(cuda), *how).to("cpu").numpy()
+    wanted = conv2d_weight_grad(g.double(), x.double(), *how).numpy()
+    assert np.isinf(wanted).any()
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * (n * places) ** 0.5)
+    assert np.array_equal(conv2d_weight_grad(g.to(cuda), x.to(cuda), *how).to("cpu").numpy(), got)
+
+
 @pytest.mark.parametrize("how", [(1, 1, 1), (2, 1, 1), ((1, 3), (2, 0), (2, 1))], ids=str)
 @pytest.mark.parametrize("case", FEW, ids=str)
 def test_few_channels(cuda, case, how):
