@@ -12,6 +12,7 @@ void add_transcendental(Registry&);  // exp, log, sin and their kin, pow, atan2
 void add_special(Registry&);  // copysign, erfc, erfinv, lgamma and its kin
 void add_activations(Registry&);
 void add_cross(Registry&);
+void add_complex(Registry&);  // complex_mul
 void add_fused(Registry&);  // programs of all these
 void add_casts(Registry&);  // of many tensors at once
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers

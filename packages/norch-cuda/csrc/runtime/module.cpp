@@ -299,7 +299,7 @@ NB_MODULE(_ext, m) {
     add_kernels(m, {
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_transcendental,
         elementwise::add_special, elementwise::add_activations, elementwise::add_fused, elementwise::add_casts,
-        elementwise::add_cross,
+        elementwise::add_cross, elementwise::add_complex,
         reduction::add_reductions, reduction::add_squares, reduction::add_argreductions, reduction::add_scans,
         reduction::add_running,
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
@@ -307,11 +307,9 @@ NB_MODULE(_ext, m) {
         indexing::add_places, indexing::add_histograms,
         matmul::add_matmul,
         nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_group_norm,
-        nn::add_convolution, nn::add_pooling, nn::add_resampling, nn::add_sampling, nn::add_dropout, nn::add_optimizers,
-        nn::add_clipping, nn::add_recurrence,
-        nn::add_optimizers, nn::add_recurrence,
-        nn::add_regions, nn::add_optimizers, nn::add_recurrence,
-        nn::add_adaptive_pooling, nn::add_regions, nn::add_optimizers, nn::add_recurrence,
+        nn::add_convolution, nn::add_pooling, nn::add_adaptive_pooling, nn::add_resampling, nn::add_sampling,
+        nn::add_cubic_sampling, nn::add_dropout, nn::add_folding, nn::add_regions, nn::add_optimizers, nn::add_clipping,
+        nn::add_recurrence,
         spectral::add_fourier,
         random::add_random,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
