@@ -57,9 +57,8 @@ public:
         find_passes(p);
         p.is_packed = p.in.is_real != p.out.is_real && rows.numel > 1;
         const bool is_across = p.in.is_across || p.out.is_across;
-        threads_ = is_across && p.n > 256 ? MAX_THREADS : THREADS;
         const int64_t rows_of_each = ceil_div(rows.numel, int64_t(multiprocessors()) * (p.is_packed ? 2 : 1));
-        int64_t most = std::min<int64_t>(MAX_ROWS, 16 * threads_ / p.n);
+        int64_t most = std::min<int64_t>(MAX_ROWS, 16 * THREADS / p.n);
         const int64_t room = int64_t(SHARED_BYTES / sizeof(Number<T>)) - padded(p.n);
         while (most > 1 && padded(int(most * p.n)) >= room) --most;
         // Across, a sector of memory is of several rows.
@@ -69,9 +68,12 @@ public:
         p.in.count = halves ? p.n / 2 + 1 : p.n;
         p.out.count = int(std::min<int64_t>(p.n, ceil_div(int64_t(p.out.numbers), int64_t(p.out.step))));
         for (Side* side : {&p.in, &p.out}) side->by_count = FastDivide(uint32_t(side->count));
-        shared_ = size_t(padded(p.n) + padded(p.together * p.n) + 1) * sizeof(Number<T>);
+        shared_ = size_t(padded(p.n) + std::max(padded(p.together * p.n), p.n / 16 + 17) + 1) * sizeof(Number<T>);
         if (shared_ > (32 << 10))  // of the 48 KB that need no asking the kernel has some itself
             check(cudaFuncSetAttribute(dft_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(SHARED_BYTES)), "dft");
+        int each = 0;  // blocks that a multiprocessor has at a time
+        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, dft_kernel<T>, THREADS, shared_), "dft");
+        at_once_ = std::max(each, 1) * int64_t(multiprocessors());
     }
 
     void launch(char* out, const char* in, const char* window) const {
@@ -79,7 +81,7 @@ public:
             Transform p = transform_;
             p.rows = piece.layout;
             const int64_t blocks = ceil_div(int64_t(piece.layout.numel), int64_t(p.together) * (p.is_packed ? 2 : 1));
-            const Grid grid{unsigned(std::min<int64_t>(blocks, 8 * multiprocessors())), unsigned(threads_), shared_};
+            const Grid grid{unsigned(std::min(blocks, at_once_)), THREADS, shared_};
             launch_kernel("dft", dft_kernel<T>, grid, p, out + piece.start[0], in + piece.start[1], window);
         }
     }
@@ -88,7 +90,7 @@ private:
     Transform transform_;
     std::vector<Piece<2>> pieces_;
     size_t shared_;
-    int threads_;
+    int64_t at_once_;  // blocks
 };
 
 Side side_of(const Operand& operand, int64_t step) {

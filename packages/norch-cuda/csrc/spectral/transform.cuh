@@ -8,7 +8,7 @@
 
 namespace norch::spectral {
 
-constexpr int MAX_PASSES = 12, MAX_ROWS = 64, MAX_THREADS = 512;
+constexpr int MAX_PASSES = 12, MAX_ROWS = 64;
 
 /// Memory of a row's numbers, whose parts lie `part` bytes apart, and which themselves lie `along`. Of the numbers of a
 /// whole transform a row has every `step`-th, from the row's own remainder on.
@@ -63,9 +63,13 @@ __device__ inline Number<T> root_of_one(int k, int n) {
 }
 
 /// What the block's threads do with one pass: butterflies of `R` numbers, as many a thread as 16 numbers are of.
-template <class T, int R>
-__device__ inline void pass_over(const Transform& p, const Pass& pass, const Number<T>* roots, Number<T>* data, int rows) {
+/// REGULAR: they are multiples of 16 apart, before and after, or side by side after.
+template <class T, int R, bool REGULAR>
+__device__ inline void butterflies(const Transform& p, const Pass& pass, const Number<T>* roots, Number<T>* data, int rows) {
     constexpr int MOST = (16 + R - 1) / R;
+    const auto along = [](int from, int i, int step) {
+        return REGULAR ? padded(from) + i * padded(step) : padded(from + i * step);
+    };
     const int apart = p.n / R, turn = apart / pass.span, total = rows * apart;
     Number<T> x[MOST][R] = {};  // set, or they would seem to be needed from the pass before on, and have registers all along
     int to[MOST] = {};
@@ -76,7 +80,7 @@ __device__ inline void pass_over(const Transform& p, const Pass& pass, const Num
             const int row = int(pass.apart.quotient(e)), t = e - row * apart;
             const int k = t - int(pass.by_span.quotient(t)) * pass.span;
 #pragma unroll
-            for (int i = 0; i < R; ++i) x[u][i] = data[padded(row * p.n + t + i * apart)];
+            for (int i = 0; i < R; ++i) x[u][i] = data[along(row * p.n + t, i, apart)];
             to[u] = row * p.n + (t - k) * R + k;
             if (k) turn_all<R>(x[u], [&](int i) { return roots[padded(i * k * turn)]; });
             butterfly(x[u]);
@@ -87,8 +91,17 @@ __device__ inline void pass_over(const Transform& p, const Pass& pass, const Num
     for (int u = 0; u < MOST; ++u)
         if (u * int(blockDim.x) + int(threadIdx.x) < total) {
 #pragma unroll
-            for (int i = 0; i < R; ++i) data[padded(to[u] + i * pass.span)] = x[u][i];
+            for (int i = 0; i < R; ++i) data[along(to[u], i, pass.span)] = x[u][i];
         }
+}
+
+template <class T, int R>
+__device__ inline void pass_over(const Transform& p, const Pass& pass, const Number<T>* roots, Number<T>* data, int rows) {
+    if constexpr ((R & (R - 1)) == 0) {
+        const bool is_regular = p.n / R % 16 == 0 && (pass.span % 16 == 0 || (R == 16 && pass.span == 1));
+        if (is_regular) return butterflies<T, R, true>(p, pass, roots, data, rows);
+    }
+    butterflies<T, R, false>(p, pass, roots, data, rows);
 }
 
 /// The same for a large radix: a sum at a time, which wait in local memory.
@@ -119,15 +132,24 @@ struct Row {
     int remainder;
 };
 
-/// Calls body(row, j) for `count` numbers of each of a block's rows, neighbours for neighbours in memory.
-template <class F>
+/// Calls body(row, j) for `count` numbers of each of a block's rows, neighbours for neighbours in memory; BATCH times
+/// first(u, row, j) before as many body(u, row, j), so that what the first wait for comes at once.
+template <int BATCH, class First, class F>
 __device__ inline void each_number(const Transform& p, bool is_across, int count, const FastDivide& by_count, int rows,
-                                   const F& body) {
+                                   const First& first, const F& body) {
     const int inner = is_across ? p.together : count, total = (is_across ? count : rows) * inner;
-    for (int e = threadIdx.x; e < total; e += blockDim.x) {
-        const int major = int(is_across ? p.by_together.quotient(e) : by_count.quotient(e)), minor = e - major * inner;
-        if (!is_across) body(major, minor);
-        else if (minor < rows) body(minor, major);
+    for (int begin = threadIdx.x; begin < total; begin += BATCH * blockDim.x) {
+        const auto each = [&](const auto& call) {
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                const int e = begin + u * blockDim.x;
+                const int major = int(is_across ? p.by_together.quotient(e) : by_count.quotient(e)), minor = e - major * inner;
+                const int row = is_across ? minor : major;
+                if (e < total && row < rows) call(u, row, is_across ? major : minor);
+            }
+        };
+        each(first);
+        each(body);
     }
 }
 
@@ -147,8 +169,8 @@ __device__ inline Number<T> read(const Transform& p, const Row& row, const char*
     const int at = j * p.in.step + (p.in.step > 1 ? row.remainder : 0);
     if (at < p.in.numbers) {
         in += row.in + j * p.in.along;
-        value.re = *reinterpret_cast<const T*>(in);
-        if (!p.in.is_real) value.im = *reinterpret_cast<const T*>(in + p.in.part);
+        value.re = __ldg(reinterpret_cast<const T*>(in));
+        if (!p.in.is_real) value.im = __ldg(reinterpret_cast<const T*>(in + p.in.part));
         if (!p.is_forward) value.im = -value.im;
         if (p.windows_input) value.re *= weight<T>(p, window, at);
         if (counts_twice(p, p.in, at)) value = value + value;
@@ -178,28 +200,37 @@ __device__ inline void read_rows(const Transform& p, const Row* rows, int count,
     const auto read_of = [&](int row, int j) {
         return row < count ? read<T>(p, rows[row], in, window, j) : Number<T>{T(0), T(0)};
     };
-    each_number(p, p.in.is_across, p.in.count, p.in.by_count, lanes, [&](int lane, int j) {
-        if (!p.is_packed) {
-            data[padded(lane * n + j)] = read_of(lane, j);
-        } else if (p.in.is_real) {
-            data[padded(lane * n + j)] = {read_of(2 * lane, j).re, read_of(2 * lane + 1, j).re};
-        } else {  // halves of numbers and of their conjugates at the other end, whose transforms are real
-            const int other = j ? n - j : 0;
-            const Number<T> a = read_of(2 * lane, j), b = read_of(2 * lane + 1, j);
-            const Number<T> c = read_of(2 * lane, other), d = read_of(2 * lane + 1, other);
-            const Number<T> x = {T(0.5) * (a.re + c.re), T(0.5) * (a.im - c.im)};
-            const Number<T> y = {T(0.5) * (b.re + d.re), T(0.5) * (b.im - d.im)};
-            data[padded(lane * n + j)] = {x.re - y.im, x.im + y.re};
-            data[padded(lane * n + other)] = {x.re + y.im, y.re - x.im};
-        }
-    });
+    constexpr int BATCH = 4;
+    Number<T> a[BATCH], b[BATCH];
+    const bool halves = p.is_packed && !p.in.is_real;  // of numbers and of their conjugates at the other end
+    each_number<BATCH>(
+        p, p.in.is_across, p.in.count, p.in.by_count, lanes,
+        [&](int u, int lane, int j) {
+            a[u] = read_of(p.is_packed ? 2 * lane : lane, j);
+            if (p.is_packed) b[u] = read_of(2 * lane + 1, j);
+        },
+        [&](int u, int lane, int j) {
+            if (!p.is_packed) {
+                data[padded(lane * n + j)] = a[u];
+            } else if (!halves) {
+                data[padded(lane * n + j)] = {a[u].re, b[u].re};
+            } else {
+                const int other = j ? n - j : 0;
+                const Number<T> c = read_of(2 * lane, other), d = read_of(2 * lane + 1, other);
+                const Number<T> x = {T(0.5) * (a[u].re + c.re), T(0.5) * (a[u].im - c.im)};
+                const Number<T> y = {T(0.5) * (b[u].re + d.re), T(0.5) * (b[u].im - d.im)};
+                data[padded(lane * n + j)] = {x.re - y.im, x.im + y.re};
+                data[padded(lane * n + other)] = {x.re + y.im, y.re - x.im};
+            }
+        });
 }
 
 template <class T>
 __device__ inline void write_rows(const Transform& p, const Row* rows, int count, int lanes, char* out, const char* window,
                                   const Number<T>* data) {
     const int n = p.n;
-    each_number(p, p.out.is_across, p.out.count, p.out.by_count, lanes, [&](int lane, int k) {
+    const auto nothing = [](int, int, int) {};
+    each_number<1>(p, p.out.is_across, p.out.count, p.out.by_count, lanes, nothing, [&](int, int lane, int k) {
         const Number<T> value = data[padded(lane * n + k)];
         if (!p.is_packed) return write(p, rows[lane], out, window, k, value);
         Number<T> first = value, second = {value.im, T(0)};
@@ -214,13 +245,18 @@ __device__ inline void write_rows(const Transform& p, const Row* rows, int count
 }
 
 template <class T>
-__global__ void __launch_bounds__(MAX_THREADS, 1) dft_kernel(const __grid_constant__ Transform p, char* out, const char* in,
+__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : 2) dft_kernel(const __grid_constant__ Transform p, char* out, const char* in,
                                                           const char* window) {
     extern __shared__ double shared[];
     __shared__ Row rows[2 * MAX_ROWS];
     Number<T>* const roots = reinterpret_cast<Number<T>*>(shared);
     Number<T>* const data = roots + padded(p.n);
-    for (int k = threadIdx.x; k < p.n; k += blockDim.x) roots[padded(k)] = root_of_one<T>(k, p.n);
+    // Each is a product of two, of every sixteenth and of the first.
+    Number<T>* const parts = data;
+    for (int i = threadIdx.x; i < 16 + p.n / 16 + 1; i += blockDim.x)
+        parts[i] = root_of_one<T>(i < 16 ? i : 16 * (i - 16) % p.n, p.n);
+    __syncthreads();
+    for (int k = threadIdx.x; k < p.n; k += blockDim.x) roots[padded(k)] = parts[16 + k / 16] * parts[k % 16];
     const uint32_t at_once = uint32_t(p.is_packed ? 2 * p.together : p.together);
     for (uint32_t first = blockIdx.x * at_once; first < p.rows.numel; first += gridDim.x * at_once) {
         const int count = int(min(at_once, p.rows.numel - first)), lanes = p.is_packed ? (count + 1) / 2 : count;
