@@ -237,3 +237,9 @@ def test_what_is_refused():
     with pytest.raises(norch.DTypeError, match="int64"):
         norch.adam_step_([p], [norch.ones(3).long()], [p.clone()], [p.clone()], step=1)
     assert p.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_a_norm_whose_squares_float32_cannot_hold(size):
+    found = norch.total_norm([norch.full((3,), size), norch.full((1,), size)])
+    np.testing.assert_allclose(found.item(), 2 * size, rtol=1e-6)

@@ -121,3 +121,9 @@ def test_what_is_not_finite_is_in_the_norm(cuda):
         x[9999] = value
         np.testing.assert_equal(norch.total_norm([norch.ones(5, device=cuda), x]).item(), value)
     assert norch.total_norm([norch.zeros(0, device=cuda)]).item() == 0
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_a_norm_whose_squares_float32_cannot_hold(cuda, size):
+    found = norch.total_norm([norch.full((3,), size, device=cuda), norch.full((1,), size, device=cuda)])
+    np.testing.assert_allclose(found.item(), 2 * size, rtol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 import norch
 from norch.numpy_backend import philox
 from norch.ops.random import draw_keyed
+from norch.ops.sampling import counts_by_inversion, poisson_of_uniform
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 1023, 4097, 70001]
 KINDS = sorted(philox.KINDS)
@@ -93,3 +94,22 @@ def test_gradient_of_dropout_drops_the_same(cuda: str) -> None:
     y = norch.dropout(x, 0.3)
     y.backward(norch.ones(1000, device=cuda))
     np.testing.assert_array_equal(y.detach().to("cpu").numpy(), x.grad.to("cpu").numpy())
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (70001,), (300, 40)])
+def test_poisson_counts_are_those_of_the_definition(cuda: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    rate = rng.uniform(0, 10, shape)
+    if rate.size > 1:
+        rate.flat[:2] = 0, 9.999
+    drawn = rng.uniform(0, 1, shape)
+    if rate.size > 2:
+        drawn.flat[2] = np.nextafter(1, 0)
+    numbers = [norch.tensor(a) for a in (drawn, np.exp(-rate), rate)]
+    moved = [t.to(cuda) for t in numbers]
+    if len(shape) == 2:
+        numbers, moved = ([t.T for t in ts] for ts in (numbers, moved))
+    found = poisson_of_uniform(*moved).cpu()
+    assert norch.equal(
+        found, counts_by_inversion(numbers[0], numbers[1], numbers[0] >= numbers[1], lambda k: numbers[2] / k)
+    )

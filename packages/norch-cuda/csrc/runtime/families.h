@@ -65,6 +65,7 @@ void add_fourier(Registry&);
 }
 namespace random {
 void add_random(Registry&);
+void add_inversion(Registry&);  // poisson_of_uniform
 }
 
 }  // namespace norch
