@@ -139,12 +139,17 @@ def argwhere(input: Tensor) -> Tensor:
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 at each index: (*shape) -> (*shape, num_classes); -1 takes the largest index plus 1.
 
-    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), ShapeError for no
-    elements without `num_classes`.
+    Raises DTypeError for an index that is no integer, IndexError for one outside [0, num_classes), which a GPU tells
+    later, as for `scatter`; ShapeError for no elements without `num_classes`.
     """
     require_integers("one_hot", "input", input.spec)
-    # Those of vmap and on meta are not read.
-    if input.spec.numel and (num_classes == -1 or (type(input.spec) is Spec and not input.is_meta)):
+    is_plain = type(input.spec) is Spec and not input.is_meta  # those of vmap and on meta are not read
+    if num_classes > 0 and is_plain and input.spec.device.type != "cpu":
+        out = fill_spec(input.spec.like((*input.spec.shape, num_classes), dtype=int64), 0)
+        index = reshape(input, (*input.spec.shape, 1))
+        scatter_into(out, input.spec.ndim, index, fill_spec(index.spec.like(index.spec.shape, dtype=int64), 1))
+        return out
+    if input.spec.numel and (num_classes == -1 or is_plain):
         low, high = int(input.min().item()), int(input.max().item())
         if low < 0 or (num_classes != -1 and high >= num_classes):
             raise IndexError(f"one_hot(): indices from {low} to {high} for {num_classes} classes")
