@@ -140,6 +140,46 @@ def test_losses_by_class(op, reduction, dtype):
             compare(loss, [numbers(rows, classes)], dtype, scale=scale)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_planes(reduction, dtype):
+    for shape in (
+        (2, 21, 33, 20),
+        (1, 5, 7),
+        (3, 1, 4, 5),
+        (9, 8, 1000),
+        (2, 30, 3, 4, 5),
+        (1, 1024, 40),
+        (1, 1025, 4),
+    ):
+        for ignored in (None, 0):
+            t = norch.tensor(RNG.integers(0, shape[1], (shape[0], *shape[2:])))
+            how = {"reduction": reduction, "ignore_index": -100 if ignored is None else ignored}
+
+            def loss(x, t=t, how=how):
+                return ops.cross_entropy(x, t.to(x.device), **how)
+
+            scale = t.numel() if reduction == "sum" else 8
+            compare(loss, [numbers(*shape)], dtype, scale=scale)
+    if dtype is float32:
+        compare(loss, [numbers(*shape)], dtype, "transposed", scale=scale)
+
+
+def test_cross_entropy_of_planes_that_hold_infinities_or_nothing():
+    x = numbers(1, 4, 6)
+    x[0, 0, 0], x[0, :2, 1], x[0, 1, 2] = -np.inf, -np.inf, np.nan
+    t = norch.tensor([[1, 2, 0, 0, 0, 0]])
+    found = ops.cross_entropy(norch.tensor(x, dtype=float32, device="cuda"), t.to("cuda"), reduction="none")
+    close(found, ops.cross_entropy(norch.tensor(x), t, reduction="none"), scale=4)
+    none, t = norch.ones(0, 4, 5, device="cuda"), norch.zeros(0, 5, dtype=int64, device="cuda")
+    assert np.isnan(ops.cross_entropy(none, t).item())
+    assert ops.cross_entropy(none, t, reduction="none").shape == (0, 5)
+    wrong = norch.full((2, 3), 7, dtype=int64, device="cuda")
+    ops.cross_entropy(norch.ones(2, 7, 3, device="cuda"), wrong)
+    with pytest.raises(IndexError, match="cross_entropy.*index 7"):
+        norch.cuda.synchronize()
+
+
 def test_targets_of_every_kind():
     x = numbers(300, 20)
     for dtype in (int64, int32, uint8):

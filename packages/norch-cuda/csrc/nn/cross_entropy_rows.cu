@@ -1,7 +1,7 @@
 // cross_entropy of many classes, and its gradient: each reads the scores once. What is kept between them is the
 // logarithm of the sum of exponentials of each row.
-#include "nn/target_counts.cuh"
 #include "common/staging.h"
+#include "nn/cross_entropy.cuh"
 
 namespace norch::nn {
 namespace {
@@ -10,40 +10,6 @@ namespace by_row {
 constexpr int64_t FEWEST_CLASSES = 512;  // below, log_softmax keeps rows in registers and is as fast
 constexpr int ROW_BLOCKS = 16;           // for each multiprocessor
 constexpr int UNROLL = 4;
-
-/// exp(x) for what is rounded to 16 bits: within 2^-21, or 0 where that is below the smallest normal number.
-__device__ inline float short_exp(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
-}
-template <class T>
-__device__ inline computed<T> exp_of(computed<T> x) {
-    if constexpr (sizeof(T) == 2) return short_exp(x);
-    else return std::exp(x);
-}
-
-/// The largest number seen and the sum of exponentials of what exceeds it by (Milakov and Gimelshein, 2018).
-template <class T>
-struct RowSum {
-    using C = computed<T>;
-    C largest = negative_infinity<C>(), sum = C(0);
-
-    template <int N>
-    __device__ void add(const C (&x)[N]) {
-        C next = largest;
-#pragma unroll
-        for (int j = 0; j < N; ++j) next = Largest::apply(next, x[j]);
-        move_to(next);
-        const C base = largest == negative_infinity<C>() ? C(0) : largest;
-#pragma unroll
-        for (int j = 0; j < N; ++j) sum += exp_of<T>(x[j] - base);
-    }
-    __device__ void move_to(C next) {
-        if (next != largest) sum *= exp_of<T>(largest - next);
-        largest = next;
-    }
-};
 
 struct Rows {
     const char* in;
@@ -135,6 +101,7 @@ int64_t rows_of(const Operand& input) { return input.ndim() == 2 ? input.shape[0
 /// loss, sums, input, target
 KernelPtr cross_entropy_rows(const Request& request) {
     if (!are_tensors(request, 4)) return nullptr;
+    if (request.operands[2].ndim() > 2) return cross_entropy_planes(request);
     const Operand &loss = request.operands[0], &input = request.operands[2], &target = request.operands[3];
     if (!has_kernel(input, target)) return nullptr;
     const DType wide = computed_dtype(input.dtype);
@@ -254,6 +221,7 @@ KernelPtr make_rows_grad(const RowsGrad& fixed) {
 /// out, grad, input, sums, target
 KernelPtr cross_entropy_rows_grad(const Request& request) {
     if (!are_tensors(request, 5)) return nullptr;
+    if (request.operands[0].ndim() > 2) return cross_entropy_planes_grad(request);
     const Operand &out = request.operands[0], &grad = request.operands[1], &target = request.operands[4];
     if (!has_kernel(out, target)) return nullptr;
     if (!out.numel()) return make_kernel(0, [](char* const*, const Scalar*) {});
