@@ -64,7 +64,7 @@ WITHOUT_RECORD = frozenset(
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
     empty_strided logspace scalar_tensor grid_sample interpolate ctc_loss kept_boxes
-    adaptive_max_indices roi_align bin_weights regions_by_image im2col col2im
+    adaptive_max_indices roi_align bin_weights regions_by_image im2col col2im deform_columns
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
@@ -182,7 +182,7 @@ DIFFERENTIATED_BY_PARTS = frozenset(
     "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
     "scaled_dot_product_attention_mask_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
     "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad grid_sample2d_bicubic_grid_grad gated "
-    "roi_align".split()
+    "roi_align deform_columns".split()
 )
 
 

@@ -82,3 +82,44 @@ def test_each_is_the_gradient_of_the_other(cuda):
 def test_no_images(cuda):
     assert norch.im2col(norch.ones(0, 3, 4, 4, device=cuda), *WINDOWS[0]).shape == (0, 27, 16)
     assert norch.col2im(norch.ones(0, 27, 16, device=cuda), (4, 4), *WINDOWS[0]).shape == (0, 3, 4, 4)
+
+
+# --- Elements that are moved ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("windows", WINDOWS[:4])
+@pytest.mark.parametrize("shape", [(2, 6, 8, 9), (1, 2, 7, 33), (1, 22, 5, 6)])
+def test_columns_of_moved_elements(cuda, shape, windows, parts, has_mask):
+    kernel, dilation, padding, stride = windows
+    taps = kernel[0] * kernel[1]
+    size = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in zip(shape[2:], *windows, strict=True)]
+    image = norch.tensor(RNG.standard_normal(shape))
+    offset = norch.tensor(RNG.uniform(-6, 6, (shape[0], 2 * parts * taps, *size)).astype(np.float32)).double()
+    offset[..., 0] = offset[..., 0].round()  # whole places too
+    mask = norch.tensor(RNG.uniform(0, 2, (shape[0], parts * taps, *size))) if has_mask else None
+    how = (kernel, stride, padding, dilation)
+    wanted = norch.deform_columns(image, offset, mask, *how).numpy()
+    for dtype, tolerance in ((norch.float64, 1e-10), (norch.float32, 1e-4), (norch.float16, 2e-2)):
+        moves = offset.to(cuda, norch.float32 if dtype is norch.float16 else dtype)
+        given = image.to(cuda, dtype), moves, None if mask is None else mask.to(cuda, dtype)
+        found = norch.deform_columns(*given, *how)
+        assert found.dtype is dtype
+        np.testing.assert_allclose(found.cpu().double().numpy(), wanted, rtol=tolerance, atol=tolerance)
+
+    def last(t):
+        return None if t is None else t.to(cuda).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+    found = norch.deform_columns(last(image), last(offset), last(mask), *how)
+    np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_moved_beyond_all_edges_and_nowhere(cuda):
+    image = norch.full((1, 1, 3, 3), 2.0, device=cuda)
+    offset = norch.zeros(1, 2, 3, 3, device=cuda)
+    offset[0, :, 0, 0] = 1.5
+    offset[0, 0, 0, 1], offset[0, 0, 0, 2] = float("nan"), float("inf")
+    offset[0, 1, 1, 0], offset[0, 0, 1, 2], offset[0, 0, 2, 1] = -1e30, 1e9, 0.5
+    found = norch.deform_columns(image, offset, None, (1, 1), (1, 1), (0, 0), (1, 1)).cpu().reshape(3, 3)
+    assert found.tolist() == [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [2.0, 1.0, 2.0]]

@@ -53,6 +53,7 @@ void add_convolution(Registry&);
 void add_pooling(Registry&);  // max_pool2d, sum_pool2d
 void add_adaptive_pooling(Registry&);
 void add_folding(Registry&);  // im2col, col2im
+void add_deformed(Registry&);  // deform_columns
 void add_resampling(Registry&);
 void add_sampling(Registry&);  // grid_sample2d, grid_sample3d
 void add_cubic_sampling(Registry&);

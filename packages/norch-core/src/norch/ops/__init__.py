@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .nn.classification import *
     from .nn.convolution import *
     from .nn.ctc import *
+    from .nn.deformed import *
     from .nn.dropout import *  # type: ignore[assignment]
     from .nn.embedding import *
     from .nn.folding import *
@@ -110,8 +111,8 @@ LATE = {
     **dict.fromkeys(("scale_", "total_norm"), "clipping"),
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
     "adaptive_max_indices": "nn.adaptive", "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc",
-    "einsum": "matrix.einsum", "grid_sample": "nn.sampling", "interpolate": "nn.interpolation",
-    "recurrence": "nn.recurrence",
+    "deform_columns": "nn.deformed", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
+    "interpolate": "nn.interpolation", "recurrence": "nn.recurrence",
     **dict.fromkeys(("col2im", "im2col"), "nn.folding"),
     **dict.fromkeys(("bin_weights", "kept_boxes", "regions_by_image", "roi_align"), "nn.regions"),
 }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import norch
@@ -37,34 +36,11 @@ def deform_conv2d(
     ]
     places, parts = kernel[0] * kernel[1], offset.shape[1] // (2 * kernel[0] * kernel[1])
     _check(input, offset, weight, mask, parts, size)
-    arange = partial(norch.arange, dtype=input.dtype, device=input.device)
-    y, x = offset.view(batch * parts, places, 2, *size).unbind(2)
-    rows, columns = (arange(k) * d for k, d in zip(kernel, between))
-    down, right = (arange(n) * s - a for n, s, a in zip(size, steps, around))
-    y = y + rows.repeat_interleave(kernel[1]).view(-1, 1, 1) + down.view(-1, 1)
-    x = x + columns.repeat(kernel[0]).view(-1, 1, 1) + right
-    values = _between(input.reshape(batch * parts, channels // parts, height, width), y.flatten(1), x.flatten(1))
-    if mask is not None:
-        values = values * mask.reshape(batch * parts, 1, -1)
+    values = norch.deform_columns(input, offset, mask, (kernel[0], kernel[1]), steps, around, between)
     groups = channels // share
     meets = values.view(batch, groups, share * places, -1)
     out = (weight.view(groups, outputs // groups, -1) @ meets).view(batch, outputs, *size)
     return out if bias is None else out + bias.view(-1, 1, 1)
-
-
-def _between(input: norch.Tensor, y: norch.Tensor, x: norch.Tensor) -> norch.Tensor:
-    """The values of (n, c, h, w) at the places y, x (n, l) between pixels: (n, c, l)."""
-    if input.dtype.itemsize == 2:
-        return _between(input.float(), y.float(), x.float()).to(input.dtype)
-    # Of sizes that are a power of two and one, the grid's numbers are exact for whole places, where the side decides
-    # the derivative.
-    rest, numbers = [], []
-    for size, place in zip(reversed(input.shape[2:]), (x, y), strict=True):
-        span = 1 << max(size - 2, 0).bit_length()
-        rest += [0, span + 1 - size]
-        numbers.append(place * (2 / span) - 1)
-    grid = norch.stack(numbers, -1).unsqueeze(1).to(input.dtype)
-    return nn.functional.grid_sample(nn.functional.pad(input, rest), grid, align_corners=True).squeeze(2)
 
 
 def _check(
