@@ -20,7 +20,8 @@ backend = CPU.backend
 N = 1000
 VECTOR = Operand(float32, (N,), (1,))
 NUMBER = Operand(float32, (), (), True)
-MATRIX = Operand(float32, (N, N), (N, 1))
+ROWS = 500  # a product takes milliseconds, and tenths of a second where AddressSanitizer watches
+MATRIX = Operand(float32, (ROWS, ROWS), (ROWS, 1))
 
 
 def kernel(op, *operands, **attrs):
@@ -253,11 +254,11 @@ def test_many_threads_each_with_a_program():
 def test_runs_of_one_program_may_overlap():
     matmul = kernel("matmul", MATRIX, MATRIX, MATRIX)
     calls = [(matmul, (Place(0), 0, Place(1), 0, Place(1), 0)), (matmul, (Place(2), 0, Place(0), 0, Place(1), 0))]
-    run = program(calls, 3, 4 * N * N)
-    results = [backend.allocate(4 * N * N, 0) for _ in range(3)]
+    run = program(calls, 3, 4 * ROWS * ROWS)
+    results = [backend.allocate(4 * ROWS * ROWS, 0) for _ in range(3)]
 
     def work(number):
-        scaled = buffer_of(np.eye(N, dtype=np.float32) * (number + 2))
+        scaled = buffer_of(np.eye(ROWS, dtype=np.float32) * (number + 2))
         run((None, scaled, results[number]), ())
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
@@ -266,7 +267,7 @@ def test_runs_of_one_program_may_overlap():
     for worker in workers:
         worker.join()
     for number, result in enumerate(results):
-        np.testing.assert_array_equal(values(result).reshape(N, N), np.eye(N) * (number + 2) ** 3)
+        np.testing.assert_array_equal(values(result).reshape(ROWS, ROWS), np.eye(ROWS) * (number + 2) ** 3)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends itself a signal")
@@ -298,21 +299,21 @@ except KeyboardInterrupt as error:
 def test_a_signal_that_raises_nothing_lets_it_go_on():
     matmul = kernel("matmul", MATRIX, MATRIX, MATRIX)
     run = program([(matmul, (Place(2), 0, Place(1), 0, Place(1), 0))] * 8, 3)
-    identity, result = buffer_of(np.eye(N, dtype=np.float32)), backend.allocate(4 * N * N, 0)
+    identity, result = buffer_of(np.eye(ROWS, dtype=np.float32)), backend.allocate(4 * ROWS * ROWS, 0)
     before = signal.signal(signal.SIGALRM, lambda *args: None)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.005)
         run((None, identity, result), ())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    np.testing.assert_array_equal(values(result).reshape(N, N), np.eye(N))
+    np.testing.assert_array_equal(values(result).reshape(ROWS, ROWS), np.eye(ROWS))
 
 
 def test_long_programs_release_the_interpreter():
     matmul = kernel("matmul", MATRIX, MATRIX, MATRIX)
     run = program([(matmul, (Place(2), 0, Place(1), 0, Place(1), 0))] * 4, 3)
-    identity, result = buffer_of(np.eye(N, dtype=np.float32)), backend.allocate(4 * N * N, 0)
+    identity, result = buffer_of(np.eye(ROWS, dtype=np.float32)), backend.allocate(4 * ROWS * ROWS, 0)
     began, ended = threading.Event(), threading.Event()
 
     def work():
