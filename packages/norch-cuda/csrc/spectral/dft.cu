@@ -57,17 +57,15 @@ public:
         find_passes(p);
         p.is_packed = p.in.is_real != p.out.is_real && rows.numel > 1;
         const bool is_across = p.in.is_across || p.out.is_across;
-        const int64_t rows_of_each = ceil_div(rows.numel, int64_t(multiprocessors()) * (p.is_packed ? 2 : 1));
         int64_t most = std::min<int64_t>(MAX_ROWS, 16 * THREADS / p.n);
         const int64_t room = int64_t(SHARED_BYTES / sizeof(Number<T>)) - padded(p.n);
         while (most > 1 && padded(int(most * p.n)) >= room) --most;
-        // Across, a sector of memory is of several rows.
-        p.together = int(std::max<int64_t>(1, std::min(most, std::max<int64_t>(is_across ? 8 : 1, rows_of_each))));
-        p.by_together = FastDivide(uint32_t(p.together));
+        p.together = together_of(ceil_div(rows.numel, p.is_packed ? 2 : 1), most, is_across);
         const bool halves = p.is_packed && p.out.is_real;
         p.in.count = halves ? p.n / 2 + 1 : p.n;
         p.out.count = int(std::min<int64_t>(p.n, ceil_div(int64_t(p.out.numbers), int64_t(p.out.step))));
-        for (Side* side : {&p.in, &p.out}) side->by_count = FastDivide(uint32_t(side->count));
+        for (Side* side : {&p.in, &p.out})
+            while (1 << side->log_lanes < std::min(side->is_across ? p.together : side->count, THREADS)) ++side->log_lanes;
         shared_ = size_t(padded(p.n) + std::max(padded(p.together * p.n), p.n / 16 + 17) + 1) * sizeof(Number<T>);
         if (shared_ > (32 << 10))  // of the 48 KB that need no asking the kernel has some itself
             check(cudaFuncSetAttribute(dft_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(SHARED_BYTES)), "dft");
@@ -87,6 +85,17 @@ public:
     }
 
 private:
+    /// How many rows a block takes so that the last to end does not take long; across, whole sectors of memory if it can.
+    static int together_of(int64_t rows, int64_t most, bool is_across) {
+        const int64_t slots = 3 * int64_t(multiprocessors());
+        int64_t found = 1, least = INT64_MAX;
+        for (int64_t together = std::min<int64_t>(most, is_across ? 8 : 1); together <= most; ++together) {
+            const int64_t time = ceil_div(ceil_div(rows, together), slots) * (together + 1);  // 1: for what a block begins with
+            if (time < least) found = together, least = time;
+        }
+        return int(std::max<int64_t>(found, 1));
+    }
+
     Transform transform_;
     std::vector<Piece<2>> pieces_;
     size_t shared_;
@@ -97,7 +106,7 @@ Side side_of(const Operand& operand, int64_t step) {
     const size_t nd = size_t(operand.ndim());
     const int64_t itemsize = size_of(operand.dtype);
     Side side = {};
-    side.part = operand.strides[nd - 2] * itemsize, side.along = operand.strides[nd - 1] * itemsize * step;
+    side.part = operand.strides[nd - 2] * itemsize, side.along = int(operand.strides[nd - 1] * itemsize * step);
     side.numbers = int(operand.shape[nd - 1]), side.step = int(step);
     side.is_real = operand.shape[nd - 2] == 1;
     return side;
@@ -151,7 +160,7 @@ KernelPtr make_dft(const Request& r, const Transform& given) {
     first.turns = true, first.scale = 1;
     first.in = side_of(in, n2), first.out = side_of(between, 1);
     first.in.is_doubled = given.in.is_doubled;
-    first.out.along = n2 * item, first.out.numbers = int(n1);
+    first.out.along = int(n2 * item), first.out.numbers = int(n1);
     first.remainders = FastDivide(uint32_t(n2));
     const Loops first_rows =
         with_remainders(collapse({between, in}, lead), n2, item, in.strides[nd - 1] * item);
@@ -181,6 +190,8 @@ KernelPtr dft(const Request& r) {
         if (operand.dtype != out.dtype) return nullptr;
     const int64_t n = r.attrs.integer("n");
     if ((out.dtype != DType::f32 && out.dtype != DType::f64) || n > int64_t(1) << 24 || out.numel() == 0) return nullptr;
+    for (const Operand* operand : {&out, &in})
+        if (operand->strides.back() * size_of(out.dtype) * n > INT32_MAX) return nullptr;
     Transform p = {};
     p.whole = int(n);
     p.is_forward = r.attrs.integer("sign") < 0;

@@ -13,10 +13,11 @@ constexpr int MAX_PASSES = 12, MAX_ROWS = 64;
 /// Memory of a row's numbers, whose parts lie `part` bytes apart, and which themselves lie `along`. Of the numbers of a
 /// whole transform a row has every `step`-th, from the row's own remainder on.
 struct Side {
-    int64_t part, along;
+    int64_t part;
+    int along;
     int numbers;      // of the whole that there are; others are 0, or not wanted
     int step, count;  // of the row's
-    FastDivide by_count;
+    int log_lanes;    // threads side by side: at numbers of a row or, across, at rows
     bool is_real;
     bool is_doubled;  // numbers but those of 0 and n / 2 count twice
     bool is_across;   // whether rows lie closer together than the numbers of one
@@ -33,7 +34,7 @@ struct Transform {
     int n, whole;  // points of a row, and of the transform that it may be a part of
     int together, passes;
     Pass pass[MAX_PASSES];
-    FastDivide by_together, remainders;
+    FastDivide remainders;
     bool is_forward, is_packed;
     bool turns;  // results by exp(-2 pi i k r / whole), where r is the row's remainder
     double scale;
@@ -132,25 +133,22 @@ struct Row {
     int remainder;
 };
 
-/// Calls body(row, j) for `count` numbers of each of a block's rows, neighbours for neighbours in memory; BATCH times
-/// first(u, row, j) before as many body(u, row, j), so that what the first wait for comes at once.
+/// Calls body(row, j) for the numbers of a block's rows on this side, neighbours for neighbours in memory; first(u, row, j)
+/// BATCH times before as many body(u, row, j), so that what the first wait for comes at once.
 template <int BATCH, class First, class F>
-__device__ inline void each_number(const Transform& p, bool is_across, int count, const FastDivide& by_count, int rows,
-                                   const First& first, const F& body) {
-    const int inner = is_across ? p.together : count, total = (is_across ? count : rows) * inner;
-    for (int begin = threadIdx.x; begin < total; begin += BATCH * blockDim.x) {
-        const auto each = [&](const auto& call) {
+__device__ inline void each_number(const Side& side, int rows, const First& first, const F& body) {
+    const int lane = threadIdx.x & ((1 << side.log_lanes) - 1), other = threadIdx.x >> side.log_lanes;
+    const int others = THREADS >> side.log_lanes;
+    const int apart = side.is_across ? others : 1 << side.log_lanes, begin = side.is_across ? other : lane;
+    for (int row = side.is_across ? lane : other; row < rows; row += side.is_across ? MAX_ROWS : others)
+        for (int j = begin; j < side.count; j += BATCH * apart) {
 #pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                const int e = begin + u * blockDim.x;
-                const int major = int(is_across ? p.by_together.quotient(e) : by_count.quotient(e)), minor = e - major * inner;
-                const int row = is_across ? minor : major;
-                if (e < total && row < rows) call(u, row, is_across ? major : minor);
-            }
-        };
-        each(first);
-        each(body);
-    }
+            for (int u = 0; u < BATCH; ++u)
+                if (j + u * apart < side.count) first(u, row, j + u * apart);
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u)
+                if (j + u * apart < side.count) body(u, row, j + u * apart);
+        }
 }
 
 template <class T>
@@ -168,7 +166,7 @@ __device__ inline Number<T> read(const Transform& p, const Row& row, const char*
     Number<T> value = {T(0), T(0)};
     const int at = j * p.in.step + (p.in.step > 1 ? row.remainder : 0);
     if (at < p.in.numbers) {
-        in += row.in + j * p.in.along;
+        in += row.in + int64_t(j) * p.in.along;
         value.re = __ldg(reinterpret_cast<const T*>(in));
         if (!p.in.is_real) value.im = __ldg(reinterpret_cast<const T*>(in + p.in.part));
         if (!p.is_forward) value.im = -value.im;
@@ -187,7 +185,7 @@ __device__ inline void write(const Transform& p, const Row& row, char* out, cons
     T factor = T(p.scale);
     if (counts_twice(p, p.out, at)) factor *= T(2);
     if (window && !p.windows_input) factor *= weight<T>(p, window, at);
-    out += row.out + k * p.out.along;
+    out += row.out + int64_t(k) * p.out.along;
     *reinterpret_cast<T*>(out) = value.re * factor;
     if (!p.out.is_real) *reinterpret_cast<T*>(out + p.out.part) = (p.is_forward ? value.im : -value.im) * factor;
 }
@@ -204,7 +202,7 @@ __device__ inline void read_rows(const Transform& p, const Row* rows, int count,
     Number<T> a[BATCH], b[BATCH];
     const bool halves = p.is_packed && !p.in.is_real;  // of numbers and of their conjugates at the other end
     each_number<BATCH>(
-        p, p.in.is_across, p.in.count, p.in.by_count, lanes,
+        p.in, lanes,
         [&](int u, int lane, int j) {
             a[u] = read_of(p.is_packed ? 2 * lane : lane, j);
             if (p.is_packed) b[u] = read_of(2 * lane + 1, j);
@@ -230,7 +228,7 @@ __device__ inline void write_rows(const Transform& p, const Row* rows, int count
                                   const Number<T>* data) {
     const int n = p.n;
     const auto nothing = [](int, int, int) {};
-    each_number<1>(p, p.out.is_across, p.out.count, p.out.by_count, lanes, nothing, [&](int, int lane, int k) {
+    each_number<1>(p.out, lanes, nothing, [&](int, int lane, int k) {
         const Number<T> value = data[padded(lane * n + k)];
         if (!p.is_packed) return write(p, rows[lane], out, window, k, value);
         Number<T> first = value, second = {value.im, T(0)};
