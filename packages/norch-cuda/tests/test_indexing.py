@@ -259,6 +259,38 @@ def test_gradient_of_large_tables(cuda: str, rows: int, features: int, count: in
     assert (np.abs(host(grads[2]) - expected) <= 1e-5 * size).all()
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    ("count", "rows", "features"), [(8192, 1000, 64), (20000, 7, 129), (8300, 1, 512), (10001, 50, 1030)]
+)
+def test_gradient_of_rows_with_many_indices(cuda: str, count: int, rows: int, features: int, dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    for index in (
+        rng.integers(0, max(1, rows // 100), count),
+        rng.integers(0, rows, count),
+        np.full(count, rows - 1),
+        np.where(np.arange(count) % 3, rng.integers(0, rows, count), rows // 2),
+    ):
+        grad = given(rng.standard_normal((count, features)), dtype, cuda)
+        for padding in (None, int(index[0])):
+            table = given(np.zeros((rows, features)), dtype, cuda).requires_grad_()
+            norch.embedding(norch.tensor(index, device=cuda), table, padding).backward(grad)
+            wanted, size = (np.zeros((rows, features)) for _ in range(2))
+            np.add.at(wanted, index, host(grad).astype(np.float64))
+            np.add.at(size, index, np.abs(host(grad).astype(np.float64)))
+            if padding is not None:
+                wanted[padding] = 0
+            assert (np.abs(host(table.grad) - wanted) <= TOLERANCE[dtype] * (np.abs(wanted) + 0.01 * size + 1)).all()
+            again = given(np.zeros((rows, features)), dtype, cuda).requires_grad_()
+            norch.embedding(norch.tensor(index, device=cuda), again, padding).backward(grad)
+            assert np.array_equal(host(again.grad), host(table.grad))
+        out = given(rng.standard_normal((rows, features)), dtype, cuda)
+        places = norch.tensor(index, device=cuda).unsqueeze(1).expand(-1, features)
+        wanted, size = added(host(out), 0, np.broadcast_to(index[:, None], (count, features)), host(grad))
+        found = host(out.scatter_add(0, places, grad))
+        assert (np.abs(found - wanted) <= TOLERANCE[dtype] * (np.abs(wanted) + 0.01 * size + 1)).all()
+
+
 def test_gradient_of_a_sum_and_of_a_gather(cuda: str) -> None:
     weight = norch.ones(6, 5, device=cuda).requires_grad_()
     (norch.embedding(norch.tensor([1, 1, 4], device=cuda), weight) * 1.0).backward(

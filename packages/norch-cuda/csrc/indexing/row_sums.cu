@@ -1,11 +1,10 @@
 // A block owns some rows of the output and some columns: it goes through the index, notes in order which rows of the
 // source are for its rows, and adds them up in shared memory. Where that makes few blocks the index is cut into chunks,
-// whose sums are added up in order. Nothing depends on which block comes first.
+// whose sums are added up in order. Of many indices for each row see row_runs.cu.
+// Nothing depends on which block comes first.
 #include <algorithm>
 
-#include "indexing/row_sums.h"
-
-#include "indexing/indexing.cuh"
+#include "indexing/row_sums.cuh"
 #include "runtime/allocator.h"
 
 namespace norch::indexing {
@@ -23,16 +22,16 @@ __device__ inline int64_t load_integer(const char* data, DType dtype) {
     }
 }
 
-/// The row of each index; -1 for the padding and for what is no row.
+/// The row of each index; `none` for the padding and for what is no row.
 __global__ void __launch_bounds__(THREADS) find_rows(const __grid_constant__ Layout<1> layout, const char* index,
                                                      DType dtype, int32_t* rows, const Chosen chosen, int64_t padding,
-                                                     const ErrorSink sink) {
+                                                     int32_t none, const ErrorSink sink) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= layout.numel) return;
     int64_t offset[1];
     layout.offsets(i, offset);
     int64_t k = load_integer(index + offset[0], dtype);
-    rows[i] = find_place(k, chosen, sink) && k != padding ? int32_t(k) : -1;
+    rows[i] = find_place(k, chosen, sink) && k != padding ? int32_t(k) : none;
 }
 
 // --- Sums -----------------------------------------------------------------------------------------------------------
@@ -270,13 +269,7 @@ public:
         Scratch<> scratch(index_bytes + (plan.chunks > 1 ? size_t(plan.chunks * size) * sizeof(C) : 0));
         auto* rows = reinterpret_cast<int32_t*>(scratch.data());
         auto* partial = plan.chunks > 1 ? reinterpret_cast<C*>(scratch.data() + index_bytes) : nullptr;
-        int64_t first = 0;
-        for (const Piece<1>& piece : index_) {
-            launch_kernel("finding rows", find_rows, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
-                          piece.layout, data[2] + piece.start[0], dtype_, rows + first, chosen_, padding_,
-                          error_sink());
-            first += piece.layout.numel;
-        }
+        launch_find_rows(index_, dtype_, chosen_, padding_, -1, data[2], rows);
         auto* out = reinterpret_cast<T*>(data[0]);
         const auto* src = reinterpret_cast<const T*>(data[1]);
         is_vectorized ? sum<VEC>(plan, rows, src, out, partial) : sum<1>(plan, rows, src, out, partial);
@@ -308,10 +301,20 @@ private:
 
 }  // namespace
 
+void launch_find_rows(const std::vector<Piece<1>>& index, DType dtype, const Chosen& chosen, int64_t padding, int32_t none,
+                      const char* data, int32_t* rows) {
+    for (const Piece<1>& piece : index) {
+        launch_kernel("finding rows", find_rows, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS, piece.layout,
+                      data + piece.start[0], dtype, rows, chosen, padding, none, error_sink());
+        rows += piece.layout.numel;
+    }
+}
+
 KernelPtr row_sums_kernel(const RowSums& sums) {
     constexpr int64_t LIMIT = (int64_t(1) << 31) - 1;
     if (sums.rows > LIMIT || sums.index.numel() > LIMIT || sums.features > LIMIT) return nullptr;
     if (sums.rows == 0 || sums.features == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
+    if (KernelPtr kernel = sorted_row_sums(sums)) return kernel;
     return visit_floating_device(sums.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         auto kernel = std::make_unique<RowSumsKernel<T>>(sums);
         const Plan& plan = kernel->plan();
