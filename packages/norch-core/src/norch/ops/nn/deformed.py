@@ -14,7 +14,7 @@ from ..families import composite
 from ..shape.joining import stack
 from ..shape.padding import pad
 from .sampling import grid_sample
-from .windows import Pair, Windows, output_size
+from .windows import Pair, Windows, output_size, pair
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -36,11 +36,13 @@ def deform_columns(
     elements are multiplied by. kernel_size (i, j), stride, padding, dilation: two ints each. 16-bit floats are computed
     in float32. Raises ShapeError where shapes do not fit, DTypeError unless all are floating. After Dai et al. (2017).
     """
-    kernel, places = tuple(kernel_size), kernel_size[0] * kernel_size[1]
+    kernel, steps = pair(kernel_size, "deform_columns", "kernel_size", 1), pair(stride, "deform_columns", "stride", 1)
+    around, gaps = pair(padding, "deform_columns", "padding", 0), pair(dilation, "deform_columns", "dilation", 1)
+    places = kernel[0] * kernel[1]
     given = [x for x in (input, offset, mask) if x is not None]
     if not all(x.is_floating_point() for x in given):
         raise DTypeError(f"deform_columns(): expected floating dtypes, got {', '.join(str(x.dtype) for x in given)}")
-    size = _size(tuple(input.shape), kernel, stride, padding, dilation)
+    size = _size(tuple(input.shape), kernel, steps, around, gaps)
     batch, channels = tuple(input.shape)[:2]
     parts = offset.shape[1] // (2 * places) if offset.ndim == 4 else 0
     shapes = [tuple(x.shape) for x in given]
@@ -52,7 +54,7 @@ def deform_columns(
     wide = float64 if input.dtype is float64 else float32
     image, moves = input.to(wide), offset.to(wide)
     factors = None if mask is None else mask.to(wide)
-    found = _deform_columns(image, moves, factors, kernel, tuple(stride), tuple(padding), tuple(dilation))
+    found = _deform_columns(image, moves, factors, kernel, steps, around, gaps)
     return found.to(input.dtype)
 
 

@@ -9,7 +9,7 @@ from ...errors import ShapeError
 from ...spec import Spec
 from ..families import composite
 from . import windows as shared
-from .windows import Pads, Pair, Windows, output_size, pad2d
+from .windows import Pads, Pair, Windows, output_size, pad2d, pair
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -23,7 +23,7 @@ def im2col(input: Tensor, kernel_size: Pair, dilation: Pair, padding: Pair, stri
     """
     if input.ndim != 4:
         raise ShapeError(f"im2col(): expected (n, c, h, w), got shape {tuple(input.shape)}")
-    return _im2col(input, tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
+    return _im2col(input, *_pairs("im2col", kernel_size, dilation, padding, stride))
 
 
 def col2im(input: Tensor, output_size: Pair, kernel_size: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Tensor:
@@ -31,12 +31,22 @@ def col2im(input: Tensor, output_size: Pair, kernel_size: Pair, dilation: Pair, 
 
     output_size: (h, w); the rest as of `im2col`. Raises ShapeError where the shape is not that of `im2col` for them.
     """
-    kernel, size = tuple(kernel_size), tuple(output_size)
-    count, cells = _windows("col2im", size, kernel, dilation, padding, stride)[2], kernel[0] * kernel[1]
+    size = pair(output_size, "col2im", "output_size", 1)
+    kernel, *how = _pairs("col2im", kernel_size, dilation, padding, stride)
+    count, cells = _windows("col2im", size, kernel, *how)[2], kernel[0] * kernel[1]
     shape = tuple(input.shape)
     if input.ndim != 3 or shape[1] % cells or shape[2] != count[0] * count[1]:
         raise ShapeError(f"col2im(): expected (n, c * {cells}, {count[0] * count[1]}), got shape {shape}")
-    return _col2im(input, size, kernel, tuple(dilation), tuple(padding), tuple(stride))
+    return _col2im(input, size, kernel, *how)
+
+
+def _pairs(op: str, kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> tuple[Pair, Pair, Pair, Pair]:
+    return (
+        pair(kernel, op, "kernel_size", 1),
+        pair(dilation, op, "dilation", 1),
+        pair(padding, op, "padding", 0),
+        pair(stride, op, "stride", 1),
+    )
 
 
 def _windows(
