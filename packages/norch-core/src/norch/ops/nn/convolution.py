@@ -19,16 +19,16 @@ from .windows import (
     Pads,
     Pair,
     Windows,
+    add_windows,
     as_images,
     cached,
-    col2im,
     crop,
     effective_size,
     from_images,
-    im2col,
     output_size,
     pad2d,
     pair,
+    window_view,
 )
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _conv2d(
     windows = _windows(weight.spec.shape, stride, dilation)
     h, w = input.spec.shape[2:]
     size = output_size((h, w), pads, windows, "conv2d")
-    columns = im2col(pad2d(input, pads, 0), size, windows, "ngcijyx", groups)
+    columns = window_view(pad2d(input, pads, 0), size, windows, "ngcijyx", groups)
     product = weight.reshape(groups, o // groups, c * kh * kw) @ columns.reshape(
         n, groups, c * kh * kw, size[0] * size[1]
     )
@@ -151,7 +151,7 @@ def conv2d_input_grad(
     windows = upcast(flat.mT @ grad.reshape(n, groups, o // groups, rows * columns))
     windows = windows.reshape(n, groups * c, kh, kw, rows, columns)
     moves = _windows(weight.spec.shape, stride, dilation)
-    out = col2im(lambda i, j: windows[:, :, i, j], windows.spec.like(shape), pads, (rows, columns), moves)
+    out = add_windows(lambda i, j: windows[:, :, i, j], windows.spec.like(shape), pads, (rows, columns), moves)
     return contiguous(out.to(grad.dtype))
 
 
@@ -164,7 +164,7 @@ def conv2d_weight_grad(
     _, c, kh, kw = shape
     if not grad.spec.numel:
         return fill_spec(grad.spec.like(shape), 0)
-    windows = im2col(pad2d(input, pads, 0), (rows, columns), _windows(shape, stride, dilation), "gnyxcij", groups)
+    windows = window_view(pad2d(input, pads, 0), (rows, columns), _windows(shape, stride, dilation), "gnyxcij", groups)
     right = windows.reshape(groups, n * rows * columns, c * kh * kw)
     left = grad.reshape(n, groups, o // groups, rows * columns).permute(1, 2, 0, 3)
     product = left.reshape(groups, o // groups, n * rows * columns) @ right

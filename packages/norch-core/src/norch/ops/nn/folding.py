@@ -8,8 +8,7 @@ from ...dispatch.arguments import check_functions
 from ...errors import ShapeError
 from ...spec import Spec
 from ..families import composite
-from . import windows as shared
-from .windows import Pads, Pair, Windows, output_size, pad2d, pair
+from .windows import Pads, Pair, Windows, add_windows, output_size, pad2d, pair, window_view
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -80,7 +79,7 @@ def _col2im_rule(g: Tensor, size: Pair, kernel: Pair, dilation: Pair, padding: P
 def _im2col(x: Tensor, kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Tensor:
     n, c, h, w = x.spec.shape
     windows, pads, count = _windows("im2col", (h, w), kernel, dilation, padding, stride)
-    found = shared.im2col(pad2d(x, pads, 0), count, windows, "ncijyx")
+    found = window_view(pad2d(x, pads, 0), count, windows, "ncijyx")
     return found.reshape(n, c * kernel[0] * kernel[1], count[0] * count[1])
 
 
@@ -89,7 +88,7 @@ def _col2im(columns: Tensor, size: Pair, kernel: Pair, dilation: Pair, padding: 
     spec = _infer_col2im(columns.spec, size, kernel, dilation, padding, stride)
     windows, pads, count = _windows("col2im", size, kernel, dilation, padding, stride)
     parts = columns.reshape(*spec.shape[:2], *kernel, *count)
-    return shared.col2im(lambda i, j: parts[:, :, i, j], spec, pads, count, windows).contiguous()
+    return add_windows(lambda i, j: parts[:, :, i, j], spec, pads, count, windows).contiguous()
 
 
 check_functions(globals())

@@ -20,15 +20,15 @@ from .resampling import parts, resampled
 from .windows import (
     Pads,
     Windows,
+    add_windows,
     as_images,
     cached,
-    col2im,
     effective_size,
     from_images,
-    im2col,
     output_size,
     pad2d,
     pair,
+    window_view,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _all_windows(input: Tensor, windows: Windows, pads: Pads, value: float) -> T
     """A (n, c, y, x, i, j) view of all windows of `input` padded with `value`."""
     x = pad2d(input, pads, value)
     _, _, rows, columns = _output(x.spec, windows, (0, 0, 0, 0), "pooling").shape
-    return im2col(x, (rows, columns), windows, "ncyxij")
+    return window_view(x, (rows, columns), windows, "ncyxij")
 
 
 # --- Maximum --------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _sum_grad_rule(g: Tensor, windows: Windows, pads: Pads) -> Tensor:
 def _sum_pool2d_grad(grad: Tensor, shape: tuple[int, ...], windows: Windows, pads: Pads) -> Tensor:
     g = upcast(grad)
     rows, columns = grad.spec.shape[2:]
-    out = col2im(lambda i, j: g, g.spec.like(shape), pads, (rows, columns), windows)
+    out = add_windows(lambda i, j: g, g.spec.like(shape), pads, (rows, columns), windows)
     return contiguous(out.to(grad.dtype))
 
 

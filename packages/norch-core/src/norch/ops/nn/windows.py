@@ -1,4 +1,4 @@
-"""Sliding windows: what convolution and pooling share. im2col shows all windows, col2im adds them up again."""
+"""Sliding windows: what convolution and pooling share. `window_view` shows all, `add_windows` adds them up again."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def crop(input: Tensor, start: Pair, size: Pair) -> Tensor:
     return slice_dim(slice_dim(input, ndim - 2, start[0], size[0]), ndim - 1, start[1], size[1])
 
 
-def im2col(input: Tensor, size: Pair, windows: Windows, order: str, groups: int = 1) -> Tensor:
+def window_view(input: Tensor, size: Pair, windows: Windows, order: str, groups: int = 1) -> Tensor:
     """All windows of a (n, c, h, w) tensor, `size` of them, as a view whose dims are in the order of `order`'s letters.
 
     n: batch. g: group of channels, c: channel within it. y, x: the window. i, j: the element within the window.
@@ -138,7 +138,7 @@ def im2col(input: Tensor, size: Pair, windows: Windows, order: str, groups: int 
     return as_strided_view(input, tuple(dims[o][0] for o in order), tuple(dims[o][1] for o in order), 0)
 
 
-def col2im(columns: Callable[[int, int], Tensor], spec: Spec, pads: Pads, size: Pair, windows: Windows) -> Tensor:
+def add_windows(columns: Callable[[int, int], Tensor], spec: Spec, pads: Pads, size: Pair, windows: Windows) -> Tensor:
     """The sum of `size` windows where each lies: (n, c, h, w) as `spec`. `columns(i, j)` has element (i, j) of each."""
     (n, c, h, w), (kernel, stride, dilation) = spec.shape, windows
     rows, width = (max(n + a + b, 0) for n, a, b in ((h, *pads[:2]), (w, *pads[2:])))

@@ -48,7 +48,7 @@ def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, d
         pool = norch.max_pool2d if dims == 2 else norch.max_pool1d
         return pool(input, kernel, kernel, return_indices=return_indices)
     images = input if dims == 2 else input.unsqueeze(-2)
-    at = norch.adaptive_max_indices(images, wanted if dims == 2 else (1, *wanted))
+    at = norch.adaptive_max_indices(images, (wanted[0] if dims == 2 else 1, wanted[-1]))
     values = input.flatten(-dims).gather(-1, at.flatten(-2)).reshape((*input.shape[:-dims], *wanted))
     return (values, at.reshape(values.shape)) if return_indices else values
 
