@@ -330,6 +330,72 @@ def test_classes_whose_code_names_getattr():
     assert issubclass(type("More", (Wrapper,), {}), nn.Module)
 
 
+def test_a_getattr_of_a_class_is_asked_for_what_is_registered():
+    """As PyTorch's modules find it in no other way: Pyro's note so which parameters a model has."""
+
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.asked = []
+            self.inner, self.plain = nn.Linear(2, 3), 5
+            self.weight = nn.Parameter(norch.ones(2))
+            self.register_buffer("mean", norch.zeros(2))
+
+        def __getattr__(self, name):
+            found = super().__getattr__(name)
+            self.asked.append(name)
+            return found * 2 if name == "weight" else found
+
+    class Mixed(nn.Linear, Base):
+        def __init__(self):
+            Base.__init__(self)
+
+    for kind in (Base, Mixed):
+        net = kind()
+        assert (net.plain, net.weight.tolist(), net.mean.tolist()) == (5, [2, 2], [0, 0])
+        assert net.inner is dict(net.named_children())["inner"]
+        assert set(net.asked) == {"weight", "mean", "inner"}
+        assert [p.shape for p in net.parameters()] == [(2,), (3, 2), (3,)]
+        assert not hasattr(net, "nothing")
+        copied = copy.deepcopy(net)
+        assert copied.weight.tolist() == [2, 2]
+        assert list(copied.state_dict()) == list(net.state_dict())
+
+
+def test_named_members_of_ones_own():
+    class Sized(nn.Linear):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            self.sizes = {"in": sizes[0], "none": None}
+
+    net = nn.Sequential(Sized(2, 3), nn.ReLU(), Sized(3, 1))
+    found = net._named_members(lambda module: getattr(module, "sizes", {}).items(), prefix="net")
+    assert list(found) == [("net.0.in", 2), ("net.2.in", 3)]
+    assert list(net[0]._named_members(lambda module: module.sizes.items(), recurse=False)) == [("in", 2)]
+
+
+def test_a_transform_and_a_distribution_may_be_modules_too():
+    class Shift(norch.distributions.Transform, nn.Module):
+        domain = codomain = norch.distributions.constraints.real
+        bijective = True
+
+        def __init__(self, cache_size=0):
+            super().__init__(cache_size=cache_size)
+            self.by = nn.Parameter(norch.ones(1))
+
+        def _call(self, x):
+            return x + self.by
+
+    class Around(norch.distributions.Normal, nn.Module):
+        def __init__(self):
+            super().__init__(0.0, 1.0)
+            self.layer = nn.Linear(1, 1)
+
+    assert [name for name, _ in Shift().named_parameters()] == ["by"]
+    assert Shift()(norch.zeros(2)).tolist() == [1, 1]
+    assert len(list(Around().parameters())) == 2
+
+
 def test_a_function_as_an_attribute_of_a_class_is_no_method():
     class Net(nn.Module):
         product, squash = norch.matmul, norch.sigmoid

@@ -45,6 +45,7 @@ class Distribution:
                 late = isinstance(getattr(type(self), name, None), lazy_property)
                 if not constraints.is_dependent(constraint) and not (late and name not in self.__dict__):
                     self._must_satisfy(constraint, getattr(self, name), f"parameter {name}")
+        super().__init__()  # a class may be a module too
 
     def _reads(self, value: Any) -> bool:
         """Whether values are looked at now: where that waits for a device, or a step is recorded, only if asked for."""

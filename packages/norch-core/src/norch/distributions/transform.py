@@ -40,6 +40,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # a class may be a module too
 
     if TYPE_CHECKING:  # attributes of the class or of the object, or properties
 

@@ -18,7 +18,7 @@ from .complex_pairs import mark, tensor_of
 from .fields import name_constructor
 from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
-from .registry import NamedAccess, Registered, Registry, names_getattr, uninitialised
+from .registry import REGISTRIES, AskedFirst, NamedAccess, Registered, Registry, names_getattr, uninitialised
 from .state import LoadResult, load_state, save_own, save_state
 from .transfer import Movable
 from .traversal import Traversable
@@ -55,14 +55,16 @@ class Module(Movable, Traversable, Hookable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if getattr(cls, "__module__", "").startswith("norch.nn."):  # not those of users
+        is_own = getattr(cls, "__module__", "").startswith("norch.nn.")  # not of users
+        if is_own:
             name_constructor(cls)
         for name, value in [*vars(cls).items()]:
             own = vars(norch).get(value.__name__) if isinstance(value, FunctionType) else None
             if own is not None and own is value:
                 setattr(cls, name, staticmethod(own))  # PyTorch's are built in, and no methods of a class
-        if names_getattr(cls) and not issubclass(cls, NamedAccess):
-            cls.__bases__ = (*cls.__bases__, NamedAccess)
+        access = AskedFirst if "__getattr__" in vars(cls) and not is_own else NamedAccess
+        if names_getattr(cls) and not issubclass(cls, access):
+            cls.__bases__ = (*cls.__bases__, access)
 
     if TYPE_CHECKING:  # see NamedAccess
 
@@ -363,4 +365,4 @@ def _is_plain(value: object) -> bool:
 
 def _registries(module: Module) -> tuple[dict[str, bool], ...]:
     own = module.__dict__
-    return own.get("_parameter_names", {}), own.get("_buffer_names", {}), own.get("_module_names", {})
+    return tuple([own.get(names, {}) for names in REGISTRIES])

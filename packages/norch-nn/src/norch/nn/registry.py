@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .module import Module
 
 
+REGISTRIES = "_parameter_names", "_buffer_names", "_module_names"
+
+
 class Registry:
     """Stands for a registry of a module until it has one of its own: asking for it raises."""
 
@@ -110,6 +113,19 @@ class NamedAccess:
             return self.__dict__[name]
         except KeyError:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'") from None
+
+
+class AskedFirst(NamedAccess):
+    """The last base of modules with a `__getattr__` of their own, which is asked for what is registered too: PyTorch's
+    modules have that in no other way, and programs count on it."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        own = object.__getattribute__(self, "__dict__")
+        if name in own and any(name in own.get(names, ()) for names in REGISTRIES):
+            return type(self).__getattr__(self, name)
+        return object.__getattribute__(self, name)
 
 
 def names_getattr(cls: type) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import norch
@@ -82,13 +82,25 @@ class Traversable:
             yield buffer
 
     def _named(self, registry: str, prefix: str, recurse: bool, once: bool) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        for path, module in self.named_modules(None, prefix, once) if recurse else ((prefix, self),):
-            for name in getattr(module, registry):
-                value = module.__dict__[name]
-                if value is not None and id(value) not in seen:
-                    if once:
-                        seen.add(id(value))
+        def members(module: Any) -> list[tuple[str, Any]]:
+            return [(name, module.__dict__[name]) for name in getattr(module, registry)]
+
+        return self._named_members(members, prefix, recurse, once)
+
+    def _named_members(
+        self,
+        get_members_fn: Callable[[Any], Iterable[tuple[str, Any]]],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        """What `get_members_fn` gives of each module, with dotted names; None is left out."""
+        seen: set[Any] = set()
+        for path, module in self.named_modules(None, prefix, remove_duplicate) if recurse else ((prefix, self),):
+            for name, value in get_members_fn(module):
+                if value is not None and value not in seen:
+                    if remove_duplicate:
+                        seen.add(value)
                     yield (f"{path}.{name}" if path else name), value
 
     def get_submodule(self, target: str) -> Module:
