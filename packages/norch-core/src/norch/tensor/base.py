@@ -172,6 +172,11 @@ class GraphMethods(TensorBase):
         return this
 
     @property
+    def _cdata(self) -> int:
+        """What tells this tensor from others that live, as programs know it from PyTorch."""
+        return id(self)
+
+    @property
     def is_leaf(self) -> bool:
         """True for tensors that no recorded op made."""
         node = resolve(self)  # type: ignore[arg-type]

@@ -48,6 +48,11 @@ class Storage:
 
     __len__ = size
 
+    @property
+    def _cdata(self) -> int:
+        """What tells this memory from other, as programs know it from PyTorch."""
+        return id(self._tensor.buffer)
+
     def data_ptr(self) -> int:
         """The address of its first byte."""
         return self._tensor.spec.device.backend.data_ptr(self._tensor.buffer)
