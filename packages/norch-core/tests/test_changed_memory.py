@@ -50,3 +50,33 @@ def test_a_mark_does_not_cut_the_graph() -> None:
     graph.increment_version(y)
     (y.sum() + view.sum()).backward()
     assert x.grad.tolist() == [4, 2]
+
+
+def test_an_assignment_to_elements_of_data_is_no_change():
+    """As solvers of differential equations fill their memory, while a gradient needs what they filled before."""
+    x = norch.ones(2, requires_grad=True)
+    memory = norch.zeros(3, 2)
+    memory.data[0] = 2.0
+    first = (memory[:1] * x).sum()
+    for index, value in ((1, 3.0), ((slice(2, None),), norch.tensor([4.0, 5.0])), (norch.tensor([1]), 6.0)):
+        memory.data[index] = value
+    first.backward()
+    assert x.grad.tolist() == [2, 2]
+    assert memory.tolist() == [[2, 2], [6, 6], [4, 5]]
+    last = (memory * x).sum()
+    memory[0] = 0.0
+    with pytest.raises(norch.AutogradError, match="__setitem__"):
+        last.backward()
+
+
+def test_a_recorded_step_sees_an_assignment_to_elements_of_data():
+    memory = norch.zeros(3)
+
+    @norch.capture
+    def step(x):
+        memory.data[1] = x.sum()
+        return memory * 2
+
+    for i in range(5):
+        assert step(norch.full((2,), float(i))).tolist() == [0, 4 * i, 0]
+        assert memory.tolist() == [0, 2 * i, 0]

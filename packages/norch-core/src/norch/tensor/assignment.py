@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import switches
 from ..autograd.graph import is_recording, mark_modified, resolve
+from ..autograd.versions import _unsafe_preserve_version_counter
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
 from ..dispatch.traced import Traced
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is list:
         index = unlisted(index)
+    if "_is_data" in self.__dict__ and switches.noting is None:  # a recorded step looks for what it changed
+        with _unsafe_preserve_version_counter(self):
+            self.detach()[index] = value
+        return
     if self.left_to is not None:
         left = left_index(self, index if isinstance(index, tuple) else (index,))
         if left is not None:

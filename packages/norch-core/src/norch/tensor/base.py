@@ -241,8 +241,11 @@ class GraphMethods(TensorBase):
 
     @property
     def data(self) -> Tensor:
-        """`detach()`; assigning replaces the values, and may change shape and dtype."""
-        return self.detach()
+        """`detach()`, of which `x.data[...] = value` is no change that a backward pass looks for; assigning replaces the
+        values, and may change shape and dtype."""
+        found = self.detach()
+        found.__dict__["_is_data"] = True
+        return found
 
     @data.setter
     def data(self, value: Tensor) -> None:
