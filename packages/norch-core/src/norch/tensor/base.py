@@ -241,7 +241,7 @@ class GraphMethods(TensorBase):
 
     @property
     def data(self) -> Tensor:
-        """`detach()`, of which `x.data[...] = value` is no change that a backward pass looks for; assigning replaces the
+        """`detach()`, but `x.data[...] = value` is no change that a backward pass looks for; assigning replaces the
         values, and may change shape and dtype."""
         found = self.detach()
         found.__dict__["_is_data"] = True
