@@ -61,9 +61,9 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "ao.quantization": [
         (
-            "DeQuantStub QConfig QuantStub convert default_observer default_per_channel_weight_observer "
-            "default_weight_observer fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare "
-            "prepare_qat",
+            "DeQuantStub FakeQuantize FakeQuantizeBase ObserverBase QConfig QuantStub convert default_observer "
+            "default_per_channel_weight_observer default_weight_observer fuse_modules fuse_modules_qat "
+            "get_default_qat_qconfig get_default_qconfig prepare prepare_qat",
             "norch.nn.quantize_ makes the weights of a model's linear layers int8",
         )
     ],
@@ -103,6 +103,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "hub": [("load", "clone the repository and import what its hubconf.py has")],
+    "jit": [("_get_trace_graph", "norch.utils.flop_counter counts a model's operations")],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
     "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],

@@ -50,7 +50,7 @@ class MaxPool3d(_MaxPoolNd):
 
 
 @layer()
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     dims: ClassVar[int]
     _function: ClassVar[Callable[..., norch.Tensor]]
     kernel_size: Any
@@ -70,19 +70,19 @@ class _MaxUnpool(Module):
         return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """The values of MaxPool1d back at their indices, zeros elsewhere: (n, c, x) -> (n, c, w)."""
 
     dims, _function = 1, staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """The values of MaxPool2d back at their indices, zeros elsewhere: (n, c, y, x) -> (n, c, h, w)."""
 
     dims, _function = 2, staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """The values of MaxPool3d back at their indices, zeros elsewhere: (n, c, z, y, x) -> (n, c, d, h, w)."""
 
     dims, _function = 3, staticmethod(F.max_unpool3d)
