@@ -73,7 +73,7 @@ def test_a_change_is_noticed_but_not_recorded():
     norch.scale_([p], norch.tensor(2.0, requires_grad=True))
     assert p.is_leaf
     assert not norch.total_norm([p]).requires_grad
-    with pytest.raises(norch.AutogradError, match="scale_"):
+    with pytest.raises(norch.AutogradError, match="scale_|mul_"):
         loss.backward()
 
 

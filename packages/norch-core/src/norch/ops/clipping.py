@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..autograd.graph import changed_by, is_recording, set_recording
+from ..dispatch.arguments import check_functions
 from ..dispatch.call import call_in_place
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
@@ -13,7 +14,6 @@ from ..errors import DTypeError
 from ..spec import Spec
 from ..tensor_base import TakenOver
 from .optimizer.driver import Tensors, any_overlap, suits
-from .registry import public
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -54,7 +54,6 @@ def _infer_scale(tensors: tuple[Spec, ...]) -> Inferred:
 _SCALE = Op("scale_", ("tensors",), 1, _infer_scale, kind="step", kernel="scale", variadic=True)
 
 
-@public(method=False)
 def total_norm(tensors: Tensors) -> Tensor:
     """The 2-norm of all elements of all tensors, which may have any shapes: a 0-d tensor on the device of the first.
 
@@ -74,7 +73,6 @@ def total_norm(tensors: Tensors) -> Tensor:
         set_recording(before)
 
 
-@public(method=False)
 def scale_(tensors: Tensors, factor: Tensor) -> None:
     """Multiplies each of the tensors by `factor`, a tensor of one element, in place and outside of the graph.
 
@@ -120,3 +118,6 @@ def _scaled_together(tensors: list[Tensor], factor: Tensor) -> bool:
     for t in tensors:
         t.buffer.modified = change
     return True
+
+
+check_functions(globals())
