@@ -6,6 +6,7 @@
 
 namespace norch::nn {
 namespace {
+namespace clipping {
 
 constexpr int MAX_TENSORS = 200, PACKETS = 4;
 
@@ -187,11 +188,12 @@ KernelPtr scale(const Request& request) {
     return visit_floating_device(first.dtype, [&]<class T>(Tag<T>) -> KernelPtr { return make_scale<T>(sizes); });
 }
 
+}  // namespace clipping
 }  // namespace
 
 void add_clipping(Registry& registry) {
-    registry["total_norm"] = total_norm;
-    registry["scale"] = scale;
+    registry["total_norm"] = clipping::total_norm;
+    registry["scale"] = clipping::scale;
 }
 
 }  // namespace norch::nn

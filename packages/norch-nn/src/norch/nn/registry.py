@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from .module import Module
 
 
-REGISTRIES = "_parameter_names", "_buffer_names", "_module_names"
+REGISTRIES = "_module_names", "_parameter_names", "_buffer_names"
+
+_get = object.__getattribute__
 
 
 class Registry:
@@ -122,10 +124,12 @@ class AskedFirst(NamedAccess):
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        own = object.__getattribute__(self, "__dict__")
-        if name in own and any(name in own.get(names, ()) for names in REGISTRIES):
-            return type(self).__getattr__(self, name)
-        return object.__getattribute__(self, name)
+        own = _get(self, "__dict__")
+        if name in own:
+            modules, parameters, buffers = REGISTRIES
+            if name in own.get(modules, ()) or name in own.get(parameters, ()) or name in own.get(buffers, ()):
+                return type(self).__getattr__(self, name)
+        return _get(self, name)
 
 
 def names_getattr(cls: type) -> bool:
