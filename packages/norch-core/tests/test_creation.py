@@ -204,13 +204,6 @@ def test_storage() -> None:
     assert x.element_size() == x.itemsize == 8
 
 
-def test_what_tells_tensors_and_memory_apart() -> None:
-    x = norch.arange(6.0)
-    view = x[2:]
-    assert x._cdata == x._cdata != view._cdata
-    assert x.untyped_storage()._cdata == view.storage()._cdata != x.clone().untyped_storage()._cdata
-
-
 def test_the_default_dtype(double_by_default: None) -> None:
     assert norch.get_default_dtype() is norch.float64
     assert norch.zeros(1).dtype is norch.rand(1).dtype is norch.tensor(1.0).dtype is norch.float64

@@ -32,3 +32,10 @@ def test_a_file_is_memory(tmp_path: Path, shared: bool) -> None:
     assert np.frombuffer(file.read_bytes(), "<f4").tolist() == ([0, 7, 7, 3] if shared else [0, 1, 2, 3])
     with pytest.raises(FileNotFoundError):
         norch.UntypedStorage.from_file(tmp_path / "none")
+
+
+def test_what_tells_tensors_and_memory_apart() -> None:
+    x = norch.arange(6.0)
+    view = x[2:]
+    assert x._cdata == x._cdata != view._cdata
+    assert x.untyped_storage()._cdata == view.storage()._cdata != x.clone().untyped_storage()._cdata
