@@ -69,6 +69,17 @@ def test_an_assignment_to_elements_of_data_is_no_change():
         last.backward()
 
 
+def test_an_assignment_to_elements_of_data_that_an_op_has_saved_is_a_change():
+    x = norch.ones(2, requires_grad=True)
+    kept = norch.ones(2).data
+    kept[0] = 2.0
+    kept[1] = 3.0
+    y = (x * kept).sum()
+    kept[0] = 5.0
+    with pytest.raises(norch.AutogradError, match="__setitem__"):
+        y.backward()
+
+
 def test_a_recorded_step_sees_an_assignment_to_elements_of_data():
     memory = norch.zeros(3)
 

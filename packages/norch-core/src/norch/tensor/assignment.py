@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import switches
-from ..autograd.graph import is_recording, mark_modified, resolve
+from ..autograd.graph import is_recording, mark_modified, next_sequence_number, resolve
 from ..autograd.versions import _unsafe_preserve_version_counter
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is list:
         index = unlisted(index)
-    if "_is_data" in self.__dict__ and switches.noting is None:  # a recorded step looks for what it changed
+    if "_unused_since" in self.__dict__ and _is_unwatched(self):
         with _unsafe_preserve_version_counter(self):
             self.detach()[index] = value
+        self.__dict__["_unused_since"] = next_sequence_number()
         return
     if self.left_to is not None:
         left = left_index(self, index if isinstance(index, tuple) else (index,))
@@ -82,6 +83,12 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         copy_as("__setitem__", view, fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
+
+
+def _is_unwatched(data: Tensor) -> bool:
+    """Whether an assignment to elements of `x.data` counts as no change: where no op was recorded since, none can have
+    saved it, and no step is recorded, which looks for what it changed."""
+    return switches.noting is None and next_sequence_number() == data.__dict__["_unused_since"] + 1
 
 
 def _fill(view: Tensor, value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..autograd.engine import backward
-from ..autograd.graph import RETAIN, Leaf, Node, resolve
+from ..autograd.graph import RETAIN, Leaf, Node, next_sequence_number, resolve
 from ..autograd.hooks import RemovableHandle, Retained, hooks_of
 from ..device import Device
 from ..dtype import DType
@@ -244,7 +244,7 @@ class GraphMethods(TensorBase):
         """`detach()`, but `x.data[...] = value` is no change that a backward pass looks for; assigning replaces the
         values, and may change shape and dtype."""
         found = self.detach()
-        found.__dict__["_is_data"] = True
+        found.__dict__["_unused_since"] = next_sequence_number()
         return found
 
     @data.setter
