@@ -101,7 +101,7 @@ def _groups(name: str, tensors: Tensors) -> list[tuple[tuple[Device, DType], Ten
         found = ", ".join([str(dtype) for _, dtype in kinds]) or "none"
         raise DTypeError(f"{name}(): expected tensors of floating dtypes, got {found}")
     if len(kinds) == 1:
-        return [(*kinds, tensors)]  # type: ignore[list-item]
+        return [(kind, tensors) for kind in kinds]
     return [(kind, [t for t in tensors if (t.spec.device, t.spec.dtype) == kind]) for kind in kinds]
 
 
