@@ -1,6 +1,10 @@
 """The backend itself: memory, launching, threads, processes, and what it refuses."""
 
+import importlib.util
 import os
+import re
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -60,6 +64,19 @@ def test_every_build_computes(build):
     x = np.linspace(-3, 3, 1001)
     assert name == build
     np.testing.assert_allclose(float(total), (np.tanh(x) / (1 + np.exp(-x)) + x @ x).sum(), rtol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("ldd") is None, reason="glibc's ldd resolves what a module leaves to others")
+@pytest.mark.parametrize("build", BUILDS)
+def test_what_a_build_lacks_another_has(build):
+    # Without running it: the processor may lack what it is compiled for.
+    found = importlib.util.find_spec(f"norch_cpu._{build}")
+    if found is None:
+        pytest.skip(f"{build} was not built")
+    told = subprocess.run(["ldd", "-r", found.origin], capture_output=True, text=True)
+    lines = (told.stdout + told.stderr).splitlines()
+    assert any("libc.so" in line for line in lines)
+    assert [line for line in lines if "not found" in line or re.search(r"undefined symbol: \w*norch", line)] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/scratch.h"
+
 namespace norch {
 
 DType dtype_named(const std::string& name) {
@@ -14,7 +16,21 @@ DType dtype_named(const std::string& name) {
     return found->second;
 }
 
+int64_t& noted_scratch() {
+    static thread_local int64_t nbytes = 0;
+    return nbytes;
+}
+
 Factory& Registry::operator[](const char* op) { return unordered_map::operator[](op); }
+
+Operand::Operand() = default;
+Operand::Operand(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides, bool is_scalar)
+    : dtype(dtype), shape(std::move(shape)), strides(std::move(strides)), is_scalar(is_scalar) {}
+Operand::Operand(const Operand&) = default;
+Operand::Operand(Operand&&) noexcept = default;
+Operand& Operand::operator=(const Operand&) = default;
+Operand& Operand::operator=(Operand&&) noexcept = default;
+Operand::~Operand() = default;
 
 int64_t Operand::numel() const {
     int64_t n = 1;

@@ -24,6 +24,15 @@ struct Operand {
     std::vector<int64_t> strides;
     bool is_scalar = false;
 
+    Operand();
+    Operand(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides, bool is_scalar = false);
+    // Compiled once: most kernels keep some.
+    Operand(const Operand&);
+    Operand(Operand&&) noexcept;
+    Operand& operator=(const Operand&);
+    Operand& operator=(Operand&&) noexcept;
+    ~Operand();
+
     int64_t numel() const;
     int ndim() const { return int(shape.size()); }
     /// Whether the elements lie row by row without gaps.
@@ -82,7 +91,8 @@ using KernelPtr = std::unique_ptr<Kernel>;
 /// `Kernel::written` for a request.
 int written_by(const Request& request);
 
-/// Makes the kernel for a request, or returns null where there is none (core then decomposes a composite).
+/// Makes the kernel for a request, or returns null where there is none (core then decomposes a composite). It runs once: what
+/// is [[gnu::cold]] is compiled to be small.
 using Factory = KernelPtr (*)(const Request&);
 struct Registry : std::unordered_map<std::string, Factory> {
     Factory& operator[](const char* op);  // compiled once: every family has many calls
@@ -103,7 +113,7 @@ struct OutOfMemory : std::bad_alloc {
 
 /// A kernel from a function object: `make_kernel(work, [=](char* const* data, const Scalar* scalars) { ... })`.
 template <class Body>
-KernelPtr make_kernel(double work, Body body) {
+[[gnu::cold]] KernelPtr make_kernel(double work, Body body) {
     struct Bound final : Kernel {
         explicit Bound(Body body) : body(std::move(body)) {}
         void run(char* const* data, const Scalar* scalars) const override { body(data, scalars); }

@@ -73,13 +73,13 @@ nb::object compile(const std::string& op, nb::handle operands, nb::handle attrs)
     for (nb::handle item : attrs.attr("items")())
         request.attrs.values[nb::cast<std::string>(item[0])] = attribute(item[1]);
     check_operands(request.operands);
-    noted_scratch = 0;
+    noted_scratch() = 0;
     KernelPtr kernel = found->second(request);
     if (!kernel) return nb::none();
     kernel->written = written_by(request);
     PyObject* callable = make_callable(std::move(kernel), request.operands, &found->first);
     if (!callable) throw nb::python_error();
-    launch_of(callable)->scratch = noted_scratch;
+    launch_of(callable)->scratch = noted_scratch();
     return nb::steal(callable);
 }
 
