@@ -57,7 +57,7 @@ bool as_rows(const Operand& operand, Operand* rows) {
     return true;
 }
 
-KernelPtr copy_kernel(const Operand& out, const Operand& x) {
+[[gnu::cold]] KernelPtr copy_kernel(const Operand& out, const Operand& x) {
     static const Registry copying = [] {
         Registry all;
         elementwise::add_copying(all);

@@ -88,7 +88,7 @@ bool read_recurrence_grad(const Request& request, Recurrence* out) {
 
 Operand matrix(DType dtype, int64_t rows, int64_t columns) { return {dtype, {rows, columns}, {columns, 1}}; }
 
-KernelPtr input_gates(const Request& request, const Recurrence& r) {
+[[gnu::cold]] KernelPtr input_gates(const Request& request, const Recurrence& r) {
     const Operand* bias = r.bias_ih < 0 ? nullptr : &request.operands[size_t(r.bias_ih)];
     return matmul::product_kernel(matrix(r.dtype, r.rows(), r.width()), matrix(r.dtype, r.rows(), r.inputs),
                                   transposed(request.operands[size_t(r.weight_ih)]), bias);

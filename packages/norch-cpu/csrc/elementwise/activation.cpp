@@ -140,7 +140,7 @@ struct NarrowRelu {
     };
 };
 
-KernelPtr relu(const Request& request) {
+[[gnu::cold]] KernelPtr relu(const Request& request) {
     DType dtype = request.operands[0].dtype;
     if (dtype == DType::boolean) return nullptr;
     const Loop narrow = of_one_dtype(request) ? narrow_of<NarrowRelu::Of>(dtype) : nullptr;
@@ -160,14 +160,14 @@ struct NarrowReluGrad {
     };
 };
 
-KernelPtr relu_grad(const Request& request) {
+[[gnu::cold]] KernelPtr relu_grad(const Request& request) {
     const DType dtype = request.operands[0].dtype;
     const Loop narrow = of_one_dtype(request) ? narrow_of<NarrowReluGrad::Of>(dtype) : nullptr;
     if (!narrow) return Make::simple_grad<ReluGrad>(request);
     return elementwise_kernel(request, gradient_loop<float, ReluGrad, false>, 0.2, 0, narrow);
 }
 
-KernelPtr mse_loss_grad(const Request& request) {
+[[gnu::cold]] KernelPtr mse_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
     if (!is_floating(out.dtype)) return nullptr;
     Loop loop = out.dtype == DType::f64 ? difference_loop<double> : difference_loop<float>;

@@ -93,7 +93,7 @@ NORCH_UNARY(Fraction, x - std::trunc(x))
 
 /// A kernel by category: the loop of bools, of integers, of floats, which are computed in float32 or float64.
 template <class Bool, class Integer, class Floating, int PS>
-KernelPtr by_category(const Request& request) {
+[[gnu::cold]] KernelPtr by_category(const Request& request) {
     const DType dtype = request.operands.back().dtype;
     const Loop loop = visit(dtype, []<class S>(Tag<S>) -> Loop {
         using T = compute_t<S>;

@@ -51,7 +51,7 @@ void multiply_row(char* out, char* a, char* b, const Places* p, T sign, int64_t 
 }
 
 template <class T>
-KernelPtr make_complex_mul(const Request& request) {
+[[gnu::cold]] KernelPtr make_complex_mul(const Request& request) {
     std::vector<Operand> numbers = request.operands;
     Places places[3];
     for (size_t i = 0; i < 3; ++i) {
@@ -75,7 +75,7 @@ KernelPtr make_complex_mul(const Request& request) {
     });
 }
 
-KernelPtr complex_mul(const Request& request) {
+[[gnu::cold]] KernelPtr complex_mul(const Request& request) {
     switch (request.operands[0].dtype) {
         case DType::f32: return make_complex_mul<float>(request);
         case DType::f64: return make_complex_mul<double>(request);

@@ -147,7 +147,7 @@ private:
 };
 
 /// Null where neither layout has gaps, or one element is repeated.
-KernelPtr moved(const Request& request, const Inner& inner) {
+[[gnu::cold]] KernelPtr moved(const Request& request, const Inner& inner) {
     if (request.operands[1].is_scalar) return nullptr;
     Loops loops = collapse(request.operands);
     const int64_t size = size_of(request.operands[0].dtype);
@@ -164,7 +164,7 @@ KernelPtr moved(const Request& request, const Inner& inner) {
     return std::make_unique<Moved>(inner, std::move(loops), is_transposed, are_rows, size);
 }
 
-KernelPtr copy(const Request& request) {
+[[gnu::cold]] KernelPtr copy(const Request& request) {
     DType to = request.operands[0].dtype, from = request.operands[1].dtype;
     Loop loop = visit(to, [&]<class To>(Tag<To>) {
         return visit(from, []<class From>(Tag<From>) -> Loop {
@@ -178,7 +178,7 @@ KernelPtr copy(const Request& request) {
     return elementwise_kernel(request, loop, inner.ns, inner.flags);
 }
 
-KernelPtr where(const Request& request) {
+[[gnu::cold]] KernelPtr where(const Request& request) {
     int64_t size = size_of(request.operands[0].dtype);
     Loop loop = visit_bits(size, []<class T>(Tag<T>) -> Loop { return where_loop<T>; });
     return elementwise_kernel(request, loop, 0.05 * double(size), BITS | TAKES_BROADCAST);

@@ -32,8 +32,6 @@ private:
     uint64_t inverse_;
 };
 
-inline namespace NORCH_SIMD {
-
 /// Quotients of doubles have the integral part of those of the integers that they were made of, if these are below 2^51: what
 /// is no integer is further than 2^-51 of itself from one.
 template <class T>
@@ -64,5 +62,4 @@ void divide_as_doubles(char* const* p, unsigned broadcast, int64_t n) {
     });
 }
 
-}  // namespace NORCH_SIMD
 }  // namespace norch::elementwise

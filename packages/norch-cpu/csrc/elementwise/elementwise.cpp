@@ -236,7 +236,7 @@ bool move_contiguous_dim(Loops& loops, const std::vector<Operand>& operands) {
     return false;
 }
 
-KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags, Loop narrow) {
+[[gnu::cold]] KernelPtr elementwise_kernel(const Request& request, Loop loop, double ns, unsigned flags, Loop narrow) {
     return std::make_unique<Elementwise>(request, loop, ns, flags, narrow);
 }
 

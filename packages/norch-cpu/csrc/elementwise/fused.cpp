@@ -195,7 +195,7 @@ private:
     int64_t register_bytes_ = 0;
 };
 
-KernelPtr fused(const Request& request) {
+[[gnu::cold]] KernelPtr fused(const Request& request) {
     const auto& operands = request.operands;
     if (operands.empty() || operands[0].is_scalar) throw std::invalid_argument("a fused program without outputs");
     if (operands.size() > size_t(OPERANDS)) return nullptr;

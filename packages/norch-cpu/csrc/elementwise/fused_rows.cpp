@@ -88,7 +88,7 @@ private:
     bool is_planned_ = false;
 };
 
-KernelPtr fused_rows(const Request& request) {
+[[gnu::cold]] KernelPtr fused_rows(const Request& request) {
     const auto& operands = request.operands;
     if (operands.empty() || operands[0].is_scalar || operands[0].shape.empty())
         throw std::invalid_argument("a fused program of rows without outputs, or of 0 dims");

@@ -6,7 +6,7 @@
 #include "elementwise/elementwise.h"
 #include "runtime/simd.h"
 
-namespace norch::elementwise::inline NORCH_SIMD {
+namespace norch::elementwise {
 
 template <class T, class F>
 void unary_loop(char* const* p, unsigned, int64_t n) {
@@ -64,4 +64,4 @@ void ternary_loop(char* const* p, unsigned broadcast, int64_t n) {
     apply_alike<T>(p, broadcast, n, [=](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b, c); });
 }
 
-}  // namespace norch::elementwise::inline NORCH_SIMD
+}  // namespace norch::elementwise

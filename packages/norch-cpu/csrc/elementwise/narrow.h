@@ -6,7 +6,7 @@
 #include "elementwise/elementwise.h"
 #include "runtime/widen.h"
 
-namespace norch::elementwise::inline NORCH_SIMD {
+namespace norch::elementwise {
 
 /// out = f(a, b) of vectors of float32.
 template <class S, class A, class B, class F>
@@ -68,4 +68,4 @@ Loop narrow_of(DType dtype) {
     return nullptr;
 }
 
-}  // namespace norch::elementwise::inline NORCH_SIMD
+}  // namespace norch::elementwise

@@ -4,7 +4,7 @@
 #include "elementwise/loop.h"
 #include "elementwise/polynomial.h"
 
-namespace norch::elementwise::inline NORCH_SIMD {
+namespace norch::elementwise {
 
 #if defined(__FMA__) || defined(__aarch64__)
 constexpr bool HAS_FMA = true;
@@ -90,4 +90,4 @@ void mod_loop(char* const* p, unsigned broadcast, int64_t n) {
     }
 }
 
-}  // namespace norch::elementwise::inline NORCH_SIMD
+}  // namespace norch::elementwise

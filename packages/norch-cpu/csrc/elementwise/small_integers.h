@@ -6,7 +6,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch::elementwise::inline NORCH_SIMD {
+namespace norch::elementwise {
 
 /// Numbers from -2^51 on and below 2^51: such a one is the low bits of 1.5 * 2^52 plus it.
 struct SmallIntegers {
@@ -29,4 +29,4 @@ struct SmallIntegers {
     }
 };
 
-}  // namespace norch::elementwise::inline NORCH_SIMD
+}  // namespace norch::elementwise

@@ -89,7 +89,7 @@ void double_loop(char* const* p, unsigned, int64_t n) {
 }
 
 /// The costs are in nanoseconds for an element of one core; without a loop for float64 this is left to norch's formula.
-KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double = nullptr, double ns_double = 0) {
+[[gnu::cold]] KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double = nullptr, double ns_double = 0) {
     for (const Operand& o : request.operands)
         if (!is_floating(o.dtype) || (o.dtype == DType::f64) != (request.operands[0].dtype == DType::f64)) return nullptr;
     if (request.operands[0].dtype != DType::f64) return elementwise_kernel(request, in_float, ns_float);
@@ -97,7 +97,7 @@ KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop 
 }
 
 template <class F>
-KernelPtr in_double(const Request& request) {
+[[gnu::cold]] KernelPtr in_double(const Request& request) {
     return floating(request, double_loop<float, F>, 8, double_loop<double, F>, 8);
 }
 

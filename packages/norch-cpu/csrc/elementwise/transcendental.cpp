@@ -81,30 +81,30 @@ void pow_loop(char* const* p, unsigned broadcast, int64_t n) {
     binary_loop<T, T, functions::pow>(p, broadcast, n);
 }
 
-KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double, double ns_double) {
+[[gnu::cold]] KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double, double ns_double) {
     const bool is_double = request.operands[0].dtype == DType::f64;
     return is_double ? elementwise_kernel(request, in_double, ns_double) : elementwise_kernel(request, in_float, ns_float);
 }
 
 /// The costs are in picoseconds for an element of one core.
 template <class F, int ps_float, int ps_double>
-KernelPtr unary(const Request& request) {
+[[gnu::cold]] KernelPtr unary(const Request& request) {
     return floating(request, unary_loop<float, F>, ps_float * 1e-3, unary_loop<double, F>, ps_double * 1e-3);
 }
 
 template <class F, int ps_float, int ps_double>
-KernelPtr periodic(const Request& request) {
+[[gnu::cold]] KernelPtr periodic(const Request& request) {
     return floating(request, limited_loop<float, F>, ps_float * 1e-3, limited_loop<double, F>, ps_double * 1e-3);
 }
 
-KernelPtr atan2(const Request& request) {
+[[gnu::cold]] KernelPtr atan2(const Request& request) {
     using F = functions::atan2;
     return floating(request, binary_loop<float, float, F>, 3.0, binary_loop<double, double, F>, 20.0);
 }
 
 }  // namespace
 
-KernelPtr floating_pow(const Request& request) {
+[[gnu::cold]] KernelPtr floating_pow(const Request& request) {
     return floating(request, pow_loop<float>, 2.0, pow_loop<double>, 15.0);
 }
 

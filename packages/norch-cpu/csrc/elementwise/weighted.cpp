@@ -83,18 +83,18 @@ void lerp_loop(char* const* p, unsigned broadcast, int64_t n) {
 }
 
 /// Integers are left to norch's formulas.
-KernelPtr weighted(const Request& request, Loop in_float, Loop in_double) {
+[[gnu::cold]] KernelPtr weighted(const Request& request, Loop in_float, Loop in_double) {
     const DType dtype = request.operands[0].dtype;
     if (!is_floating(dtype)) return nullptr;
     return elementwise_kernel(request, dtype == DType::f64 ? in_double : in_float, 0.04 * double(size_of(dtype)));
 }
 
 template <class F, int PLACE>
-KernelPtr make(const Request& request) {
+[[gnu::cold]] KernelPtr make(const Request& request) {
     return weighted(request, loop<float, F, PLACE>, loop<double, F, PLACE>);
 }
 
-KernelPtr lerp(const Request& request) {
+[[gnu::cold]] KernelPtr lerp(const Request& request) {
     if (request.attrs.flag("is_small"))
         return weighted(request, lerp_loop<float, LerpFromStart, 3>, lerp_loop<double, LerpFromStart, 3>);
     return weighted(request, lerp_loop<float, LerpFromEnd, 4>, lerp_loop<double, LerpFromEnd, 4>);

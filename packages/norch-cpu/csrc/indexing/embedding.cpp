@@ -33,7 +33,7 @@ Operand index_of_rows(int64_t n, int64_t features) {
     return {DType::i64, {n, features}, {1, 0}};
 }
 
-KernelPtr compile(const char* op, void (*add)(Registry&), std::vector<Operand> operands) {
+[[gnu::cold]] KernelPtr compile(const char* op, void (*add)(Registry&), std::vector<Operand> operands) {
     Registry registry;
     add(registry);
     Request request;
@@ -143,13 +143,13 @@ private:
     KernelPtr add_;
 };
 
-KernelPtr embedding(const Request& request) {
+[[gnu::cold]] KernelPtr embedding(const Request& request) {
     const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
     if (!out.is_contiguous()) return nullptr;
     return std::make_unique<Embedding>(out, input, weight);
 }
 
-KernelPtr embedding_sum(const Request& request) {
+[[gnu::cold]] KernelPtr embedding_sum(const Request& request) {
     const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
     const int64_t padding = request.attrs.has("padding_idx") ? request.attrs.integer("padding_idx") : -1;
     const Operand* offsets = request.operands.size() > 3 ? &request.operands[3] : nullptr;
@@ -159,7 +159,7 @@ KernelPtr embedding_sum(const Request& request) {
     return nullptr;
 }
 
-KernelPtr embedding_grad(const Request& request) {
+[[gnu::cold]] KernelPtr embedding_grad(const Request& request) {
     const Operand &out = request.operands[0], &grad = request.operands[1], &input = request.operands[2];
     int64_t padding = -1;
     if (request.attrs.has("padding_idx")) padding = request.attrs.integer("padding_idx");

@@ -26,7 +26,7 @@ void copy_line(char* out, int64_t out_stride, const char* from, int64_t stride, 
     }
 }
 
-KernelPtr flip(const Request& request) {
+[[gnu::cold]] KernelPtr flip(const Request& request) {
     const Operand& out = request.operands[0];
     Operand x = request.operands[1];
     const int64_t size = size_of(x.dtype);

@@ -106,7 +106,7 @@ private:
 // --- places of two dims ---------------------------------------------------------------------------------------------
 
 /// out = a * sizes[1] + b: places along two dims as places along one.
-KernelPtr make_flat_index(const Request& r) {
+[[gnu::cold]] KernelPtr make_flat_index(const Request& r) {
     const std::vector<int64_t>& sizes = r.attrs.integers("sizes");
     const int64_t first = sizes.at(0), second = sizes.at(1);
     const Bounds bounds_a(r.operands[1], -first, first), bounds_b(r.operands[2], -second, second);
@@ -139,7 +139,7 @@ KernelPtr make_flat_index(const Request& r) {
     });
 }
 
-KernelPtr make_gather(const Request& r) {
+[[gnu::cold]] KernelPtr make_gather(const Request& r) {
     return std::make_unique<Gather>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")));
 }
 

@@ -79,7 +79,7 @@ Entry* radix_sort(Entry* a, Entry* b, int64_t n) {
 
 /// The dtypes of most numbers that are looked for; norch's formula serves the others. Calls f as `visit` does, or gives null.
 template <class F>
-KernelPtr visit_frequent(DType dtype, const F& f) {
+[[gnu::cold]] KernelPtr visit_frequent(DType dtype, const F& f) {
     switch (dtype) {
         case DType::f64: return f(Tag<double>{});
         case DType::f32: return f(Tag<float>{});

@@ -130,7 +130,7 @@ void add_row(const T* g, char* x, const Padding& p) {
     for (int64_t i = dim.end; i < n; ++i) at<T>(x, dim.places[size_t(i)]) += g[i];
 }
 
-KernelPtr pad_edges(const Request& request) {
+[[gnu::cold]] KernelPtr pad_edges(const Request& request) {
     const Operand &out = request.operands[0], &x = request.operands[1];
     Padding padding;
     if (!out.numel() || !Padding::make(out, x, request.attrs, padding)) return nullptr;
@@ -145,7 +145,7 @@ KernelPtr pad_edges(const Request& request) {
 }
 
 template <class T>
-KernelPtr make_pad_edges_grad(const Operand& out, const Operand& grad, const Attrs& attrs) {
+[[gnu::cold]] KernelPtr make_pad_edges_grad(const Operand& out, const Operand& grad, const Attrs& attrs) {
     Padding padding;
     if (!out.is_contiguous() || !grad.numel() || !Padding::make(grad, out, attrs, padding)) return nullptr;
     const int outer = int(padding.dims.size()) - 1;
@@ -164,7 +164,7 @@ KernelPtr make_pad_edges_grad(const Operand& out, const Operand& grad, const Att
     });
 }
 
-KernelPtr pad_edges_grad(const Request& request) {
+[[gnu::cold]] KernelPtr pad_edges_grad(const Request& request) {
     const Operand &out = request.operands[0], &grad = request.operands[1];
     if (grad.dtype == DType::f32) return make_pad_edges_grad<float>(out, grad, request.attrs);
     if (grad.dtype == DType::f64) return make_pad_edges_grad<double>(out, grad, request.attrs);

@@ -6,7 +6,7 @@
 #include "indexing/bounds.h"
 #include "runtime/simd.h"
 
-namespace norch::indexing::inline NORCH_SIMD {
+namespace norch::indexing {
 
 /// Byte strides of the three operands of a loop.
 struct Strides {
@@ -35,4 +35,4 @@ NORCH_INLINE void each_place(const int64_t* index, int64_t n, int64_t size, cons
     for (; i < n; ++i) f(i, wrapped(index[i], size));
 }
 
-}  // namespace norch::indexing::inline NORCH_SIMD
+}  // namespace norch::indexing

@@ -5,7 +5,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch::indexing::inline NORCH_SIMD {
+namespace norch::indexing {
 
 /// Which rows are added up. factors: what each is multiplied by, or null.
 template <class T>
@@ -58,4 +58,4 @@ void sum_rows(const T* table, const Bag<T>& bag, int64_t features, T* out) {
     }
 }
 
-}  // namespace norch::indexing::inline NORCH_SIMD
+}  // namespace norch::indexing

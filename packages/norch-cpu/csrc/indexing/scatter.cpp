@@ -214,12 +214,12 @@ private:
     double ns_;                                  // of a column
 };
 
-KernelPtr make_scatter(const Request& r) {
+[[gnu::cold]] KernelPtr make_scatter(const Request& r) {
     return std::make_unique<ScatterKernel>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")),
                                            assigning(r.operands[0].dtype), false);
 }
 
-KernelPtr make_scatter_add(const Request& r) {
+[[gnu::cold]] KernelPtr make_scatter_add(const Request& r) {
     DType dtype = r.operands[0].dtype;
     return std::make_unique<ScatterKernel>(r.operands[0], r.operands[1], r.operands[2], int(r.attrs.integer("dim")),
                                            adding(dtype), is_half(dtype));
@@ -260,7 +260,7 @@ private:
     ScatterKernel extreme_;
 };
 
-KernelPtr make_scatter_extreme(const Request& r) {
+[[gnu::cold]] KernelPtr make_scatter_extreme(const Request& r) {
     const Operand& out = r.operands[0];
     const Scatter scatter = r.attrs.text("reduce") == "amax" ? extreme<Maximum>(out.dtype) : extreme<Minimum>(out.dtype);
     if (!scatter || out.shape.empty()) return nullptr;

@@ -36,7 +36,7 @@ void search(const T* sequence, Index size, const T* values, int64_t count, int64
 }
 
 template <class T, class Index>
-KernelPtr make_search(int64_t rows, int64_t size, int64_t row_step, int64_t count, bool right) {
+[[gnu::cold]] KernelPtr make_search(int64_t rows, int64_t size, int64_t row_step, int64_t count, bool right) {
     const double ns = 2 + 0.6 * double(64 - __builtin_clzll(uint64_t(size)));
     return parallel_kernel(rows * count, ns, [=](char* const* data, int64_t begin, int64_t end) {
         int64_t* out = reinterpret_cast<int64_t*>(data[0]);
@@ -52,7 +52,7 @@ KernelPtr make_search(int64_t rows, int64_t size, int64_t row_step, int64_t coun
 }
 
 /// Null where dtypes differ or elements do not lie side by side: norch's formula serves those.
-KernelPtr searchsorted(const Request& request) {
+[[gnu::cold]] KernelPtr searchsorted(const Request& request) {
     const Operand &out = request.operands[0], &sequence = request.operands[1], &values = request.operands[2];
     const int64_t size = sequence.shape.empty() ? 0 : sequence.shape.back();
     if (sequence.dtype != values.dtype || !size || !out.is_contiguous() || !sequence.is_contiguous() ||

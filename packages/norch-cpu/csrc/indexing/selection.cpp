@@ -98,7 +98,7 @@ int64_t selected_of_close(const Line& line, Kind kind, int64_t k, Pair* entries)
 }
 
 template <class T, class Entry>
-KernelPtr make_selection(const Loops& lines, const Line& strides, Kind kind, int64_t k) {
+[[gnu::cold]] KernelPtr make_selection(const Loops& lines, const Line& strides, Kind kind, int64_t k) {
     const double ns = double(strides.n) * (kind == Kind::mode ? 20 : 4) + 20;
     return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
         for_lines<Entry>(lines, strides, ns, data, strides.n, [=](const Line& line, Entry* entries) {
@@ -111,7 +111,7 @@ KernelPtr make_selection(const Loops& lines, const Line& strides, Kind kind, int
     });
 }
 
-KernelPtr selection(DType dtype, const Loops& lines, const Line& line, Kind kind, int64_t k) {
+[[gnu::cold]] KernelPtr selection(DType dtype, const Loops& lines, const Line& line, Kind kind, int64_t k) {
     if (line.n > INT32_MAX) return nullptr;
     return visit_frequent(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (sizeof(T) < 8) return make_selection<T, Packed>(lines, line, kind, k);
@@ -119,7 +119,7 @@ KernelPtr selection(DType dtype, const Loops& lines, const Line& line, Kind kind
     });
 }
 
-KernelPtr select_along(const Request& request) {
+[[gnu::cold]] KernelPtr select_along(const Request& request) {
     const std::vector<Operand>& operands = request.operands;
     const int64_t dim = request.attrs.integer("dim");
     if (dim < 0 || dim >= operands[2].ndim()) throw std::invalid_argument(request.op + " along a dim that is not there");
@@ -132,7 +132,7 @@ KernelPtr select_along(const Request& request) {
 }
 
 /// Of all elements, which lie side by side.
-KernelPtr select_of_all(const Request& request, Kind kind) {
+[[gnu::cold]] KernelPtr select_of_all(const Request& request, Kind kind) {
     const Operand& x = request.operands[1];
     if (!x.is_contiguous() || x.numel() == 0) return nullptr;
     Loops one;

@@ -174,7 +174,7 @@ void top_line(const Line& line, bool descending, Entry* found) {
 }
 
 template <class T, class Entry>
-KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
+[[gnu::cold]] KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
     const double n = double(strides.n);
     if (strides.kept < strides.n / 8 || (strides.kept <= FEW && 2 * strides.kept <= strides.n)) {
         const double ns = n + 20 * double(strides.kept);
@@ -205,7 +205,7 @@ KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
 
 /// `sort`, or `topk`, whose outputs have `k` elements along the dim; without values `argsort`, whose operands are the
 /// indices twice, and the input.
-KernelPtr sorted_lines(const Request& request, std::vector<Operand> operands, bool descending, bool has_values = true) {
+[[gnu::cold]] KernelPtr sorted_lines(const Request& request, std::vector<Operand> operands, bool descending, bool has_values = true) {
     if (operands[0].shape.empty())  // a 0-d operand has dim 0
         for (Operand& operand : operands) operand.shape = operand.strides = {1};
     const int64_t dim = request.attrs.integer("dim");
@@ -223,7 +223,7 @@ KernelPtr sorted_lines(const Request& request, std::vector<Operand> operands, bo
     });
 }
 
-KernelPtr argsort(const Request& request) {
+[[gnu::cold]] KernelPtr argsort(const Request& request) {
     const std::vector<Operand> operands = {request.operands[0], request.operands[0], request.operands[1]};
     KernelPtr inner = sorted_lines(request, operands, request.attrs.flag("descending"), false);
     const double work = inner->work;

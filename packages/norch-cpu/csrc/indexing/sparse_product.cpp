@@ -42,7 +42,7 @@ struct Product {
 };
 
 template <class T>
-KernelPtr make(const Request& request) {
+[[gnu::cold]] KernelPtr make(const Request& request) {
     const Operand &out = request.operands[0], &dense = request.operands[2];
     const int64_t size = out.shape[0], features = out.numel() / size, count = request.operands[1].numel();
     const Bounds rows(request.operands[3], 0, size), columns(request.operands[4], 0, dense.shape[0]);
@@ -63,7 +63,7 @@ KernelPtr make(const Request& request) {
     return Staged::make(request, 1, {out.dtype, out.dtype, out.dtype, DType::i64, DType::i64}, std::move(body));
 }
 
-KernelPtr coo_matmul(const Request& request) {
+[[gnu::cold]] KernelPtr coo_matmul(const Request& request) {
     const Operand &out = request.operands[0], &values = request.operands[1], &dense = request.operands[2];
     if (values.dtype != out.dtype || dense.dtype != out.dtype || !out.numel() || !dense.numel()) return nullptr;
     for (size_t i : {3, 4})

@@ -9,7 +9,7 @@
 namespace norch::indexing {
 namespace {
 
-KernelPtr triangle(const Request& request) {
+[[gnu::cold]] KernelPtr triangle(const Request& request) {
     Operand out = request.operands[0], x = request.operands[1];
     const int64_t size = size_of(out.dtype), diagonal = request.attrs.integer("diagonal");
     const bool lower = request.attrs.flag("lower");

@@ -5,7 +5,7 @@
 namespace norch::linalg {
 namespace {
 
-KernelPtr lu_factor(const Request& request) {
+[[gnu::cold]] KernelPtr lu_factor(const Request& request) {
     if (!suits(request, 3)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[3];
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back();
@@ -21,7 +21,7 @@ KernelPtr lu_factor(const Request& request) {
     });
 }
 
-KernelPtr permutation(const Request& request) {
+[[gnu::cold]] KernelPtr permutation(const Request& request) {
     const Operand &order = request.operands[0], &pivots = request.operands[1];
     if (order.dtype != DType::i64 || pivots.dtype != DType::i32 || order.numel() == 0 || !order.is_contiguous())
         return nullptr;

@@ -164,7 +164,7 @@ typename Lanes<T>::V scaled(typename Lanes<T>::V* x, int64_t count, typename Lan
 /// body(data, batch, group, room) for each group of lanes, `room` of `vectors` vectors of the outputs' dtype. The operands
 /// from `inputs` on are seen without gaps.
 template <class Body>
-KernelPtr lane_kernel(const Request& request, size_t inputs, int64_t vectors, double ns_per_matrix, Body body) {
+[[gnu::cold]] KernelPtr lane_kernel(const Request& request, size_t inputs, int64_t vectors, double ns_per_matrix, Body body) {
     const DType dtype = request.operands[inputs].dtype;
     const int64_t batch = matrices_of(request.operands[inputs]).batch, lanes = VECTOR_BYTES / size_of(dtype);
     const int64_t groups = (batch + lanes - 1) / lanes;

@@ -28,7 +28,7 @@ constexpr size_t MAX_MATRICES = 5;  // singular vectors and values, their state,
 
 /// body(data, room) for each matrix: where those of the operands begin, and `elements` zeros of the outputs' dtype.
 template <class Body>
-KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_matrix, Body body) {
+[[gnu::cold]] KernelPtr matrix_kernel(const Request& request, int64_t elements, double ns_per_matrix, Body body) {
     Loops batch = collapse(request.operands, dims_but(request.operands.back().ndim() - 2));
     if (batch.strides.size() > MAX_MATRICES) throw std::logic_error("too many operands for a kernel of matrices");
     const double work = double(batch.numel) * ns_per_matrix;

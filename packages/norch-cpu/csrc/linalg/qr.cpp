@@ -17,7 +17,7 @@ NORCH_INLINE void reflect(V* x, int64_t columns, int64_t c, const V* v, int64_t 
 }
 
 /// Operands: q, if it has columns; r (height, n); a (m, n).
-KernelPtr qr_lanes(const Request& request, size_t input, int64_t m, int64_t n, int64_t columns, int64_t height) {
+[[gnu::cold]] KernelPtr qr_lanes(const Request& request, size_t input, int64_t m, int64_t n, int64_t columns, int64_t height) {
     const int64_t k = std::min(m, n);
     return lane_kernel(request, input, m * (n + columns), 50 + 3 * double(m * n * (k + columns)),
                        [=](char* const* data, int64_t batch, int64_t group, auto* x) {
@@ -54,7 +54,7 @@ KernelPtr qr_lanes(const Request& request, size_t input, int64_t m, int64_t n, i
 }
 
 /// Q is null where only R is wanted.
-KernelPtr qr_kernel(const Request& request, const Operand* q, const Operand& r, const Operand& a) {
+[[gnu::cold]] KernelPtr qr_kernel(const Request& request, const Operand* q, const Operand& r, const Operand& a) {
     const size_t input = q ? 2 : 1;
     if (!suits(request, input)) return nullptr;
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back(), k = std::min(m, n);
@@ -82,10 +82,10 @@ KernelPtr qr_kernel(const Request& request, const Operand* q, const Operand& r, 
     });
 }
 
-KernelPtr qr(const Request& request) {
+[[gnu::cold]] KernelPtr qr(const Request& request) {
     return qr_kernel(request, &request.operands[0], request.operands[1], request.operands[2]);
 }
-KernelPtr qr_r(const Request& request) {
+[[gnu::cold]] KernelPtr qr_r(const Request& request) {
     return qr_kernel(request, nullptr, request.operands[0], request.operands[1]);
 }
 

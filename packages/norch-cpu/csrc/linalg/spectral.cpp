@@ -23,7 +23,7 @@ void transpose(V* to, const V* from, int64_t rows, int64_t columns) {
 }
 
 /// Operands: values, info, a.
-KernelPtr eigenvalues(const Request& request) {
+[[gnu::cold]] KernelPtr eigenvalues(const Request& request) {
     constexpr int64_t WHOLE = 4 * VECTOR_BYTES;
     const Operand& a = request.operands[2];
     const int64_t n = a.shape.back(), row = padded(n, a.dtype);
@@ -56,7 +56,7 @@ KernelPtr eigenvalues(const Request& request) {
 }
 
 /// Operands: values, the vectors if `has_vectors`, info, a.
-KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
+[[gnu::cold]] KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
     const size_t input = has_vectors ? 3 : 2;
     if (!suits(request, input)) return nullptr;
     const Operand& a = request.operands[input];
@@ -91,8 +91,8 @@ KernelPtr eigen_kernel(const Request& request, bool has_vectors) {
     });
 }
 
-KernelPtr eigh(const Request& request) { return eigen_kernel(request, true); }
-KernelPtr eigvalsh(const Request& request) { return eigen_kernel(request, false); }
+[[gnu::cold]] KernelPtr eigh(const Request& request) { return eigen_kernel(request, true); }
+[[gnu::cold]] KernelPtr eigvalsh(const Request& request) { return eigen_kernel(request, false); }
 
 /// The rows of `x`, longest first, become unit vectors; `lengths` what they were multiplied by. V: lanes.
 template <class V>
@@ -117,7 +117,7 @@ void normalise_lanes(V* x, int64_t n, int64_t width, V* lengths, bool has_vector
 }
 
 /// Operands: u, values, vh, info, a; without vectors values, info, a. Of a wide matrix the transpose is taken.
-KernelPtr singular_lanes(const Request& request, bool has_vectors) {
+[[gnu::cold]] KernelPtr singular_lanes(const Request& request, bool has_vectors) {
     const size_t input = request.operands.size() - 1;
     const Operand& a = request.operands[input];
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back(), k = std::min(m, n), width = std::max(m, n);
@@ -148,7 +148,7 @@ KernelPtr singular_lanes(const Request& request, bool has_vectors) {
 }
 
 /// The rows of a matrix by QR factors first, and those of R by rotations.
-KernelPtr singular_matrices(const Request& request, bool has_vectors) {
+[[gnu::cold]] KernelPtr singular_matrices(const Request& request, bool has_vectors) {
     const size_t input = request.operands.size() - 1;
     const Operand& a = request.operands[input];
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back(), k = std::min(m, n), width = std::max(m, n);
@@ -202,7 +202,7 @@ KernelPtr singular_matrices(const Request& request, bool has_vectors) {
     });
 }
 
-KernelPtr singular_kernel(const Request& request, bool has_vectors) {
+[[gnu::cold]] KernelPtr singular_kernel(const Request& request, bool has_vectors) {
     const size_t input = request.operands.size() - 1;
     const Operand& a = request.operands[input];
     const int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back();
@@ -214,8 +214,8 @@ KernelPtr singular_kernel(const Request& request, bool has_vectors) {
     return suits_lanes(a.dtype, shape) ? singular_lanes(request, has_vectors) : singular_matrices(request, has_vectors);
 }
 
-KernelPtr svd(const Request& request) { return singular_kernel(request, true); }
-KernelPtr svdvals(const Request& request) { return singular_kernel(request, false); }
+[[gnu::cold]] KernelPtr svd(const Request& request) { return singular_kernel(request, true); }
+[[gnu::cold]] KernelPtr svdvals(const Request& request) { return singular_kernel(request, false); }
 
 }  // namespace
 

@@ -10,7 +10,7 @@ double cube_ns(DType dtype, int64_t n, int64_t columns) {
 }
 
 /// The determinants, or with `logs` their signs and the logarithms of their sizes.
-KernelPtr determinants(const Request& request, bool logs) {
+[[gnu::cold]] KernelPtr determinants(const Request& request, bool logs) {
     const size_t input = logs ? 2 : 1;
     if (!suits(request, input)) return nullptr;
     const Operand& a = request.operands[input];
@@ -51,11 +51,11 @@ KernelPtr determinants(const Request& request, bool logs) {
     });
 }
 
-KernelPtr det(const Request& request) { return determinants(request, false); }
-KernelPtr slogdet(const Request& request) { return determinants(request, true); }
+[[gnu::cold]] KernelPtr det(const Request& request) { return determinants(request, false); }
+[[gnu::cold]] KernelPtr slogdet(const Request& request) { return determinants(request, true); }
 
 /// X with a @ X = b, or with an identity for b where `request` has none.
-KernelPtr solve(const Request& request) {
+[[gnu::cold]] KernelPtr solve(const Request& request) {
     if (!suits(request, 2)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[2];
     const bool inverts = request.operands.size() == 3;

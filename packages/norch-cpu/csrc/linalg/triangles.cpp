@@ -9,7 +9,7 @@ double square_ns(DType dtype, int64_t n, int64_t columns) {
     return 50 + double(size_of(dtype)) / 300 * double(n * n * columns);
 }
 
-KernelPtr cholesky(const Request& request) {
+[[gnu::cold]] KernelPtr cholesky(const Request& request) {
     if (!suits(request, 2)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[2];
     const int64_t n = a.shape.back();
@@ -33,7 +33,7 @@ KernelPtr cholesky(const Request& request) {
     });
 }
 
-KernelPtr solve_triangular(const Request& request) {
+[[gnu::cold]] KernelPtr solve_triangular(const Request& request) {
     if (!suits(request, 1)) return nullptr;
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
     const bool upper = request.attrs.flag("upper"), unitriangular = request.attrs.flag("unitriangular");

@@ -9,7 +9,7 @@
 
 #include "linalg/lanes.h"
 
-namespace norch::linalg::inline NORCH_SIMD {
+namespace norch::linalg {
 
 /// From a symmetric matrix (n, n), in rows `row` apart with zeros behind them, to its diagonal d and what is beside it, e.
 /// v, w: rooms for a row each, of zeros.
@@ -128,4 +128,4 @@ void bisect(const T* d, T* e, int64_t n, T* values) {
     }
 }
 
-}  // namespace norch::linalg::inline NORCH_SIMD
+}  // namespace norch::linalg

@@ -39,7 +39,7 @@ void sum_differences(const T* a, const T* b, int64_t k, T* sums) {
 int64_t place_of(int64_t i, int64_t j, int64_t n) { return i * n - i * (i + 1) / 2 + j - i - 1; }
 
 template <bool SQUARES, class T>
-KernelPtr forward(const Request& r) {
+[[gnu::cold]] KernelPtr forward(const Request& r) {
     constexpr int64_t TILE = 4 * LANES<T>, SIZE = sizeof(T);
     const auto& shape = r.operands[0].shape;
     const int64_t n = shape[1], m = shape[2], k = r.operands[1].shape[2];
@@ -67,7 +67,7 @@ KernelPtr forward(const Request& r) {
 
 /// The distances of each row to those after it, row by row.
 template <bool SQUARES, class T>
-KernelPtr pairs_forward(const Request& r) {
+[[gnu::cold]] KernelPtr pairs_forward(const Request& r) {
     constexpr int64_t TILE = 4 * LANES<T>, SIZE = sizeof(T);
     const int64_t n = r.operands[1].shape[0], k = r.operands[1].shape[1];
     const double ns = double(n) / 2 * double(k) * 0.05 + 10;
@@ -127,7 +127,7 @@ double grad_ns(int64_t m, int64_t k) { return double(m) * (double(k) * 0.05 + 2)
 
 /// The gradient of the first rows. `grad` and `distance` may have any strides.
 template <bool SQUARES, class T>
-KernelPtr backward(const Request& r) {
+[[gnu::cold]] KernelPtr backward(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &distance = r.operands[4];
     const int64_t n = out.shape[1], k = out.shape[2], m = r.operands[3].shape[1];
     const auto g = grad.strides, d = distance.strides;
@@ -147,7 +147,7 @@ KernelPtr backward(const Request& r) {
 
 /// The gradient of the rows of `pairs_forward`.
 template <bool SQUARES, class T>
-KernelPtr pairs_backward(const Request& r) {
+[[gnu::cold]] KernelPtr pairs_backward(const Request& r) {
     const int64_t n = r.operands[0].shape[0], k = r.operands[0].shape[1];
     return parallel_kernel(n, grad_ns(n, k), [=](char* const* data, int64_t begin, int64_t end) {
         const Scratch<T> factors(n);
@@ -166,7 +166,7 @@ KernelPtr pairs_backward(const Request& r) {
 
 /// `operands`: which must lie row by row.
 template <class F>
-KernelPtr chosen(const Request& r, std::initializer_list<size_t> operands, const F& make) {
+[[gnu::cold]] KernelPtr chosen(const Request& r, std::initializer_list<size_t> operands, const F& make) {
     const double p = r.attrs.number("p");
     if (p != 1 && p != 2) return nullptr;
     for (const Operand& o : r.operands)

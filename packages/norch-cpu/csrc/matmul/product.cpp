@@ -180,7 +180,7 @@ private:
 int float32_parts = 0;  // see set_float32_parts
 
 /// The kernel of a product whose factors are taken as they lie, or null where that is not possible or does not pay.
-KernelPtr mixed_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
+[[gnu::cold]] KernelPtr mixed_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                        const std::string& activation) {
     if (a.dtype != out.dtype || b.dtype != out.dtype) return nullptr;
     if (out.dtype == DType::f16) return std::make_unique<MixedKernel<half>>(out, a, b, bias, activation, 2);
@@ -197,7 +197,7 @@ KernelPtr mixed_kernel(const Operand& out, const Operand& a, const Operand& b, c
 
 void set_float32_parts(int parts) { float32_parts = parts; }
 
-KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
+[[gnu::cold]] KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                          const std::string& activation) {
     if (KernelPtr mixed = mixed_kernel(out, a, b, bias, activation)) return mixed;
     switch (out.dtype) {

@@ -212,11 +212,11 @@ private:
 };
 
 template <class S, Format F>
-KernelPtr make(const Operand& out, const Operand& input, const Operand& weight, const Operand* scale, const Operand* bias) {
+[[gnu::cold]] KernelPtr make(const Operand& out, const Operand& input, const Operand& weight, const Operand* scale, const Operand* bias) {
     return std::make_unique<QuantizedKernel<S, F>>(out, input, weight, scale, bias);
 }
 
-KernelPtr quantized_linear(const Request& request) {
+[[gnu::cold]] KernelPtr quantized_linear(const Request& request) {
     const auto& o = request.operands;
     const Operand &out = o[0], &weight = o[2];
     Operand input;

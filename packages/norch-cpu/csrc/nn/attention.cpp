@@ -31,7 +31,7 @@ Operand with_rows(Operand mask) {
 }
 
 template <int RESULTS>
-KernelPtr gradient(const Request& request) {
+[[gnu::cold]] KernelPtr gradient(const Request& request) {
     const auto attention = Attention::of(request, RESULTS + 1);
     if (!attention || (RESULTS > 3 && (attention->is_causal || !attention->has_mask))) return nullptr;
     return attention_grad(*attention, RESULTS);

@@ -129,7 +129,7 @@ struct Few {
 
 }  // namespace
 
-KernelPtr attend_few(const Attention& attention) {
+[[gnu::cold]] KernelPtr attend_few(const Attention& attention) {
     Few few{attention, {}, whole_vectors(attention.size), whole_vectors(attention.values)};
     few.group = take_group(few.a.loops);
     const int64_t bytes = few.a.keys * (few.a.size + few.a.values) * size_of(few.a.dtype);

@@ -90,7 +90,7 @@ void attend_block(const Attention& a, char* const* p, int64_t first, Room room) 
 
 }  // namespace
 
-KernelPtr attend(const Attention& a) {
+[[gnu::cold]] KernelPtr attend(const Attention& a) {
     const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES, items = a.heads() * blocks;
     const double ns = a.head_ns() / double(blocks);
     return make_kernel(double(items) * ns, [=](char* const* data, const Scalar*) {

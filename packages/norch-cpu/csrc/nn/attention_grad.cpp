@@ -141,7 +141,7 @@ void head_grad(const Attention& a, int results, char* const* p, Room room) {
 
 }  // namespace
 
-KernelPtr attention_grad(const Attention& a, int results) {
+[[gnu::cold]] KernelPtr attention_grad(const Attention& a, int results) {
     const double ns = 2.5 * a.head_ns();
     return make_kernel(double(a.heads()) * ns, [=](char* const* data, const Scalar*) {
         parallel_for(a.heads(), ns, [&](int64_t begin, int64_t end) {

@@ -258,7 +258,7 @@ void for_channels(const Shape& s, double ns, const One& one, const Block& side_b
 
 /// Three outputs. GRAD: grad, input, weight where it is given; else input, weight and bias where they are given.
 template <bool GRAD>
-KernelPtr batch_norm(const Request& request) {
+[[gnu::cold]] KernelPtr batch_norm(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out) || !out.numel()) return nullptr;
     const auto& given = request.attrs.integers("given");

@@ -29,7 +29,7 @@ bool are_flat(const Request& request, size_t first, size_t last) {
 
 /// Sums of chunks are added in their order, however many threads there are.
 template <class T>
-KernelPtr make_total_norm(const Request& request) {
+[[gnu::cold]] KernelPtr make_total_norm(const Request& request) {
     using C = compute_t<T>;
     const auto pieces = pieces_of(request.operands, 1, request.operands.size() - 1);
     const double ns = 0.05 * CHUNK * double(sizeof(T)) / 4;
@@ -55,14 +55,14 @@ KernelPtr make_total_norm(const Request& request) {
     });
 }
 
-KernelPtr total_norm(const Request& request) {
+[[gnu::cold]] KernelPtr total_norm(const Request& request) {
     const size_t n = request.operands.size();
     if (n < 2 || !are_flat(request, 1, n) || !is_floating(request.operands[1].dtype)) return nullptr;
     return visit_floating(request.operands[1].dtype, [&]<class T>(Tag<T>) { return make_total_norm<T>(request); });
 }
 
 template <class T>
-KernelPtr make_scale(const Request& request, size_t count) {
+[[gnu::cold]] KernelPtr make_scale(const Request& request, size_t count) {
     using C = compute_t<T>;
     const auto pieces = pieces_of(request.operands, 0, count);
     const double ns = 0.1 * CHUNK * double(sizeof(T)) / 4;
@@ -80,7 +80,7 @@ KernelPtr make_scale(const Request& request, size_t count) {
     });
 }
 
-KernelPtr scale(const Request& request) {
+[[gnu::cold]] KernelPtr scale(const Request& request) {
     const size_t count = request.operands.size() - 1;
     if (request.operands.size() < 2 || !are_flat(request, 0, count)) return nullptr;
     const Operand& factor = request.operands.back();

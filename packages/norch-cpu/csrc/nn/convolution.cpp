@@ -210,7 +210,7 @@ public:
 };
 
 template <class S>
-KernelPtr forward(const Request& r) {
+[[gnu::cold]] KernelPtr forward(const Request& r) {
     const Operand &out = r.operands[0], &weight = r.operands[2];
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
@@ -249,7 +249,7 @@ std::vector<std::pair<int64_t, int64_t>> contributing(int64_t phase, int64_t k, 
 }
 
 template <class S>
-KernelPtr input_grad(const Request& r) {
+[[gnu::cold]] KernelPtr input_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &weight = r.operands[2];
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
@@ -290,7 +290,7 @@ KernelPtr input_grad(const Request& r) {
 }
 
 template <class F>
-KernelPtr of_one_dtype(const Request& r, const F& make) {
+[[gnu::cold]] KernelPtr of_one_dtype(const Request& r, const F& make) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
     if (KernelPtr found = conv2d_special(r)) return found;

@@ -111,7 +111,7 @@ KernelPtr conv2d_winograd(const Request& request, KernelPtr direct);         // 
 KernelPtr conv2d_winograd_weight(const Request& request, KernelPtr direct);  // convolution_winograd_weight.cpp
 
 /// The first of these that there is.
-inline KernelPtr conv2d_special(const Request& request) {
+[[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {
     for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_of_small_planes, conv2d_planes,
                             conv2d_col2im})
         if (KernelPtr found = make(request)) return found;

@@ -162,7 +162,7 @@ private:
 
 }  // namespace
 
-KernelPtr conv2d_col2im(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_col2im(const Request& r) {
     if (r.op != "conv2d_input_grad") return nullptr;
     const Operand &out = r.operands[0], &grad = r.operands[1], &weight = r.operands[2];
     const int64_t groups = r.attrs.integer("groups");

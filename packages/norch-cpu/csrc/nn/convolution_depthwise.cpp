@@ -80,7 +80,7 @@ void sum_channels(const S* source, int64_t step, const Reach& reach, const T* we
 }
 
 template <class S>
-KernelPtr correlation(const Request& r, bool is_grad) {
+[[gnu::cold]] KernelPtr correlation(const Request& r, bool is_grad) {
     using T = compute_t<S>;
     const Operand &out = r.operands[0], &source = r.operands[1], &weight = r.operands[2];
     const Moves moves(r, weight, source, is_grad);
@@ -154,7 +154,7 @@ void sum_row(const S* grad, const S* x, int64_t step, int64_t gap, int64_t place
 
 /// Chunks of rows are summed each by itself, and then in order, however many threads there are.
 template <class S>
-KernelPtr weight_grad(const Request& r) {
+[[gnu::cold]] KernelPtr weight_grad(const Request& r) {
     using T = compute_t<S>;
     const Operand &out = r.operands[0], &grad = r.operands[1], &source = r.operands[2];
     const Moves moves(r, out, source, false);
@@ -212,7 +212,7 @@ KernelPtr weight_grad(const Request& r) {
 
 }  // namespace
 
-KernelPtr conv2d_depthwise(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_depthwise(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", of_input = r.op == "conv2d_input_grad";
     const Operand& weight = r.operands[of_weight ? 0 : 2];
     const Operand &a = r.operands[of_weight ? 2 : 0], &b = r.operands[1];

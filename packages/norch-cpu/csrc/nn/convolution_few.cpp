@@ -103,7 +103,7 @@ double work_of(const matmul::Product<T>& product, const Columns& columns) {
 }
 
 template <class T>
-KernelPtr forward(const Request& r, const Columns& columns) {
+[[gnu::cold]] KernelPtr forward(const Request& r, const Columns& columns) {
     const int64_t batch = r.operands[0].shape[0], channels = r.operands[0].shape[1];
     const int64_t rows = columns.rows(), depth = columns.depth(), windows = rows / batch;
     // Of one image the product is the result turned over, of more than one images of it.
@@ -123,7 +123,7 @@ KernelPtr forward(const Request& r, const Columns& columns) {
 }
 
 template <class T>
-KernelPtr input_grad(const Request& r, const Columns& columns) {
+[[gnu::cold]] KernelPtr input_grad(const Request& r, const Columns& columns) {
     const int64_t rows = columns.rows(), depth = columns.depth(), channels = r.operands[1].shape[1];
     const matmul::Product<T> product(rows, depth, channels, {channels, 1}, {depth, 1}, {depth, 1});
     return make_kernel(work_of(product, columns), [=, grad = Image(r.operands[1])](char* const* data, const Scalar*) {
@@ -136,7 +136,7 @@ KernelPtr input_grad(const Request& r, const Columns& columns) {
 }
 
 template <class T>
-KernelPtr weight_grad(const Request& r, const Columns& columns) {
+[[gnu::cold]] KernelPtr weight_grad(const Request& r, const Columns& columns) {
     const int64_t rows = columns.rows(), depth = columns.depth(), channels = r.operands[1].shape[1];
     const matmul::Product<T> product(channels, depth, rows, {rows, 1}, {depth, 1}, {depth, 1});
     return make_kernel(work_of(product, columns), [=, grad = Image(r.operands[1])](char* const* data, const Scalar*) {
@@ -150,7 +150,7 @@ KernelPtr weight_grad(const Request& r, const Columns& columns) {
 
 }  // namespace
 
-KernelPtr conv2d_of_few_windows(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_of_few_windows(const Request& r) {
     const bool of_input = r.op == "conv2d_input_grad", of_weight = r.op == "conv2d_weight_grad";
     const bool is_forward = !of_input && !of_weight;
     const Operand& image = r.operands[of_input ? 0 : of_weight ? 2 : 1];

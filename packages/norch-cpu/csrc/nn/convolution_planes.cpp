@@ -292,7 +292,7 @@ T sum_rows(const T* grad, const T* x, const Pass& pass, int64_t pitch) {
 
 /// The gradient of the weight: the products of some images are summed by lanes, what these give one after the other.
 template <class S>
-KernelPtr weight_grad(const Request& r) {
+[[gnu::cold]] KernelPtr weight_grad(const Request& r) {
     using T = compute_t<S>;
     constexpr int L = SIMD_WIDTH<T>;
     const Operand &out = r.operands[0], &grad = r.operands[1];
@@ -354,7 +354,7 @@ KernelPtr weight_grad(const Request& r) {
 
 }  // namespace
 
-KernelPtr conv2d_planes(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_planes(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", is_grad = r.op == "conv2d_input_grad";
     const Operand &out = r.operands[0], &source = r.operands[of_weight ? 2 : 1], &weight = r.operands[of_weight ? 0 : 2];
     const int64_t groups = r.attrs.integer("groups");

@@ -34,7 +34,7 @@ StagedOperand pixels_of(const Operand& image, const std::vector<int64_t>& stride
 }
 
 /// A product of images, or nothing where they do not lie as matrices do.
-KernelPtr product_of(const Request& r, const Operand& first, const Operand& second) {
+[[gnu::cold]] KernelPtr product_of(const Request& r, const Operand& first, const Operand& second) {
     const bool of_weight = r.op == "conv2d_weight_grad", of_input = r.op == "conv2d_input_grad";
     const Operand& weight = r.operands[of_weight ? 0 : 2];
     Operand a, b;
@@ -54,7 +54,7 @@ KernelPtr product_of(const Request& r, const Operand& first, const Operand& seco
 
 }  // namespace
 
-KernelPtr conv2d_pointwise(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_pointwise(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", of_input = r.op == "conv2d_input_grad";
     const Operand& weight = r.operands[of_weight ? 0 : 2];
     if (r.attrs.integer("groups") != 1 || weight.shape[2] != 1 || weight.shape[3] != 1) return nullptr;

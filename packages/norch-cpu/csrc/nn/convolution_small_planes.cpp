@@ -80,7 +80,7 @@ auto correlate_rows_of(int64_t columns) {
     return columns % 7 == 0 ? correlate<7, V> : columns >= 4 ? correlate<4, V> : correlate<1, V>;
 }
 
-KernelPtr correlation(const Request& r, bool is_grad) {
+[[gnu::cold]] KernelPtr correlation(const Request& r, bool is_grad) {
     const Operand &out = r.operands[0], &source = r.operands[1], &weight = r.operands[2];
     const Border border(r, source, out, weight, is_grad);
     const Blocks blocks(out.shape[1], border);
@@ -142,7 +142,7 @@ void add_products(const Border& b, const T* grad, const T* x, int64_t gap, int64
 }
 
 /// Images are summed each by itself, then in their order.
-KernelPtr weight_grad(const Request& r) {
+[[gnu::cold]] KernelPtr weight_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &source = r.operands[2];
     const Border border(r, source, grad, out, false);
     const Blocks blocks(grad.shape[1], border);
@@ -190,7 +190,7 @@ bool has_small_planes(const Operand& image) {
 
 }  // namespace
 
-KernelPtr conv2d_of_small_planes(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_of_small_planes(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", of_input = r.op == "conv2d_input_grad";
     const Operand& weight = r.operands[of_weight ? 0 : 2];
     const int64_t groups = r.attrs.integer("groups");

@@ -167,7 +167,7 @@ private:
 
 }  // namespace
 
-KernelPtr conv2d_weight_grad(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_weight_grad(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1];
     if (grad.dtype != out.dtype || r.operands[2].dtype != out.dtype || !is_image_output(out)) return nullptr;
     if (KernelPtr found = conv2d_special(r)) return found;

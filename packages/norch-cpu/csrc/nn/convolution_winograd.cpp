@@ -212,7 +212,7 @@ private:
 
 }  // namespace
 
-KernelPtr conv2d_winograd(const Request& r, KernelPtr direct) {
+[[gnu::cold]] KernelPtr conv2d_winograd(const Request& r, KernelPtr direct) {
     const Operand &out = r.operands[0], &image = r.operands[1], &weight = r.operands[2];
     const bool of_input = r.op == "conv2d_input_grad";
     const auto& pads = r.attrs.integers("pads");

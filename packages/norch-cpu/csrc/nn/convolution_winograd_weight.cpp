@@ -195,7 +195,7 @@ private:
 
 }  // namespace
 
-KernelPtr conv2d_winograd_weight(const Request& r, KernelPtr direct) {
+[[gnu::cold]] KernelPtr conv2d_winograd_weight(const Request& r, KernelPtr direct) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &image = r.operands[2];
     const auto& pads = r.attrs.integers("pads");
     if (!has_pixels(grad) || !has_pixels(image) || !is_fit(r, out, grad, image.shape[1], grad.shape[1])) return direct;

@@ -74,7 +74,7 @@ __attribute__((noinline)) void share(const T* last, const T* cost, const T* here
 }
 
 template <class T>
-KernelPtr alphas(const Request& r) {
+[[gnu::cold]] KernelPtr alphas(const Request& r) {
     const Operand& logs = r.operands[2];
     const Batch b(logs.shape[0], r.operands[3], logs.shape[2], r.attrs);
     const auto strides = logs.strides;
@@ -115,7 +115,7 @@ KernelPtr alphas(const Request& r) {
 }
 
 template <class T>
-KernelPtr grads(const Request& r) {
+[[gnu::cold]] KernelPtr grads(const Request& r) {
     const Operand& out = r.operands[0];
     const Batch b(out.shape[0], r.operands[2], out.shape[2], r.attrs);
     return parallel_kernel(b.count, b.ns(), [=](char* const* data, int64_t begin, int64_t end) {
@@ -159,7 +159,7 @@ KernelPtr grads(const Request& r) {
 
 /// `operands`: which must lie row by row.
 template <class F>
-KernelPtr floating(const Request& r, std::initializer_list<size_t> operands, const F& make) {
+[[gnu::cold]] KernelPtr floating(const Request& r, std::initializer_list<size_t> operands, const F& make) {
     for (size_t i : operands)
         if (!r.operands[i].is_contiguous()) return nullptr;
     const DType dtype = r.operands[0].dtype;

@@ -7,7 +7,7 @@
 #include "runtime/simd.h"
 #include "runtime/widen.h"
 
-namespace norch::nn::inline NORCH_SIMD {
+namespace norch::nn {
 
 /// A vector of what is computed, as elements.
 template <class S, class V>
@@ -53,4 +53,4 @@ void sum_taps(const S* source, int64_t step, const Reach& reach, const T* weight
     }
 }
 
-}  // namespace norch::nn::inline NORCH_SIMD
+}  // namespace norch::nn

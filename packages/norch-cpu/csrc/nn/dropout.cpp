@@ -100,7 +100,7 @@ private:
     bool p_is_float_;
 };
 
-KernelPtr dropout(const Request& request) {
+[[gnu::cold]] KernelPtr dropout(const Request& request) {
     return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return std::make_unique<Dropout<T>>(request);
     });

@@ -27,7 +27,7 @@ const C* row_of(const S* x, int64_t n, C* room) {
 }
 
 template <class S>
-KernelPtr forward(const Request& request) {
+[[gnu::cold]] KernelPtr forward(const Request& request) {
     using C = compute_t<S>;
     const auto& given = request.attrs.integers("given");
     const size_t weight = given[1] ? 2 : 0, bias = given[2] ? 2 + size_t(given[1]) : 0;
@@ -58,7 +58,7 @@ KernelPtr forward(const Request& request) {
 }
 
 template <class S>
-KernelPtr backward(const Request& request) {
+[[gnu::cold]] KernelPtr backward(const Request& request) {
     using C = compute_t<S>;
     const size_t weight = request.attrs.integers("given")[2] ? 5 : 0;
     const DType of_weight = request.operands[weight].dtype;

@@ -168,7 +168,7 @@ private:
 
 /// The kernel of a request whose operands have one floating dtype; F<C> computes in float or double.
 template <template <class> class F, int INPUTS>
-KernelPtr along_dim(const Request& request, int64_t dim, double ns) {
+[[gnu::cold]] KernelPtr along_dim(const Request& request, int64_t dim, double ns) {
     const Operand& out = request.operands[0];
     if (!is_floating(out.dtype)) return nullptr;
     if (dim < 0) dim += out.ndim();

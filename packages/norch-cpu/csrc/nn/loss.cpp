@@ -78,7 +78,7 @@ void pick(T* loss, const T* logs, const Rows& rows, const char* target, const Ta
     if (reduction != LossReduction::none) *loss = store<T>(compute_t<T>(sum));
 }
 
-KernelPtr picking(const Request& request, int logs, int target, KernelPtr first) {
+[[gnu::cold]] KernelPtr picking(const Request& request, int logs, int target, KernelPtr first) {
     const Operand &scores = request.operands[logs], &loss = request.operands[0];
     if (!loss.is_contiguous() || loss.dtype != scores.dtype) return nullptr;
     Rows rows(scores);
@@ -96,13 +96,13 @@ KernelPtr picking(const Request& request, int logs, int target, KernelPtr first)
 }
 
 /// loss, input, target
-KernelPtr nll_loss(const Request& request) {
+[[gnu::cold]] KernelPtr nll_loss(const Request& request) {
     if (request.operands.size() != 3 || !are_plain(request.operands[1], request.operands[2])) return nullptr;
     return picking(request, 1, 2, nullptr);
 }
 
 /// loss, logs, input, target
-KernelPtr cross_entropy(const Request& request) {
+[[gnu::cold]] KernelPtr cross_entropy(const Request& request) {
     if (!are_plain(request.operands[2], request.operands[3])) return nullptr;
     Request inner = request;
     inner.operands = {request.operands[1], request.operands[2]};
@@ -131,7 +131,7 @@ private:
 };
 
 /// out, grad, target
-KernelPtr nll_loss_grad(const Request& request) {
+[[gnu::cold]] KernelPtr nll_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
     if (request.operands.size() != 3 || !are_plain(out, request.operands[2]) || !out.is_contiguous()) return nullptr;
     Rows rows(out);
@@ -173,7 +173,7 @@ void cross_entropy_rows(C* out, const C* logs, char* const* data, int64_t first,
 }
 
 /// out, grad, logs, target
-KernelPtr cross_entropy_grad(const Request& request) {
+[[gnu::cold]] KernelPtr cross_entropy_grad(const Request& request) {
     const Operand &out = request.operands[0], &logs = request.operands[2];
     if (!are_plain(out, request.operands[3]) || !out.is_contiguous() || !logs.is_contiguous()) return nullptr;
     Rows rows(out);
@@ -243,7 +243,7 @@ double sum_over_differences(const char* a, const char* b, int64_t n, double limi
 }
 
 /// loss, input, target; the loss is what `sum` gives or the mean.
-KernelPtr reduced(const Request& request, double (*sum)(const char*, const char*, int64_t, double)) {
+[[gnu::cold]] KernelPtr reduced(const Request& request, double (*sum)(const char*, const char*, int64_t, double)) {
     const Operand &out = request.operands[0], &a = request.operands[1], &b = request.operands[2];
     const LossReduction reduction = reduction_of(request);
     if (reduction == LossReduction::none || !lie_alike(a, b)) return nullptr;
@@ -259,13 +259,13 @@ KernelPtr reduced(const Request& request, double (*sum)(const char*, const char*
     });
 }
 
-KernelPtr clipped_loss(const Request& request) {
+[[gnu::cold]] KernelPtr clipped_loss(const Request& request) {
     // Of other dtypes `fused` and a mean do.
     if (!is_difference_loss(request) || request.operands[0].dtype != DType::f32) return nullptr;
     return reduced(request, sum_over_differences<Clipped, float>);
 }
 
-KernelPtr mse_loss(const Request& request) {
+[[gnu::cold]] KernelPtr mse_loss(const Request& request) {
     if (!is_difference_loss(request)) return nullptr;
     const DType dtype = request.operands[0].dtype;
     if (reduction_of(request) == LossReduction::none) {

@@ -123,7 +123,7 @@ bool are_halves(const Request& request, int outputs, int images) {
 }
 
 template <bool Centred>
-KernelPtr forward_halves(const Request& request, int weight, int bias, int64_t n, int64_t rows, double eps) {
+[[gnu::cold]] KernelPtr forward_halves(const Request& request, int weight, int bias, int64_t n, int64_t rows, double eps) {
     const DType dtype = request.operands[0].dtype;
     const DType of_weight = request.operands[size_t(weight)].dtype, of_bias = request.operands[size_t(bias)].dtype;
     const double ns = ELEMENT_NS * double(n) + ROW_NS;
@@ -144,7 +144,7 @@ KernelPtr forward_halves(const Request& request, int weight, int bias, int64_t n
 }
 
 template <bool Centred>
-KernelPtr forward(const Request& request) {
+[[gnu::cold]] KernelPtr forward(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out)) return nullptr;
     const auto& given = request.attrs.integers("given");
@@ -277,7 +277,7 @@ void sum_rows(C* out, const C* rows, int64_t count, int64_t stride, int64_t n) {
 int64_t chunk_of(int64_t rows) { return std::min<int64_t>(256, std::max<int64_t>(16, (rows + 63) / 64)); }
 
 template <bool Centred>
-KernelPtr backward(const Request& request) {
+[[gnu::cold]] KernelPtr backward(const Request& request) {
     const bool affine = request.attrs.flag("affine");
     const int outputs = affine ? Centred ? 3 : 2 : 1;
     const Operand& out = request.operands[0];

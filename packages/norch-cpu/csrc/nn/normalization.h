@@ -134,14 +134,14 @@ enum { SQUARE, GRAD, PRODUCT };
 
 /// The kernel of `body` for operands that are contiguous and of the compute dtype.
 template <class Body>
-KernelPtr staged(const Request& request, int outputs, DType compute, double ns, const Body& body) {
+[[gnu::cold]] KernelPtr staged(const Request& request, int outputs, DType compute, double ns, const Body& body) {
     const std::vector<DType> wanted(request.operands.size(), compute);
     return Staged::make(request, outputs, wanted, make_kernel(ns, [body](char* const* data, const Scalar*) { body(data); }));
 }
 
 /// Calls make(Tag<C>, compute dtype) for the type that an operand is computed in.
 template <class F>
-KernelPtr by_compute_type(const Operand& like, const F& make) {
+[[gnu::cold]] KernelPtr by_compute_type(const Operand& like, const F& make) {
     return like.dtype == DType::f64 ? make(Tag<double>{}, DType::f64) : make(Tag<float>{}, DType::f32);
 }
 

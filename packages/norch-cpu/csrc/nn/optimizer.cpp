@@ -93,7 +93,7 @@ void for_pieces(const Sizes& sizes, double ns, const Body& body) {
         64);
 }
 
-KernelPtr step_kernel(const Request& request, int lists, const Step& step) {
+[[gnu::cold]] KernelPtr step_kernel(const Request& request, int lists, const Step& step) {
     const int64_t count = request.attrs.integer("count");
     const StepFlags flags(request.attrs);
     const Sizes sizes(request, count);

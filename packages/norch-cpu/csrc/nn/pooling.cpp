@@ -99,7 +99,7 @@ void in_steps(int64_t n, const F& f) {
 }
 
 template <class S>
-KernelPtr max_pool(const Request& r) {
+[[gnu::cold]] KernelPtr max_pool(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     if constexpr (std::is_same_v<S, compute_t<S>> && !std::is_same_v<S, bool>) {
@@ -188,7 +188,7 @@ private:
 };
 
 template <class S>
-KernelPtr indices(const Request& r) {
+[[gnu::cold]] KernelPtr indices(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     if (p.h * p.w > INT32_MAX) return nullptr;
@@ -202,7 +202,7 @@ KernelPtr indices(const Request& r) {
 }
 
 template <class T>
-KernelPtr halving_grad(const Request& r, const Pool& p) {
+[[gnu::cold]] KernelPtr halving_grad(const Request& r, const Pool& p) {
     const Planes grads(r.operands[1]), from(r.operands[2]);
     const double ns = double(p.columns) * 0.8 * sizeof(T);
     return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
@@ -224,7 +224,7 @@ KernelPtr halving_grad(const Request& r, const Pool& p) {
 }
 
 template <class S>
-KernelPtr max_grad(const Request& r) {
+[[gnu::cold]] KernelPtr max_grad(const Request& r) {
     using T = compute_t<S>;
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]), from(r.operands[2]);

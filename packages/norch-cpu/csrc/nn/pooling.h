@@ -176,7 +176,7 @@ void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t
 
 /// The kernel of max_pool2d or sum_pool2d, row by row.
 template <class F, class S>
-KernelPtr pooled(const Request& r) {
+[[gnu::cold]] KernelPtr pooled(const Request& r) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     const double ns = double(p.columns) * (1 + 0.2 * p.window());

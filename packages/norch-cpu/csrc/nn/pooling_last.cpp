@@ -51,7 +51,7 @@ void pool_pixel(const Pool& p, const Planes& from, const S* image, int64_t y, in
 }
 
 template <class F, class S>
-KernelPtr forward(const Request& r) {
+[[gnu::cold]] KernelPtr forward(const Request& r) {
     using T = compute_t<S>;
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
@@ -95,7 +95,7 @@ void places(const Pool& p, const Planes& from, const S* image, int64_t y, int64_
 }
 
 template <class S>
-KernelPtr max_grad(const Request& r) {
+[[gnu::cold]] KernelPtr max_grad(const Request& r) {
     using T = compute_t<S>;
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]), from(r.operands[2]);
@@ -124,7 +124,7 @@ KernelPtr max_grad(const Request& r) {
 }
 
 template <class S>
-KernelPtr sum_grad(const Request& r) {
+[[gnu::cold]] KernelPtr sum_grad(const Request& r) {
     using T = compute_t<S>;
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]);
@@ -166,7 +166,7 @@ bool are_last(const Request& r) {
 
 }  // namespace
 
-KernelPtr pooling_channels_last(const Request& r) {
+[[gnu::cold]] KernelPtr pooling_channels_last(const Request& r) {
     if (!are_last(r) || r.operands[0].numel() >= INT32_MAX) return nullptr;
     const DType dtype = r.operands[0].dtype;
     if (r.op == "max_pool2d") return visit(dtype, [&]<class S>(Tag<S>) { return forward<Largest, S>(r); });

@@ -26,7 +26,7 @@ void sum_grad_row(const Pool& p, const Planes& grads, const S* g, int64_t y, com
 }
 
 template <class S>
-KernelPtr sum_grad(const Request& r) {
+[[gnu::cold]] KernelPtr sum_grad(const Request& r) {
     using T = compute_t<S>;
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]);
@@ -41,7 +41,7 @@ KernelPtr sum_grad(const Request& r) {
 }
 
 template <class F>
-KernelPtr floating(const Request& r, const F& make) {
+[[gnu::cold]] KernelPtr floating(const Request& r, const F& make) {
     if (r.operands[0].dtype != r.operands[1].dtype) return nullptr;
     if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
     return visit_floating(r.operands[0].dtype, make);

@@ -227,7 +227,7 @@ private:
     void (*units_)(const Units<T>&);
 };
 
-KernelPtr recurrence(const Request& request) {
+[[gnu::cold]] KernelPtr recurrence(const Request& request) {
     Recurrence r;
     if (!read_recurrence(request, &r)) return nullptr;
     if (r.dtype == DType::f32) return std::make_unique<Forward<float>>(request, r);

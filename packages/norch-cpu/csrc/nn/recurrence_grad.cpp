@@ -217,7 +217,7 @@ private:
 
 }  // namespace
 
-KernelPtr recurrence_grad(const Request& request) {
+[[gnu::cold]] KernelPtr recurrence_grad(const Request& request) {
     Recurrence r;
     if (!read_recurrence_grad(request, &r)) return nullptr;
     if (r.dtype == DType::f32) return std::make_unique<Backward<float>>(request, r);

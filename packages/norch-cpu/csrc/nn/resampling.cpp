@@ -99,7 +99,7 @@ void across_lines(const Resampling& s, const T* x, const int64_t* first, const T
 }
 
 template <class T>
-KernelPtr resample(const Request& r) {
+[[gnu::cold]] KernelPtr resample(const Request& r) {
     const Operand& x = r.operands[1];
     const Resampling s(r.operands[0], x, r.attrs.integer("dim"), r.operands[3].shape[1]);
     const bool is_across = s.inner == 1 && s.outer * 2 > LANES<T>;

@@ -19,7 +19,7 @@ void scale(const S* x, S* out, int64_t n, C factor, C shift) {
     for (int64_t i = 0; i < n; ++i) out[i] = store<S>(load(x[i]) * factor + shift);
 }
 
-KernelPtr batch_norm_running(const Request& request) {
+[[gnu::cold]] KernelPtr batch_norm_running(const Request& request) {
     const auto& operands = request.operands;
     const Operand &out = operands[0], &x = operands[1];
     if (!fits(request, out) || x.dtype != out.dtype || !out.numel() || out.ndim() < 2) return nullptr;

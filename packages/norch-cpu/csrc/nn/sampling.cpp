@@ -16,7 +16,7 @@ struct Line {
     T weight[2][BLOCK], change[2][BLOCK];  // what the weights change by with the grid's number
 
     template <bool CHANGES>
-    void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
+    [[gnu::noinline]] void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
         const T half = T(s.align ? size - 1 : size) / 2, shift = s.align ? T(0) : T(0.5), last = T(size - 1);
         NORCH_INDEPENDENT
         for (int p = 0; p < count; ++p) x[p] = (x[p] + 1) * half - shift;
@@ -109,7 +109,7 @@ struct Table {
 };
 
 template <class T>
-KernelPtr sample(const Request& r) {
+[[gnu::cold]] KernelPtr sample(const Request& r) {
     const bool is_nearest = r.attrs.text("mode") == "nearest";
     return sample_kernel<T, Table<T>>(r, 8, 2, [=](const Table<T>& table, const T* x, T* out) {
         if (is_nearest) {
@@ -136,7 +136,7 @@ KernelPtr sample(const Request& r) {
 }
 
 template <class T>
-KernelPtr input_grad(const Request& r) {
+[[gnu::cold]] KernelPtr input_grad(const Request& r) {
     const int corners = r.attrs.text("mode") == "nearest" ? 1 : 4;
     return input_grad_kernel<T, Table<T>>(r, 8, 4, [=](const Table<T>& table, int p, T factor, T* out) NORCH_INLINE_LAMBDA {
         for (int k = 0; k < corners; ++k)
@@ -170,7 +170,7 @@ struct CornerSums {
 };
 
 template <class T>
-KernelPtr grid_grad(const Request& r) {
+[[gnu::cold]] KernelPtr grid_grad(const Request& r) {
     if (r.attrs.text("mode") != "nearest") return grid_grad_kernel<T, Table<T>, CornerSums<T>>(r, 12, 4);
     const int64_t numel = r.operands[0].numel();
     return make_kernel(double(numel) * 0.2, [=](char* const* data, const Scalar*) {

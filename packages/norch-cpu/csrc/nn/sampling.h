@@ -80,7 +80,7 @@ inline void find_grads(const Sampling& s, const Operand& grad, int64_t block, in
 /// The kernel that calls body(table, channel, results) for the places of each block in each channel. Operands: results,
 /// images, grid. ns: what a place takes, and what each channel of it.
 template <class T, class Table, class Body>
-KernelPtr sample_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
+[[gnu::cold]] KernelPtr sample_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
     const Operand image = r.operands[1], grid = r.operands[2];
     const Sampling s(grid, image, r.attrs);
     const double ns = BLOCK * (place_ns + channel_ns * double(s.channels));
@@ -99,7 +99,7 @@ KernelPtr sample_kernel(const Request& r, double place_ns, double channel_ns, co
 /// The one that calls body(table, p, the gradient there, gradients of a channel) place by place. Operands: gradients of the
 /// images, gradients of the results, grid.
 template <class T, class Table, class Body>
-KernelPtr input_grad_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
+[[gnu::cold]] KernelPtr input_grad_kernel(const Request& r, double place_ns, double channel_ns, const Body& body) {
     constexpr int64_t GROUP = 16;  // of channels, to which one thread adds in the order of the places
     const Operand image = r.operands[0], grad = r.operands[1], grid = r.operands[2];
     const Sampling s(grid, image, r.attrs);
@@ -128,7 +128,7 @@ KernelPtr input_grad_kernel(const Request& r, double place_ns, double channel_ns
 /// The one that has `Sums` add up over the channels, by add(table, channel, gradients, where they lie), and then gives
 /// the gradients of each place's two numbers by bring(table, results). Operands: results, gradients, images, grid.
 template <class T, class Table, class Sums>
-KernelPtr grid_grad_kernel(const Request& r, double place_ns, double channel_ns) {
+[[gnu::cold]] KernelPtr grid_grad_kernel(const Request& r, double place_ns, double channel_ns) {
     const Operand grad = r.operands[1], image = r.operands[2], grid = r.operands[3];
     const Sampling s(grid, image, r.attrs);
     const double ns = BLOCK * (place_ns + channel_ns * double(s.channels));
@@ -150,7 +150,7 @@ KernelPtr grid_grad_kernel(const Request& r, double place_ns, double channel_ns)
 
 /// `image`: which operand the images are. Places in a plane are numbers below -OUTSIDE.
 template <class F>
-KernelPtr floating(const Request& r, size_t image, const F& make) {
+[[gnu::cold]] KernelPtr floating(const Request& r, size_t image, const F& make) {
     const Operand &out = r.operands[0], &x = r.operands[image];
     for (const Operand& operand : r.operands)
         if (operand.dtype != out.dtype) return nullptr;

@@ -43,7 +43,7 @@ struct CubicLine {
     T weight[BLOCK][TAPS], change[BLOCK][TAPS];
 
     template <bool CHANGES>
-    void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
+    [[gnu::noinline]] void fill(const Sampling& s, T* x, int64_t size, int64_t stride, int count) {
         constexpr T a = T(-0.75);
         const T half = T(s.align ? size - 1 : size) / 2, shift = s.align ? T(0) : T(0.5), last = T(size - 1);
         const int32_t step = int32_t(stride);
@@ -119,7 +119,7 @@ struct CubicTable {
 };
 
 template <class T>
-KernelPtr sample(const Request& r) {
+[[gnu::cold]] KernelPtr sample(const Request& r) {
     return sample_kernel<T, CubicTable<T>>(r, 15, 3, [](const CubicTable<T>& table, const T* x, T* out) {
         for (int p = 0; p < table.count; ++p) {
             if (table.is_near[p]) {
@@ -140,7 +140,7 @@ KernelPtr sample(const Request& r) {
 }
 
 template <class T>
-KernelPtr input_grad(const Request& r) {
+[[gnu::cold]] KernelPtr input_grad(const Request& r) {
     return input_grad_kernel<T, CubicTable<T>>(r, 15, 8, [](const CubicTable<T>& table, int p, T factor, T* out) NORCH_INLINE_LAMBDA {
         if (table.is_near[p]) {
             Row<T> part;
@@ -191,7 +191,7 @@ struct ColumnSums {
 };
 
 template <class T>
-KernelPtr grid_grad(const Request& r) {
+[[gnu::cold]] KernelPtr grid_grad(const Request& r) {
     return grid_grad_kernel<T, CubicTable<T>, ColumnSums<T>>(r, 20, 5);
 }
 

@@ -211,7 +211,7 @@ using LogSoftmaxGrad = Gradient<C, OfLogSoftmax>;
 
 }  // namespace
 
-KernelPtr log_softmax(const Request& request, int64_t dim) { return along_dim<LogSoftmax, 1>(request, dim, 0.7); }
+[[gnu::cold]] KernelPtr log_softmax(const Request& request, int64_t dim) { return along_dim<LogSoftmax, 1>(request, dim, 0.7); }
 
 void add_softmax(Registry& registry) {
     registry["softmax"] = [](const Request& r) { return along_dim<Softmax, 1>(r, r.attrs.integer("dim"), 0.7); };

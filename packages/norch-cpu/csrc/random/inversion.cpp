@@ -30,7 +30,7 @@ void count(double* out, const double* drawn, const double* mass, const double* r
     }
 }
 
-KernelPtr poisson_of_uniform(const Request& request) {
+[[gnu::cold]] KernelPtr poisson_of_uniform(const Request& request) {
     for (const Operand& operand : request.operands)
         if (operand.dtype != DType::f64) return nullptr;
     const int64_t n = request.operands[0].numel();

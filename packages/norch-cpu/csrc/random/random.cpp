@@ -92,7 +92,7 @@ void fill(uint64_t seed, uint64_t offset, Draw<T> draw, int64_t per_block, doubl
 
 /// Elements are counted in row-major order: other layouts are filled by way of a contiguous copy.
 template <class T>
-KernelPtr random_kernel(const Request& request, Draw<T> draw, int64_t per_block, double ns) {
+[[gnu::cold]] KernelPtr random_kernel(const Request& request, Draw<T> draw, int64_t per_block, double ns) {
     const Operand& out = request.operands[0];
     int64_t n = out.numel();
     double work = double(n) * ns;
@@ -102,7 +102,7 @@ KernelPtr random_kernel(const Request& request, Draw<T> draw, int64_t per_block,
     return Staged::make(request, 1, {out.dtype, DType::i64, DType::i64}, make_kernel(work, fill_all));
 }
 
-KernelPtr make_random(const Request& request) {
+[[gnu::cold]] KernelPtr make_random(const Request& request) {
     const std::string& kind = request.attrs.text("kind");
     DType dtype = request.operands[0].dtype;
     if (kind == "bits" && dtype == DType::i64) return random_kernel<int64_t>(request, bits, 4, 1);
@@ -166,7 +166,7 @@ void count_up(T* out, int64_t stride, int64_t first, int64_t n, Scalar start, Sc
     }
 }
 
-KernelPtr arange(const Request& request) {
+[[gnu::cold]] KernelPtr arange(const Request& request) {
     const Operand& out = request.operands[0];
     int64_t n = out.shape[0], stride = out.strides[0];
     return visit(out.dtype, [=]<class T>(Tag<T>) {

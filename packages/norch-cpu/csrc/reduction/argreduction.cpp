@@ -134,7 +134,7 @@ struct Search {
 };
 
 /// The inner loop is over reduced elements.
-KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
+[[gnu::cold]] KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
     const double ns = double(plan.n) * (plan.x_stride == loops.size ? element_ns : 1) + 10;
     const double work = ns * double(plan.outputs);
     const int64_t pieces = (plan.n + CHUNK - 1) / CHUNK;
@@ -164,7 +164,7 @@ KernelPtr search_rows(const ReductionPlan& plan, const SearchLoops& loops, doubl
 }
 
 /// The inner loop is over kept elements.
-KernelPtr search_columns(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
+[[gnu::cold]] KernelPtr search_columns(const ReductionPlan& plan, const SearchLoops& loops, double element_ns) {
     const int64_t blocks = (plan.n + COLUMNS - 1) / COLUMNS;
     const double work = 2 * element_ns * double(plan.inputs) * double(plan.outputs);
     return make_kernel(work, [=](char* const* data, const Scalar*) {
@@ -180,7 +180,7 @@ KernelPtr search_columns(const ReductionPlan& plan, const SearchLoops& loops, do
 }
 
 template <class Op>
-KernelPtr search(const Request& request) {
+[[gnu::cold]] KernelPtr search(const Request& request) {
     const Operand& x = request.operands[1];
     const std::vector<int64_t>& dims = request.attrs.integers("dims");
     if (dims.size() > 1) throw std::invalid_argument(request.op + " is along one dim");
@@ -196,7 +196,7 @@ KernelPtr search(const Request& request) {
 
 }  // namespace
 
-KernelPtr argmax(const Request& request) { return search<Largest>(request); }
-KernelPtr argmin(const Request& request) { return search<Smallest>(request); }
+[[gnu::cold]] KernelPtr argmax(const Request& request) { return search<Largest>(request); }
+[[gnu::cold]] KernelPtr argmin(const Request& request) { return search<Smallest>(request); }
 
 }  // namespace norch::reduction

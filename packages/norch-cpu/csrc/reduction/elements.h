@@ -7,7 +7,7 @@
 #include "reduction/fold_plan.h"
 #include "runtime/widen.h"
 
-namespace norch::reduction::inline NORCH_SIMD {
+namespace norch::reduction {
 
 /// T is a dtype's type, S the one that loops see.
 template <class T, class S = T>
@@ -54,4 +54,4 @@ struct ElementsOf {
     static constexpr Elements squares = {SIZE, false, load_row<true>, store_row, true};
 };
 
-}  // namespace norch::reduction::inline NORCH_SIMD
+}  // namespace norch::reduction

@@ -3,7 +3,7 @@
 
 namespace norch::reduction {
 
-KernelPtr amax(const Request& request) { return fold<Largest>(request); }
-KernelPtr amin(const Request& request) { return fold<Smallest>(request); }
+[[gnu::cold]] KernelPtr amax(const Request& request) { return fold<Largest>(request); }
+[[gnu::cold]] KernelPtr amin(const Request& request) { return fold<Smallest>(request); }
 
 }  // namespace norch::reduction

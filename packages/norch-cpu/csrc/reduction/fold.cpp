@@ -168,7 +168,7 @@ private:
 };
 
 /// What no elements give.
-KernelPtr fill_empty(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements) {
+[[gnu::cold]] KernelPtr fill_empty(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements) {
     std::vector<Axis> axes = plan.kept;
     axes.push_back({plan.columns ? plan.n : 1, 0, plan.out_stride});
     return make_kernel(double(plan.outputs), [=, count = plan.outputs](char* const* data, const Scalar*) {
@@ -179,7 +179,7 @@ KernelPtr fill_empty(const ReductionPlan& plan, const FoldLoops& loops, const El
 
 }  // namespace
 
-KernelPtr fold_kernel(const Request& request, const FoldLoops& loops, const Elements& elements) {
+[[gnu::cold]] KernelPtr fold_kernel(const Request& request, const FoldLoops& loops, const Elements& elements) {
     const Operand& x = request.operands[1];
     const ReductionPlan plan = plan_reduction(request.operands[0], x, request.attrs.integers("dims"));
     if (plan.outputs == 0) return make_kernel(0, [](char* const*, const Scalar*) {});

@@ -295,7 +295,7 @@ struct Fold {
 };
 
 template <class Op>
-KernelPtr fold(const Request& request) {
+[[gnu::cold]] KernelPtr fold(const Request& request) {
     return visit(request.operands[1].dtype, [&]<class T>(Tag<T>) {
         if constexpr (std::is_same_v<T, bool>)
             return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);

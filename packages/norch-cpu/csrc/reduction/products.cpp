@@ -32,7 +32,7 @@ void others_row(T* out, const T* x, double* later, int64_t n) {
 /// Rows of n elements that lie side by side, those of `spaced` operands excepted; null for others, which norch's formula
 /// serves.
 template <class Row>
-KernelPtr by_rows(const Request& request, int64_t dim, const Row& row, size_t spaced = 0) {
+[[gnu::cold]] KernelPtr by_rows(const Request& request, int64_t dim, const Row& row, size_t spaced = 0) {
     const DType dtype = request.operands[0].dtype;
     if (dtype != DType::f32 && dtype != DType::f64) return nullptr;
     const int64_t n = request.operands[0].shape[size_t(dim)];
@@ -52,7 +52,7 @@ KernelPtr by_rows(const Request& request, int64_t dim, const Row& row, size_t sp
     return dtype == DType::f32 ? make(Tag<float>{}) : make(Tag<double>{});
 }
 
-KernelPtr cumprod_grad(const Request& request) {
+[[gnu::cold]] KernelPtr cumprod_grad(const Request& request) {
     const int64_t dim = request.attrs.integer("dim");
     if (dim < 0 || dim >= request.operands[0].ndim()) return nullptr;
     const int64_t g_step = request.operands[1].strides[size_t(dim)];  // 0 for the gradient of a sum
@@ -63,7 +63,7 @@ KernelPtr cumprod_grad(const Request& request) {
     return by_rows(request, dim, row, 1);
 }
 
-KernelPtr prod_of_others(const Request& request) {
+[[gnu::cold]] KernelPtr prod_of_others(const Request& request) {
     if (request.operands[0].ndim() == 0) return nullptr;
     return by_rows(request, request.operands[0].ndim() - 1, []<class T>(Tag<T>, const Walker& at, double* later, int64_t n) {
         others_row(reinterpret_cast<T*>(at[0]), reinterpret_cast<const T*>(at[1]), later, n);

@@ -6,7 +6,7 @@ namespace norch::reduction {
 namespace {
 
 template <class Op>
-KernelPtr fold_bool(const Request& request) {
+[[gnu::cold]] KernelPtr fold_bool(const Request& request) {
     if (request.operands[1].dtype != DType::boolean) throw std::invalid_argument(request.op + " is of bool only");
     return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t>::all);
 }
@@ -27,7 +27,7 @@ struct Nonzero {
     static constexpr Elements all = {sizeof(T), false, load_row, ElementsOf<int64_t, int32_t>::store_row};
 };
 
-KernelPtr count_nonzero(const Request& request) {
+[[gnu::cold]] KernelPtr count_nonzero(const Request& request) {
     if (request.operands[1].numel() > INT32_MAX) return nullptr;
     const Elements elements = visit(request.operands[1].dtype, []<class T>(Tag<T>) {
         return Nonzero<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>::all;
@@ -35,7 +35,7 @@ KernelPtr count_nonzero(const Request& request) {
     return fold_kernel(request, Fold<int32_t, Sum>::loops, elements);
 }
 
-KernelPtr sum_of_squares(const Request& request) {
+[[gnu::cold]] KernelPtr sum_of_squares(const Request& request) {
     switch (request.operands[1].dtype) {
         case DType::f32: return fold_kernel(request, Fold<float, Sum>::loops, ElementsOf<float>::squares);
         case DType::f64: return fold_kernel(request, Fold<double, Sum>::loops, ElementsOf<double>::squares);

@@ -18,8 +18,6 @@ KernelPtr amin(const Request& request);
 KernelPtr argmax(const Request& request);  // argreduction.cpp
 KernelPtr argmin(const Request& request);
 
-inline namespace NORCH_SIMD {
-
 // The operations. `identity` leaves every number as it is, `empty` is what no elements give, partial results are
 // combined in `upcast`, and bools, which are bytes, have an operation of their own.
 #define NORCH_REDUCTION(Name, formula, unit, none, Upcast, BoolOp)     \
@@ -201,7 +199,5 @@ inline void fold_pair(const T* p, const T* q, int64_t n, compute_t<T>& first, co
     first = fold_vector<LANES, Op, A, LANES>(combine(combine(a[0], a[1]), combine(a[2], a[3])));
     second = fold_vector<LANES, Op, A, LANES>(combine(combine(b[0], b[1]), combine(b[2], b[3])));
 }
-
-}  // inline namespace NORCH_SIMD
 
 }  // namespace norch::reduction

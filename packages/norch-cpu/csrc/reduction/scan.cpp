@@ -292,7 +292,7 @@ private:
 };
 
 template <template <class, class> class Scan, class Op>
-KernelPtr scan(const Request& request) {
+[[gnu::cold]] KernelPtr scan(const Request& request) {
     return visit(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         using A = compute_t<T>;
         using S = std::conditional_t<std::is_integral_v<A>, int64_t, A>;
@@ -300,7 +300,7 @@ KernelPtr scan(const Request& request) {
     });
 }
 
-KernelPtr logcumsumexp(const Request& request) {
+[[gnu::cold]] KernelPtr logcumsumexp(const Request& request) {
     if (!is_floating(request.operands[0].dtype)) return nullptr;
     return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         using S = compute_t<T>;

@@ -38,7 +38,7 @@ bool are_all(const Request& request, DType dtype) {
 }
 
 template <class C>
-KernelPtr variance(const Request& request) {
+[[gnu::cold]] KernelPtr variance(const Request& request) {
     const Rows rows = rows_of(request.operands[1], request.attrs.integers("dims"));
     if (!rows.count || !request.operands[0].is_contiguous()) return nullptr;
     const double degrees = request.attrs.number("degrees"), ns = 0.2 * double(rows.size) * sizeof(C) / 4;
@@ -53,7 +53,7 @@ KernelPtr variance(const Request& request) {
 }
 
 template <class C>
-KernelPtr variance_grad(const Request& request) {
+[[gnu::cold]] KernelPtr variance_grad(const Request& request) {
     const Operand &out = request.operands[0], &grad = request.operands[1];
     const auto& dims = request.attrs.integers("dims");
     const Rows rows = rows_of(request.operands[2], dims);

@@ -34,7 +34,7 @@ void parallel_for(int64_t n, double ns_per_item, const Body& body, int64_t align
 
 /// A kernel of n items that parallel_for hands out: body(data, begin, end).
 template <class Body>
-KernelPtr parallel_kernel(int64_t n, double ns_per_item, Body body) {
+[[gnu::cold]] KernelPtr parallel_kernel(int64_t n, double ns_per_item, Body body) {
     return make_kernel(double(n) * ns_per_item, [=](char* const* data, const Scalar*) {
         parallel_for(n, ns_per_item, [&](int64_t begin, int64_t end) { body(data, begin, end); });
     });

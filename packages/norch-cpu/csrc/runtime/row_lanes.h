@@ -6,7 +6,7 @@
 
 #include "runtime/simd.h"
 
-namespace norch::inline NORCH_SIMD {
+namespace norch {
 
 /// As many rows as a vector has lanes; of those beyond `count`, which stand for no row, others are read again.
 template <class T>
@@ -153,4 +153,4 @@ private:
     }
 };
 
-}  // namespace norch::inline NORCH_SIMD
+}  // namespace norch

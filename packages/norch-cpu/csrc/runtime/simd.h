@@ -23,16 +23,7 @@
 #define NORCH_INLINE inline __attribute__((always_inline))
 #define NORCH_INLINE_LAMBDA __attribute__((always_inline))
 
-// Part of the names of what depends on the width: a module for AVX-512 holds code for AVX2 too (CMakeLists.txt).
-#if defined(__AVX512F__)
-#define NORCH_SIMD simd64
-#elif defined(__AVX__)
-#define NORCH_SIMD simd32
-#else
-#define NORCH_SIMD simd16
-#endif
-
-namespace norch::inline NORCH_SIMD {
+namespace norch {
 
 #if defined(__AVX512F__)
 constexpr int VECTOR_BYTES = 64;
@@ -106,4 +97,4 @@ inline V deinterleave(V a, V b) {
     return every_second<FIRST>(a, b, std::make_integer_sequence<int, LANES>());
 }
 
-}  // namespace norch::inline NORCH_SIMD
+}  // namespace norch

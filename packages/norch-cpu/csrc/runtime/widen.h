@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace norch::inline NORCH_SIMD {
+namespace norch {
 
 /// Whether the processor converts float16.
 #if defined(__F16C__)
@@ -93,4 +93,4 @@ inline void widen_row(const S* from, int64_t n, float* to) {
     for (; i < n; ++i) to[i] = load(from[i]);
 }
 
-}  // namespace norch::inline NORCH_SIMD
+}  // namespace norch

@@ -183,7 +183,7 @@ private:
 };
 
 /// Operands: the result and the input, perhaps a window.
-KernelPtr transform(const Request& request, const Wanted& w) {
+[[gnu::cold]] KernelPtr transform(const Request& request, const Wanted& w) {
     const Operand& out = request.operands[0];
     const auto made = [&]<class T>(T) -> KernelPtr {
         auto tables = FourierTables<T>::of(w.points());
@@ -206,7 +206,7 @@ Wanted wanted(const Request& request, const Operand& out, const Operand& in) {
     return w;
 }
 
-KernelPtr dft(const Request& request) {
+[[gnu::cold]] KernelPtr dft(const Request& request) {
     Wanted w = wanted(request, request.operands[0], request.operands[1]);
     w.n = request.attrs.integer("n");
     w.doubled = request.attrs.flag("doubled");
@@ -242,7 +242,7 @@ private:
 
 constexpr int64_t BETWEEN_BYTES = 1 << 19;  // of what goes from one transform to the next: more is in no cache of a core's
 
-KernelPtr dft2(const Request& request) {
+[[gnu::cold]] KernelPtr dft2(const Request& request) {
     const Operand &out = request.operands[0], &in = request.operands[1];
     const int nd = in.ndim();
     const bool last_first = request.attrs.flag("last_first");
