@@ -253,7 +253,7 @@ def test_dropout_draws_its_mask_again_for_the_gradient():
 
 
 def test_poisson_counts_are_where_uniform_draws_lie_among_the_sums_of_probabilities():
-    from norch.ops.sampling import poisson_of_uniform
+    from norch.ops.rejection import poisson_of_uniform
 
     rng = np.random.default_rng(0)
     rate, drawn = rng.uniform(0, 10, (37, 61)), rng.random((37, 61))

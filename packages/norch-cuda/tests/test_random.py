@@ -10,7 +10,7 @@ import pytest
 import norch
 from norch.numpy_backend import philox
 from norch.ops.random import draw_keyed
-from norch.ops.sampling import counts_by_inversion, poisson_of_uniform
+from norch.ops.rejection import log_gamma_draw, poisson_draw
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 1023, 4097, 70001]
 KINDS = sorted(philox.KINDS)
@@ -96,20 +96,37 @@ def test_gradient_of_dropout_drops_the_same(cuda: str) -> None:
     np.testing.assert_array_equal(y.detach().to("cpu").numpy(), x.grad.to("cpu").numpy())
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (70001,), (300, 40)])
-def test_poisson_counts_are_those_of_the_definition(cuda: str, shape: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(2)
-    rate = rng.uniform(0, 10, shape)
-    if rate.size > 1:
-        rate.flat[:2] = 0, 9.999
-    drawn = rng.uniform(0, 1, shape)
-    if rate.size > 2:
-        drawn.flat[2] = np.nextafter(1, 0)
-    numbers = [norch.tensor(a) for a in (drawn, np.exp(-rate), rate)]
-    moved = [t.to(cuda) for t in numbers]
-    if len(shape) == 2:
-        numbers, moved = ([t.T for t in ts] for ts in (numbers, moved))
-    found = poisson_of_uniform(*moved).cpu()
-    assert norch.equal(
-        found, counts_by_inversion(numbers[0], numbers[1], numbers[0] >= numbers[1], lambda k: numbers[2] / k)
-    )
+# --- Draws by rejection ---------------------------------------------------------------------------------------------
+
+
+def parameters(shape: tuple[int, ...], most: float) -> Any:
+    """Positive numbers of many sizes, and some that no distribution has."""
+    found = np.random.default_rng(2).uniform(-3, np.log(most), shape)
+    found = np.exp(found)
+    special = [1.0, 10.0, np.nextafter(1, 0), np.nextafter(10, 0), 0.0, -1.0, np.nan, np.inf]
+    if found.size >= len(special):
+        found.flat[: len(special)] = special
+    return found
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (70001,), (301, 41)])
+@pytest.mark.parametrize("draw", [log_gamma_draw, poisson_draw])
+def test_draws_by_rejection_are_those_of_the_definition(cuda: str, draw: Any, shape: tuple[int, ...]) -> None:
+    for most in (9.0, 300.0):
+        given = norch.tensor(parameters(shape, most))
+        views = [lambda x: x, lambda x: x.T, lambda x: x[..., 1:], lambda x: x[:1].expand(x.shape)]
+        for view in views if len(shape) == 2 else views[:1]:
+            wanted = draw(view(given), SEED, OFFSET).numpy()
+            found = draw(view(given.to(cuda)), SEED, OFFSET).cpu().numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-11 if draw is log_gamma_draw else 0, atol=1e-12)
+
+
+def test_distributions_draw_the_same_as_on_the_cpu(cuda: str) -> None:
+    def draws(device: str) -> list[Any]:
+        norch.manual_seed(5)
+        a = norch.linspace(0.1, 40, 1000).to(device)
+        made = (norch.distributions.Gamma(a, 2 * a).sample(), norch.poisson(a), norch.poisson(a[:100] * 0.1))
+        return [x.cpu().numpy() for x in made]
+
+    for i, (a, b) in enumerate(zip(draws("cpu"), draws(cuda), strict=True)):
+        np.testing.assert_allclose(a, b, rtol=0 if i else 1e-5)

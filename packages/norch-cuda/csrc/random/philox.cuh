@@ -36,9 +36,9 @@ struct Philox {
         return make_uint4(c0, c1, c2, c3);
     }
 
-    /// The four words of any block.
-    __device__ uint4 any(uint64_t block) const {
-        uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = offset0, c3 = offset1;
+    /// The four words of any block, of this draw or of that whose offset is as much more in its high word.
+    __device__ uint4 any(uint64_t block, uint32_t high = 0) const {
+        uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = offset0, c3 = offset1 + high;
         rounds<0>(c0, c1, c2, c3);
         return make_uint4(c0, c1, c2, c3);
     }
@@ -56,5 +56,10 @@ private:
         }
     }
 };
+
+/// A float64 uniform of two words.
+__device__ inline double uniform64(uint32_t a, uint32_t b) {
+    return (double(int32_t(a >> 5)) * 0x1p26 + double(int32_t(b >> 6))) * 0x1p-53;
+}
 
 }  // namespace norch::random

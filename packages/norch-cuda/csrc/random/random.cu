@@ -38,10 +38,6 @@ struct Uniform {
     }
 };
 
-__device__ inline double uniform64(uint32_t a, uint32_t b) {
-    return (double(int32_t(a >> 5)) * 0x1p26 + double(int32_t(b >> 6))) * 0x1p-53;
-}
-
 struct Uniform64 {
     using Out = double;
     static constexpr int PER = 2;

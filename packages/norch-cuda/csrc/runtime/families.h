@@ -66,7 +66,7 @@ void add_fourier(Registry&);
 }
 namespace random {
 void add_random(Registry&);
-void add_inversion(Registry&);  // poisson_of_uniform
+void add_rejection(Registry&);  // log_gamma_draw, poisson_draw
 }
 
 }  // namespace norch

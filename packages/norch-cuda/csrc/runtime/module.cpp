@@ -311,7 +311,7 @@ NB_MODULE(_ext, m) {
         nn::add_cubic_sampling, nn::add_dropout, nn::add_folding, nn::add_deformed, nn::add_regions, nn::add_optimizers,
         nn::add_clipping, nn::add_recurrence,
         spectral::add_fourier,
-        random::add_random, random::add_inversion,
+        random::add_random, random::add_rejection,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));

@@ -1,12 +1,8 @@
-"""Draws that no op makes: of the gamma, Poisson and binomial distributions, all in float64 and on the tensors' device.
-
-By rejection, in rounds on whole tensors until all elements have a value: how many, Python reads.
-"""
+"""Draws that distributions share: of the gamma, Poisson and binomial ones, in float64 and on the tensors' device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.function import Function
@@ -17,50 +13,19 @@ from ..ops import (
     exp,
     expm1,
     floor,
-    full_like,
     lgamma,
     linspace,
     log,
     log1p,
     rand_like,
-    randn_like,
     sqrt,
     where,
 )
-from ..ops.sampling import counts_by_inversion, gamma_proposal, poisson_of_uniform
+from ..ops.generator import current_generator
+from ..ops.rejection import counts_by_inversion, log_gamma_draw, poisson_draw, transformed
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-
-MANY = 1 << 16  # elements: to choose among fewer, in shapes that are always new, takes longer than to compute all
-
-
-def until_accepted(
-    wanted: Tensor,
-    draws: Sequence[Callable[[Tensor], Tensor]],
-    propose: Callable[..., tuple[Tensor, Tensor]],
-    *given: Tensor,
-) -> Tensor:
-    """Where `wanted`, the first of the proposals that was accepted; else NaN.
-
-    propose(*drawn, *given) gives a round's proposals and which it accepts, of what `draws`, such as rand_like, have
-    drawn. Of many elements those that are left after the first round are proposed for alone, with the same draws.
-    """
-    value, left = full_like(wanted, math.nan, dtype=float64), wanted
-    while bool(left.any()):
-        drawn = [draw(given[0]) for draw in draws]
-        if left is wanted or wanted.numel() < MANY:
-            proposed, accepted = propose(*drawn, *given)
-            value = where(left & accepted, proposed, value)
-            left = left & ~accepted
-        else:
-            places = left.reshape(-1).nonzero().reshape(-1)
-            proposed, accepted = propose(*[x.reshape(-1)[places] for x in (*drawn, *given)])
-            found = where(accepted, proposed, math.nan)
-            value = value.reshape(-1).index_put((places,), found).reshape(wanted.shape)
-            left = left.reshape(-1).index_put((places,), ~accepted).reshape(wanted.shape)
-    return value
 
 
 def standard_exponential(like: Tensor) -> Tensor:
@@ -124,12 +89,7 @@ class _LogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
-        def propose(normal: Tensor, uniform: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-            proposed = gamma_proposal(normal, uniform, a)
-            return proposed, proposed == proposed
-
-        drawn = until_accepted((a > 0) & (a < math.inf), (randn_like, rand_like), propose, a)
-        drawn = where(a < 1, drawn - standard_exponential(a) / a, drawn)
+        drawn = log_gamma_draw(a, *current_generator().next())
         ctx.save_for_backward(a, drawn)
         return drawn
 
@@ -172,44 +132,10 @@ def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
 # --- Counts ---------------------------------------------------------------------------------------------------------
 
 
-def _transformed(
-    wanted: Tensor,
-    b: Tensor,
-    a: Tensor,
-    centre: Tensor,
-    log_alpha: Tensor,
-    log_mass: Callable[..., Tensor],
-    *of_mass: Tensor,
-) -> Tensor:
-    """Draws of counts by transformed rejection (Hoermann, 1993): of these constants, each a tensor, and of
-    log_mass(k, *of_mass), the logarithm of the probability of k."""
-
-    def propose(u: Tensor, v: Tensor, b: Tensor, a: Tensor, centre: Tensor, log_alpha: Tensor, *of_mass: Tensor) -> Any:
-        u = u - 0.5
-        us = (0.5 - u.abs()).clamp(min=1e-12)
-        k = floor((2 * a / us + b) * u + centre)
-        return k, log1p(-v) + log_alpha - log(a / (us * us) + b) <= log_mass(k, *of_mass)
-
-    return until_accepted(wanted, (rand_like, rand_like), propose, b, a, centre, log_alpha, *of_mass)
-
-
 def poisson(rate: Tensor) -> Tensor:
     """Poisson draws, float64; NaN for rates that are none."""
-    rate = rate.to(float64)
-    few, many = (rate >= 0) & (rate < 10), (rate >= 10) & (rate < math.inf)
-    small = where(few, rate, 1.0)
-    counted = poisson_of_uniform(rand_like(small), exp(-small), small)
-    if not bool(many.any()):
-        return where(few, counted, math.nan)
-    large = where(many, rate, 10.0)
-    log_rate, b = log(large), 0.931 + 2.53 * sqrt(large)
-
-    def log_mass(k: Tensor, rate: Tensor, log_rate: Tensor) -> Tensor:
-        return where(k < 0, -math.inf, k * log_rate - rate - lgamma(k.clamp(min=0) + 1))
-
-    log_alpha = log(1.1239 + 1.1328 / (b - 3.4))
-    drawn = _transformed(many, b, 0.02483 * b - 0.059, large + 0.43, log_alpha, log_mass, large, log_rate)
-    return where(few, counted, drawn)
+    found: Tensor = poisson_draw(rate.to(float64), *current_generator().next())
+    return found
 
 
 def binomial(count: Tensor, probs: Tensor) -> Tensor:
@@ -237,6 +163,6 @@ def binomial(count: Tensor, probs: Tensor) -> Tensor:
 
     a = 0.0248 * b + 0.01 * q - 0.0873
     log_alpha, of_mass = log((2.83 + 5.1 / b) * spread), (size, mode, log_factorials(mode, size), logits)
-    drawn = _transformed(many, b, a, size * q + 0.5, log_alpha, log_mass, *of_mass)
+    drawn = transformed(many, (rand_like, rand_like), b, a, size * q + 0.5, log_alpha, log_mass, *of_mass)
     drawn = where(few, counted, drawn)
     return where(probs > 0.5, n - drawn, drawn)

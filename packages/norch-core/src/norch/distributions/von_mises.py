@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..autograd.mode import no_grad
 from ..dtype import float64
 from ..ops import acos, arange, cos, exp, log, ones_like, rand_like, sign, sqrt, where
+from ..ops.rejection import until_accepted
 from . import constraints
 from .distribution import Distribution
-from .draws import until_accepted
 from .utils import broadcast_all, lazy_property
 
 if TYPE_CHECKING:

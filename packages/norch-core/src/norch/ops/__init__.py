@@ -80,6 +80,7 @@ else:
         optimizer,
         promotion,
         random,
+        rejection,
         sampling,
         scatter_copies,
     )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..dtype import float32, float64, int64
 from ..errors import ShapeError
 from ..spec import Spec, as_int
-from .creation import fill_spec
-from .elementwise.arithmetic import floor, gt, log, log1p, lt, minimum, sqrt, tan, where
+from .elementwise.arithmetic import floor, log1p, minimum, tan
 from .families import composite, floating, infer_elementwise
 from .generator import Generator
 from .random import draw
@@ -103,46 +101,6 @@ def _of_uniform(input: Tensor, least: float, rate: float) -> Tensor:
     """Exponential draws from uniform ones of at least `least`."""
     drawn = -log1p(-input.clamp(min=least))
     return drawn if rate == 1 else drawn / rate
-
-
-@composite(
-    lambda normal, uniform, concentration: infer_elementwise("gamma_proposal", (normal, uniform, concentration)),
-    name="gamma_proposal",
-    elementwise=True,
-)
-def gamma_proposal(normal: Tensor, uniform: Tensor, concentration: Tensor) -> Tensor:
-    """The logarithm of a gamma draw, of a concentration below 1 that of one more (Marsaglia and Tsang, 2000); NaN where
-    these draws give none."""
-    x, a = normal, concentration
-    d = where(lt(a, 1), a + 1, a) - 1 / 3
-    root = 1 + x * (1 / sqrt(9 * d))
-    v = root * root * root
-    is_positive = gt(v, 0)
-    bound = 0.5 * x * x + d - d * v + d * log(where(is_positive, v, 1.0))
-    return where(is_positive & lt(log(uniform), bound), log(d * v.clamp(min=1e-300)), math.nan)
-
-
-_MOST = 120  # counts of an expectation below 10 are less, but for 1 of 10 ** 80
-
-
-def counts_by_inversion(drawn: Tensor, mass: Tensor, left: Tensor, ratio: Callable[[int], Tensor]) -> Tensor:
-    """The counts where uniform draws lie, of those `left`: `mass` is the probability of 0, and ratio(k) that of k over
-    that of k - 1."""
-    below, value = mass, fill_spec(mass.spec, 0)
-    for k in range(1, _MOST):
-        if not bool(left.any().item()):
-            break
-        value = where(left, float(k), value)
-        mass = mass * ratio(k)
-        below = below + mass
-        left = left & (drawn >= below)
-    return value
-
-
-@composite(lambda drawn, mass, rate: drawn.like(tuple(drawn.shape)), name="poisson_of_uniform")
-def poisson_of_uniform(drawn: Tensor, mass: Tensor, rate: Tensor) -> Tensor:
-    """Poisson draws of rates below 10 from uniform ones; mass: exp(-rate)."""
-    return counts_by_inversion(drawn, mass, drawn >= mass, lambda k: rate / k)
 
 
 @method()
