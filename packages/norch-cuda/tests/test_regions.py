@@ -115,12 +115,47 @@ def test_regions_of_an_image_that_is_not_there(cuda):
             norch.roi_align(x, norch.tensor([[number, 1, 2, 3, 3]], device=cuda), (2, 2)).cpu()
 
 
-def test_gradients_of_means_over_regions(cuda):
-    image, boxes, grad = RNG.standard_normal((2, 3, 8, 9)), regions(6, 2, 9), RNG.standard_normal((6, 3, 2, 3))
-    found = []
-    for device in ("cpu", cuda):
-        x = norch.tensor(image, device=device).requires_grad_()
-        rois, g = norch.tensor(boxes, device=device), norch.tensor(grad, device=device)
-        norch.roi_align(x, rois, (2, 3), 1.0, 2, True).backward(g)
-        found.append(x.grad.cpu().numpy())
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ratio", [-1, 2])
+@pytest.mark.parametrize(
+    ("shape", "count", "bins"),
+    [
+        ((2, 3, 8, 9), 6, (2, 3)),
+        ((3, 19, 33, 50), 700, (7, 7)),
+        ((1, 8, 1, 30), 9, (3, 2)),
+        ((2, 37, 20, 17), 0, (2, 2)),
+    ],
+)
+def test_gradients_of_means_over_regions(cuda, shape, count, bins, ratio, aligned):
+    image, boxes = RNG.standard_normal(shape), regions(count, shape[0], 2.5 * shape[3])
+    grad = RNG.standard_normal((count, shape[1], *bins))
+    options = (bins, 0.5, ratio, aligned)
+    x = norch.tensor(image).requires_grad_()
+    norch.roi_align(x, norch.tensor(boxes), *options).backward(norch.tensor(grad))
+    wanted = x.grad.numpy()
+    for dtype, tolerance in ((norch.float64, 1e-10), (norch.float32, 2e-4)):
+        x, rois, g = (norch.tensor(v, dtype=dtype, device=cuda) for v in (image, boxes, grad))
+        turned = g.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1)
+        for given, place in ((g, rois), (turned, rois.T.contiguous().T)):
+            x.requires_grad_().grad = None
+            norch.roi_align(x, place, *options).backward(given)
+            far = np.abs(x.grad.cpu().double().numpy() - wanted) > tolerance * max(np.abs(wanted).max(), 1)
+            assert far.mean() <= (0 if dtype is norch.float64 else 0.02)
+
+
+def test_the_gradient_of_means_has_one_itself(cuda):
+    x = norch.tensor(RNG.standard_normal((2, 2, 6, 7)), device=cuda).requires_grad_()
+    rois = norch.tensor(regions(4, 2, 8), device=cuda)
+    assert norch.autograd.gradgradcheck(lambda x: norch.roi_align(x, rois, (2, 2)) ** 2, (x,))
+
+
+def test_what_is_not_a_number_stays_in_its_region(cuda):
+    x = norch.ones(1, 1, 40, 40, device=cuda).requires_grad_()
+    rois = norch.tensor([[0.0, 1, 1, 9, 9], [0, 20, 20, 30, 30]], device=cuda)
+    g = norch.ones(2, 1, 3, 3, device=cuda)
+    g[0] = float("nan")
+    norch.roi_align(x, rois, (3, 3), 1.0, 2).backward(g)
+    found = x.grad.cpu().isnan()[0, 0]
+    assert found[1:9, 1:9].all()
+    assert not found[12:].any()
+    assert not found[:, 12:].any()

@@ -1,118 +1,11 @@
-// kept_boxes: which boxes overlap no better one too much. Every box is compared with those after it, 64 to a word; then
-// one block goes through the words. roi_align: means of samples between pixels.
+// roi_align: means of samples between pixels, and its gradient, the same in every run: a block has a tile of an image and
+// adds up what the regions that reach it give, in their order.
 #include "nn/sampling.cuh"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::nn {
 namespace {
-
-using Word = unsigned long long;
-constexpr int BITS = 64, SCANNING = 1024;
-
-template <class T>
-struct Box {
-    T left, top, right, bottom, area;
-
-    Box() = default;
-    __device__ Box(const T* at, int64_t step)
-        : left(at[0]), top(at[step]), right(at[2 * step]), bottom(at[3 * step]),
-          area(sampling::rounded_product(right - left, bottom - top)) {}
-    /// A NaN among the corners is one of the areas too.
-    __device__ bool is_too_near(const Box& other, double threshold) const {
-        const T width = fmax(fmin(right, other.right) - fmax(left, other.left), T(0));
-        const T inter = sampling::rounded_product(fmax(fmin(bottom, other.bottom) - fmax(top, other.top), T(0)), width);
-        return double(inter / (area + other.area - inter)) > threshold;
-    }
-};
-
-/// A block for 64 boxes and 64 others; thread t finds the word of box t. The words lie by the others, then by boxes.
-template <class T>
-__global__ void __launch_bounds__(BITS)
-    find_overlaps(Word* words, const T* boxes, int64_t row, int64_t column, int count, double threshold) {
-    const int first = blockIdx.y * BITS, other = blockIdx.x * BITS, at = first + threadIdx.x;
-    if (other < first) return;
-    __shared__ T corners[5][BITS];
-    if (other + int(threadIdx.x) < count) {
-        const Box<T> box(boxes + (other + threadIdx.x) * row, column);
-        corners[0][threadIdx.x] = box.left, corners[1][threadIdx.x] = box.top;
-        corners[2][threadIdx.x] = box.right, corners[3][threadIdx.x] = box.bottom;
-        corners[4][threadIdx.x] = box.area;
-    }
-    __syncthreads();
-    if (at >= count) return;
-    const Box<T> box(boxes + at * row, column);
-    Word word = 0;
-    const int end = min(BITS, count - other);
-    for (int i = max(at + 1 - other, 0); i < end; ++i) {
-        Box<T> o;
-        o.left = corners[0][i], o.top = corners[1][i], o.right = corners[2][i], o.bottom = corners[3][i];
-        o.area = corners[4][i];
-        if (box.is_too_near(o, threshold)) word |= Word(1) << i;
-    }
-    words[int64_t(blockIdx.x) * count + at] = word;
-}
-
-__global__ void __launch_bounds__(SCANNING) keep_boxes(uint8_t* kept, int64_t step, const Word* words, int count) {
-    extern __shared__ Word gone[];
-    __shared__ Word own[BITS];
-    __shared__ Word found;
-    const int groups = (count + BITS - 1) / BITS, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int i = threadIdx.x; i < groups; i += SCANNING) gone[i] = 0;
-    for (int group = 0; group < groups; ++group) {
-        const int first = group * BITS, number = min(BITS, count - first);
-        if (threadIdx.x < BITS)
-            own[threadIdx.x] = int(threadIdx.x) < number ? words[int64_t(group) * count + first + threadIdx.x] : 0;
-        __syncthreads();
-        if (warp == 0) {
-            Word kept_here = 0, lost = gone[group];
-#pragma unroll 16
-            for (int i = 0; i < BITS; ++i)
-                if (i < number && !(lost >> i & 1)) kept_here |= Word(1) << i, lost |= own[i];
-            if (lane == 0) found = kept_here;
-        }
-        __syncthreads();
-        const Word good = found;
-        if (int(threadIdx.x) < number) kept[(first + threadIdx.x) * step] = good >> threadIdx.x & 1;
-        for (int later = group + 1 + warp; later < groups; later += SCANNING / 32) {
-            Word word = 0;
-#pragma unroll
-            for (int half = 0; half < BITS; half += 32)
-                if (good >> (half + lane) & 1) word |= words[int64_t(later) * count + first + half + lane];
-#pragma unroll
-            for (int step = 16; step > 0; step /= 2) word |= __shfl_xor_sync(~0u, word, step);
-            if (lane == 0) gone[later] |= word;
-        }
-        __syncthreads();
-    }
-}
-
-template <class T>
-KernelPtr kept_boxes(const Request& r) {
-    const Operand &out = r.operands[0], &boxes = r.operands[1];
-    const int count = int(boxes.shape[0]);
-    const int64_t step = out.strides[0], row = boxes.strides[0], column = boxes.strides[1];
-    const double threshold = r.attrs.number("iou_threshold");
-    return make_kernel(0, [=](char* const* data, const Scalar*) {
-        const unsigned groups = unsigned(ceil_div(count, BITS));
-        const Scratch<Word> words(int64_t(groups) * count);
-        launch_kernel("kept_boxes", find_overlaps<T>, dim3(groups, groups), BITS, words.data(),
-                      reinterpret_cast<const T*>(data[1]), row, column, count, threshold);
-        launch_kernel("kept_boxes", keep_boxes, norch::Grid{1, SCANNING, groups * sizeof(Word)},
-                      reinterpret_cast<uint8_t*>(data[0]), step, words.data(), count);
-    });
-}
-
-KernelPtr any_kept_boxes(const Request& r) {
-    constexpr int64_t MOST = 1 << 15;  // boxes; the words of as many are 128 MiB
-    const Operand& boxes = r.operands[1];
-    if (boxes.shape[0] > MOST || r.operands[0].dtype != DType::boolean) return nullptr;
-    if (boxes.shape[0] == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    if (boxes.dtype == DType::f32) return kept_boxes<float>(r);
-    return boxes.dtype == DType::f64 ? kept_boxes<double>(r) : nullptr;
-}
-
-// --- Means over regions ---------------------------------------------------------------------------------------------
+namespace regions {
 
 constexpr int REGION_CHANNELS = 8;  // of a thread
 
@@ -195,36 +88,195 @@ __global__ void __launch_bounds__(THREADS) region_means(const __grid_constant__ 
         if (first + c < r.channels) out[int64_t(c) * r.rows.divisor * r.columns.divisor] = sums[c];
 }
 
+// --- The gradient ---------------------------------------------------------------------------------------------------
+
+constexpr int TILE_X = 16, TILE_Y = 8, GRAD_CHANNELS = 8;  // of a thread
+constexpr int SETS = THREADS / (TILE_X * TILE_Y);           // of channels, in a block
+constexpr int AT_ONCE = 4;                                   // regions whose weights are in shared memory
+constexpr int WARPS = THREADS / 32;
+
+struct Tiles {
+    FastDivide across, down, sets;
+    int64_t grad[4];  // strides
+    int count;        // regions
+};
+
+/// Whether the samples of a region may meet any of n elements from `begin` on, of a dim of `size`.
+template <class T>
+__device__ inline bool reaches(const Samples<T>& first, int bins, int begin, int n) {
+    const T end = first.first + T(bins) * first.step;
+    const T low = min(first.first, end), high = max(first.first, end);
+    return first.count > T(0) && low - T(2) <= T(begin + n) && high + T(2) >= T(begin);
+}
+
+/// What an element gives to the mean of a bin, along one dim.
+template <class T>
+__device__ inline T weight_of(const Samples<T>& samples, int size, int element) {
+    T weight = T(0);
+    samples.each(size, [&](int before, T rest) {
+        if (before == element) weight += T(1) - rest;
+        else if (before + 1 == element) weight += rest;
+    });
+    return weight / samples.count;
+}
+
+/// A thread for GRAD_CHANNELS channels of a pixel.
+template <class T>
+__global__ void __launch_bounds__(THREADS) region_grads(const __grid_constant__ Regions r, const __grid_constant__ Tiles t,
+                                                        T* out, const T* grad, const T* boxes) {
+    extern __shared__ char memory[];
+    T* const weights = reinterpret_cast<T*>(memory);
+    __shared__ int found[THREADS], counts[WARPS];
+    const int bins_x = int(r.columns.divisor), bins_y = int(r.rows.divisor);
+    const int across = bins_x * TILE_X, down = bins_y * TILE_Y;
+    uint32_t rest = blockIdx.x, next = t.across.quotient(rest);
+    const int left = int(rest - next * t.across.divisor) * TILE_X;
+    rest = next, next = t.down.quotient(rest);
+    const int top = int(rest - next * t.down.divisor) * TILE_Y;
+    rest = next, next = t.sets.quotient(rest);
+    const int set = int(rest - next * t.sets.divisor) * SETS, image = int(next);
+    const int x = int(threadIdx.x) % TILE_X, y = int(threadIdx.x) / TILE_X % TILE_Y;
+    const int first = (set + int(threadIdx.x) / (TILE_X * TILE_Y)) * GRAD_CHANNELS;
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const bool is_in = left + x < r.w && top + y < r.h;
+    T sums[GRAD_CHANNELS] = {};
+    for (int start = 0; start < t.count; start += THREADS) {
+        const int region = start + int(threadIdx.x);
+        bool is_met = false;
+        if (region < t.count) {
+            const T* box = boxes + region * r.box[0];
+            const T number = box[0];
+            if (number > T(-1) && number < T(r.images) && int(number) == image)
+                is_met = reaches(Samples<T>(r, box[r.box[1]], box[3 * r.box[1]], 0, bins_x), bins_x, left, TILE_X) &&
+                         reaches(Samples<T>(r, box[2 * r.box[1]], box[4 * r.box[1]], 0, bins_y), bins_y, top, TILE_Y);
+        }
+        const unsigned met = __ballot_sync(~0u, is_met);
+        __syncthreads();
+        if (lane == 0) counts[warp] = __popc(met);
+        __syncthreads();
+        int before = 0, total = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+            before += w < warp ? counts[w] : 0;
+            total += counts[w];
+        }
+        if (is_met) found[before + __popc(met & ((1u << lane) - 1))] = region;
+        for (int done = 0; done < total; done += AT_ONCE) {
+            const int some = min(AT_ONCE, total - done);
+            __syncthreads();
+            for (int i = int(threadIdx.x); i < some * (across + down); i += THREADS) {
+                const int part = i / (across + down), at = i - part * (across + down);
+                const T* box = boxes + found[done + part] * r.box[0];
+                if (at < across) {
+                    const Samples<T> samples(r, box[r.box[1]], box[3 * r.box[1]], at / TILE_X, bins_x);
+                    weights[i] = weight_of(samples, r.w, left + at % TILE_X);
+                } else {
+                    const int row = at - across;
+                    const Samples<T> samples(r, box[2 * r.box[1]], box[4 * r.box[1]], row / TILE_Y, bins_y);
+                    weights[i] = weight_of(samples, r.h, top + row % TILE_Y);
+                }
+            }
+            __syncthreads();
+            if (!is_in) continue;
+            for (int part = 0; part < some; ++part) {
+                const T* const aside = weights + part * (across + down) + x;
+                const T* const along = aside - x + across + y;
+                int begin = bins_x, end = 0;
+                for (int bin = 0; bin < bins_x; ++bin)
+                    if (aside[bin * TILE_X] != T(0)) begin = min(begin, bin), end = bin + 1;
+                if (begin >= end) continue;
+                const T* const from = grad + found[done + part] * t.grad[0] + first * t.grad[1];
+                for (int row = 0; row < bins_y; ++row) {
+                    const T of_row = along[row * TILE_Y];
+                    if (of_row == T(0)) continue;
+                    for (int column = begin; column < end; ++column) {
+                        const T weight = of_row * aside[column * TILE_X];
+                        const T* const at = from + row * t.grad[2] + column * t.grad[3];
+#pragma unroll
+                        for (int c = 0; c < GRAD_CHANNELS; ++c)
+                            if (first + c < r.channels) sums[c] += weight * at[c * t.grad[1]];
+                    }
+                }
+            }
+        }
+    }
+    if (!is_in) return;
+    out += ((int64_t(image) * r.channels + first) * r.h + top + y) * r.w + left + x;
+#pragma unroll
+    for (int c = 0; c < GRAD_CHANNELS; ++c)
+        if (first + c < r.channels) out[int64_t(c) * r.h * r.w] = sums[c];
+}
+
+// --- Kernels --------------------------------------------------------------------------------------------------------
+
+constexpr int64_t LIMIT = (int64_t(1) << 31) - THREADS;
+
+/// x: the images, or their gradient; bins: the means, or theirs.
+Regions regions_of(const Request& q, const Operand& x, const Operand& boxes, const Operand& bins) {
+    const int groups = int(ceil_div(x.shape[1], REGION_CHANNELS));
+    return {int(x.shape[0]), int(x.shape[1]), groups, int(x.shape[2]), int(x.shape[3]), int(q.attrs.integer("ratio")),
+            op_number("roi_align"), FastDivide(uint32_t(bins.shape[3])), FastDivide(uint32_t(bins.shape[2])),
+            FastDivide(uint32_t(groups)),
+            {x.strides[0], x.strides[1], x.strides[2], x.strides[3]}, {boxes.strides[0], boxes.strides[1]},
+            q.attrs.number("scale"), q.attrs.flag("aligned") ? 0.5 : 0.0, q.attrs.flag("aligned")};
+}
+
+bool are_of_one_dtype(const Request& q) {
+    const Operand& out = q.operands[0];
+    for (const Operand& operand : q.operands)
+        if (operand.dtype != out.dtype || operand.numel() > LIMIT) return false;
+    return out.is_contiguous() && (out.dtype == DType::f32 || out.dtype == DType::f64);
+}
+
+template <class F>
+KernelPtr floating(DType dtype, const F& make) {
+    return dtype == DType::f32 ? make(Tag<float>{}) : make(Tag<double>{});
+}
+
 KernelPtr roi_align(const Request& q) {
-    constexpr int64_t LIMIT = (int64_t(1) << 31) - THREADS;
     const Operand &out = q.operands[0], &x = q.operands[1], &boxes = q.operands[2];
     if (out.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    const int groups = int(ceil_div(x.shape[1], REGION_CHANNELS));
-    const int64_t threads = boxes.shape[0] * groups * out.shape[2] * out.shape[3];
-    for (const Operand& operand : q.operands)
-        if (operand.dtype != out.dtype || operand.numel() > LIMIT) return nullptr;
-    if (!out.is_contiguous() || threads > LIMIT || x.numel() == 0) return nullptr;
-    const Regions r{int(x.shape[0]), int(x.shape[1]), groups, int(x.shape[2]), int(x.shape[3]),
-                    int(q.attrs.integer("ratio")), op_number("roi_align"), FastDivide(uint32_t(out.shape[3])),
-                    FastDivide(uint32_t(out.shape[2])), FastDivide(uint32_t(groups)),
-                    {x.strides[0], x.strides[1], x.strides[2], x.strides[3]}, {boxes.strides[0], boxes.strides[1]},
-                    q.attrs.number("scale"), q.attrs.flag("aligned") ? 0.5 : 0.0, q.attrs.flag("aligned")};
-    auto with_type = [&]<class T>(Tag<T>) {
+    if (!are_of_one_dtype(q) || x.numel() == 0) return nullptr;
+    const Regions r = regions_of(q, x, boxes, out);
+    const int64_t threads = boxes.shape[0] * r.groups * out.shape[2] * out.shape[3];
+    if (threads > LIMIT) return nullptr;
+    return floating(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             launch_kernel("roi_align", region_means<T>, unsigned(ceil_div(threads, THREADS)), THREADS, r, uint32_t(threads),
                           reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                           reinterpret_cast<const T*>(data[2]), error_sink());
         });
-    };
-    if (out.dtype == DType::f32) return with_type(Tag<float>{});
-    return out.dtype == DType::f64 ? with_type(Tag<double>{}) : nullptr;
+    });
 }
 
+KernelPtr roi_align_grad(const Request& q) {
+    constexpr size_t MOST = 40 << 10;  // bytes of weights
+    const Operand &out = q.operands[0], &grad = q.operands[1], &boxes = q.operands[2];
+    if (out.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
+    if (!are_of_one_dtype(q) || grad.shape[2] == 0 || grad.shape[3] == 0) return nullptr;
+    const Regions r = regions_of(q, out, boxes, grad);
+    const int64_t across = ceil_div(r.w, TILE_X), down = ceil_div(r.h, TILE_Y);
+    const int64_t sets = ceil_div(r.channels, GRAD_CHANNELS * SETS), blocks = across * down * sets * r.images;
+    const int64_t numbers = AT_ONCE * (grad.shape[3] * TILE_X + grad.shape[2] * TILE_Y);
+    if (blocks > LIMIT || size_t(numbers * size_of(out.dtype)) > MOST) return nullptr;
+    const Tiles t{FastDivide(uint32_t(across)), FastDivide(uint32_t(down)), FastDivide(uint32_t(sets)),
+                  {grad.strides[0], grad.strides[1], grad.strides[2], grad.strides[3]},
+                  int(boxes.shape[0])};
+    return floating(out.dtype, [&]<class T>(Tag<T>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            launch_kernel("roi_align's gradient", region_grads<T>, norch::Grid{unsigned(blocks), THREADS, numbers * sizeof(T)},
+                          r, t, reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
+                          reinterpret_cast<const T*>(data[2]));
+        });
+    });
+}
+
+}  // namespace regions
 }  // namespace
 
 void add_regions(Registry& registry) {
-    registry["kept_boxes"] = any_kept_boxes;
-    registry["roi_align"] = roi_align;
+    registry["roi_align"] = regions::roi_align;
+    registry["roi_align_grad"] = regions::roi_align_grad;
 }
 
 }  // namespace norch::nn

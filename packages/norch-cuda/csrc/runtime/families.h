@@ -45,7 +45,8 @@ namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy
 void add_attention(Registry&);
 void add_ctc(Registry&);
-void add_regions(Registry&);  // of boxes in images
+void add_kept_boxes(Registry&);
+void add_regions(Registry&);  // roi_align
 void add_losses(Registry&);  // nll_loss, mse_loss, the gradient of cross_entropy
 void add_normalization(Registry&);  // layer_norm, rms_norm, batch_norm
 void add_group_norm(Registry&);

@@ -308,8 +308,8 @@ NB_MODULE(_ext, m) {
         matmul::add_matmul,
         nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_group_norm,
         nn::add_convolution, nn::add_pooling, nn::add_adaptive_pooling, nn::add_resampling, nn::add_sampling,
-        nn::add_cubic_sampling, nn::add_dropout, nn::add_folding, nn::add_deformed, nn::add_regions, nn::add_optimizers,
-        nn::add_clipping, nn::add_recurrence,
+        nn::add_cubic_sampling, nn::add_dropout, nn::add_folding, nn::add_deformed, nn::add_kept_boxes, nn::add_regions,
+        nn::add_optimizers, nn::add_clipping, nn::add_recurrence,
         spectral::add_fourier,
         random::add_random, random::add_rejection,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
