@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,22 @@ def test_running_extremes(cuda, shape, dim, dtype):
             wanted = running(v, dim, name == "cummax")
             for one, other in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(host(one), other)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
+def test_gradient_of_running_extremes(cuda, shape, dim, dtype):
+    values, given = RNG.integers(0, 100, shape).astype(np.float64), RNG.integers(-1, 2, shape).astype(np.float64)
+    x, g = (norch.tensor(v).to(getattr(norch, dtype)).to(cuda) for v in (values, given))
+    x.requires_grad_()
+    for (grad, of_grad), name in itertools.product(along(given, dim, g), ("cummax", "cummin")):
+        y, index = getattr(norch, name)(x, dim)
+        (found,) = norch.autograd.grad(y, x, grad)
+        at, wanted = host(index), np.zeros(shape)
+        places = list(np.indices(shape))
+        places[dim] = at
+        np.add.at(wanted, tuple(places), of_grad)
+        np.testing.assert_allclose(host(found), wanted, rtol=1e-2 if dtype == "bfloat16" else 0)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])

@@ -166,6 +166,33 @@ struct CarriedBack {
     __device__ void store(char* out, char*, const State& s) const { *reinterpret_cast<C*>(out) = s.sum; }
 };
 
+template <class C>
+struct RunSum {
+    C sum;
+    uint32_t is_run, is_start;  // whether what is before belongs to it; whether it ends where the index names
+};
+
+/// From the end on the sums of what has the same index, at the place that the index names; elsewhere 0. `extra` are the
+/// indices, `step` bytes apart.
+template <class C>
+struct RunSums {
+    using State = RunSum<C>;
+    static constexpr bool HAS_PACKETS = false;
+    Numbers<C> numbers;
+    int64_t step, last;
+
+    __device__ static State identity() { return {C(0), 1, 0}; }
+    __device__ static State combine(const State& a, const State& b) {
+        return {b.is_run ? b.sum + a.sum : b.sum, a.is_run & b.is_run, b.is_start};
+    }
+    __device__ State load(const char* x, const char* index, int64_t i) const {
+        const int64_t own = *reinterpret_cast<const int64_t*>(index);
+        const bool is_run = i > 0 && *reinterpret_cast<const int64_t*>(index + step) == own;
+        return {numbers.load(x), is_run, own == last - i};
+    }
+    __device__ void store(char* out, char*, const State& s) const { numbers.store(out, s.is_start ? s.sum : C(0)); }
+};
+
 /// Calls f(Tag<C>, numbers) with what the dtype of the result, which x has too, is computed in; null for others.
 template <class Float, class F>
 KernelPtr with_computed(const Request& request, const Operand& x, const F& f) {
@@ -202,6 +229,18 @@ KernelPtr logcumsumexp(const Request& request) {
     });
 }
 
+/// out, gradient, indices.
+KernelPtr running_extreme_grad(const Request& request) {
+    const Operand &grad = request.operands[1], &index = request.operands[2];
+    const int dim = int(request.attrs.integer("dim"));
+    if (!is_floating(grad.dtype) || index.dtype != DType::i64 || grad.shape != index.shape) return nullptr;
+    return with_computed<float>(request, grad, [&]<class C>(Tag<C>) -> KernelPtr {
+        if constexpr (std::is_integral_v<C>) return nullptr;
+        else return scan_kernel(request, RunSums<C>{grad.dtype, stride_along(index, dim), size_along(grad, dim) - 1},
+                                {1, 0, 2}, true);
+    });
+}
+
 /// out, x, factor.
 KernelPtr carried_back(const Request& request) {
     const DType dtype = request.operands[0].dtype;
@@ -222,6 +261,7 @@ void add_running(Registry& registry) {
     registry["cumprod"] = cumprod;
     registry["cummax"] = running_extreme<true>;
     registry["cummin"] = running_extreme<false>;
+    registry["running_extreme_grad"] = running_extreme_grad;
     registry["logcumsumexp"] = logcumsumexp;
     registry["carried_back"] = carried_back;
 }

@@ -129,8 +129,18 @@ def _infer_extreme(input: Spec, dim: int) -> tuple[Spec, Spec]:
     return input.like(), input.like(dtype=int64)
 
 
-def _extreme_vjp(g: Any, y1: Tensor, input_spec: Spec, dim: int) -> Tensor:
-    return gather_grad(g[0], y1, dim, tuple(input_spec.shape))
+@composite(
+    lambda grad, index, dim: grad.like(),
+    {"grad": lambda g, index, dim: gather(g, dim, index)},
+    name="running_extreme_grad",
+)
+def _running_extreme_grad(grad: Tensor, index: Tensor, dim: int) -> Tensor:
+    """`grad` added up where the elements of `index`, which grow along `dim`, are: at the first of equal ones."""
+    return gather_grad(grad, index, dim, tuple(grad.spec.shape))
+
+
+def _extreme_vjp(g: Any, y1: Tensor, dim: int) -> Tensor:
+    return _running_extreme_grad(g[0], y1, dim)
 
 
 def _running_extreme(input: Tensor, at: int, wins: Any) -> tuple[Tensor, Tensor]:
