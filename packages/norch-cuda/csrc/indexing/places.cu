@@ -1,5 +1,5 @@
 // true_places: where the elements of a mask are that are True, in order, and how many there are. Blocks count those of their
-// parts, and each then writes behind what the parts before it have.
+// parts, and each then writes behind what the parts before it have. triangle_indices: where those of a triangle are.
 #include <algorithm>
 
 #include "indexing/block_counts.cuh"
@@ -108,9 +108,55 @@ KernelPtr true_places(const Request& request) {
     });
 }
 
+// --- Triangles ------------------------------------------------------------------------------------------------------
+
+/// Rows, of `columns` elements each; row i of the triangle ends, or begins, at i + edge.
+struct Triangle {
+    int64_t rows, columns, edge, count;
+    bool is_lower;
+
+    /// How many elements the rows before row i have, of which the first whole ones, or empty ones, come before `start`
+    /// rows and the last from `end` rows on.
+    __device__ int64_t before(int64_t i) const {
+        const int64_t start = min(max(-edge, int64_t(0)), i), end = min(max(columns - edge, start), i);
+        const int64_t ramp = end - start, sum = ramp * (start + edge) + ramp * (ramp - 1) / 2;  // of the edges between
+        const int64_t filled = sum + (i - end) * columns;                                      // before the edge
+        return is_lower ? filled : i * columns - filled;
+    }
+};
+
+__global__ void __launch_bounds__(THREADS) write_triangle(const Triangle t, int64_t* out) {
+    const int64_t stride = int64_t(gridDim.x) * THREADS;
+    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < t.count; i += stride) {
+        int64_t low = 0, high = t.rows;  // the last row that begins at i or before
+        while (high - low > 1) {
+            const int64_t middle = (low + high) / 2;
+            (t.before(middle) <= i ? low : high) = middle;
+        }
+        const int64_t first = t.is_lower ? 0 : min(max(low + t.edge, int64_t(0)), t.columns);
+        out[i] = low;
+        out[t.count + i] = first + i - t.before(low);
+    }
+}
+
+KernelPtr triangle_indices(const Request& request) {
+    const Operand& out = request.operands[0];
+    if (!out.is_contiguous() || out.dtype != DType::i64) return nullptr;
+    const int64_t rows = request.operands[1].numel(), columns = request.attrs.integer("col");
+    const bool is_lower = request.attrs.flag("lower");
+    const int64_t edge = std::clamp(request.attrs.integer("offset"), -rows - 1, columns + 1) + is_lower;
+    const Triangle t{rows, columns, edge, request.attrs.integer("count"), is_lower};
+    const int64_t blocks = std::min<int64_t>(ceil_div(t.count, THREADS), 1 << 20);
+    return make_kernel(0, [=](char* const* data, const Scalar*) {
+        if (t.count)
+            launch_kernel("triangle_indices", write_triangle, unsigned(blocks), THREADS, t, reinterpret_cast<int64_t*>(data[0]));
+    });
+}
+
 }  // namespace
 
 void add_places(Registry& registry) {
+    registry["triangle_indices"] = triangle_indices;
     registry["true_places"] = true_places;
     registry["count_nonzero"] = count_nonzero;
 }

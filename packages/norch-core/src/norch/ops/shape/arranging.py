@@ -15,6 +15,7 @@ from ...errors import IndexError, ShapeError
 from ...spec import as_int, wrap_dim
 from ..checks import require_integers
 from ..creation import DeviceLike, arange, with_options
+from ..families import composite
 from ..from_data import as_tensor, of_new_array
 from ..indexing import index_select
 from ..masks import true_places, unravel
@@ -207,9 +208,14 @@ def _triangle_on(device: Device, row: int, col: int, offset: int, lower: bool) -
     """Made on a device other than the CPU, which needs to be told no more than how many there are."""
     edges = np.clip(np.arange(row) + offset + int(lower), 0, col)
     count = int((edges if lower else col - edges).sum())
-    rows, cols = unsqueeze(arange(row, device=device) + offset, 1), arange(col, device=device)
-    inside = cols <= rows if lower else cols >= rows
-    return stack(unravel(true_places(reshape(inside, -1), count), (row, col)), 0)
+    return _places_in_triangle(arange(row, device=device), col, offset, lower, count)
+
+
+@composite(lambda rows, col, offset, lower, count: rows.like((2, count)), name="triangle_indices")
+def _places_in_triangle(rows: Tensor, col: int, offset: int, lower: bool, count: int) -> Tensor:
+    cols, edges = arange(col, device=rows.device), unsqueeze(rows + offset, 1)
+    inside = cols <= edges if lower else cols >= edges
+    return stack(unravel(true_places(reshape(inside, -1), count), (rows.spec.shape[0], col)), 0)
 
 
 @public(method=False)
