@@ -181,6 +181,11 @@ DRAWS = {
     "bernoulli": lambda a: norch.bernoulli(a * 0 + 0.5).repeat(20) * norch.rand(60),
     "normal_": lambda a: a.clone().normal_(),
     "dropout": lambda a: norch.dropout((a * 0 + 1).repeat(30)),
+    "exponential_": lambda a: a.clone().exponential_(),
+    "poisson": lambda a: norch.poisson((a * 0 + 50).repeat(30)),
+    "dropout of what is not mapped": lambda a: norch.dropout(norch.ones(60)),
+    "multinomial of what is not mapped": lambda a: norch.multinomial(norch.ones(60), 40),
+    "poisson of what is not mapped": lambda a: norch.poisson(norch.full((60,), 5.0)),
     "multinomial": lambda a: norch.multinomial((a * 0 + 1).repeat(30), 40),
     "multinomial of few": lambda a: norch.multinomial(a * 0 + 1, 40, replacement=True),
 }

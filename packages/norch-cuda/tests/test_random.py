@@ -11,6 +11,7 @@ import norch
 from norch.numpy_backend import philox
 from norch.ops.random import draw_keyed
 from norch.ops.rejection import log_gamma_draw, poisson_draw
+from norch.ops.sampling import exponential_draw, race_keys
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 1023, 4097, 70001]
 KINDS = sorted(philox.KINDS)
@@ -96,7 +97,7 @@ def test_gradient_of_dropout_drops_the_same(cuda: str) -> None:
     np.testing.assert_array_equal(y.detach().to("cpu").numpy(), x.grad.to("cpu").numpy())
 
 
-# --- Draws by rejection ---------------------------------------------------------------------------------------------
+# --- Of distributions -----------------------------------------------------------------------------------------------
 
 
 def parameters(shape: tuple[int, ...], most: float) -> Any:
@@ -110,15 +111,15 @@ def parameters(shape: tuple[int, ...], most: float) -> Any:
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (70001,), (301, 41)])
-@pytest.mark.parametrize("draw", [log_gamma_draw, poisson_draw])
-def test_draws_by_rejection_are_those_of_the_definition(cuda: str, draw: Any, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("draw", [log_gamma_draw, poisson_draw, race_keys])
+def test_draws_of_a_parameter_are_those_of_the_definition(cuda: str, draw: Any, shape: tuple[int, ...]) -> None:
     for most in (9.0, 300.0):
         given = norch.tensor(parameters(shape, most))
         views = [lambda x: x, lambda x: x.T, lambda x: x[..., 1:], lambda x: x[:1].expand(x.shape)]
         for view in views if len(shape) == 2 else views[:1]:
             wanted = draw(view(given), SEED, OFFSET).numpy()
             found = draw(view(given.to(cuda)), SEED, OFFSET).cpu().numpy()
-            np.testing.assert_allclose(found, wanted, rtol=1e-11 if draw is log_gamma_draw else 0, atol=1e-12)
+            np.testing.assert_allclose(found, wanted, rtol=0 if draw is poisson_draw else 1e-11, atol=1e-12)
 
 
 def test_distributions_draw_the_same_as_on_the_cpu(cuda: str) -> None:
@@ -130,3 +131,36 @@ def test_distributions_draw_the_same_as_on_the_cpu(cuda: str) -> None:
 
     for i, (a, b) in enumerate(zip(draws("cpu"), draws(cuda), strict=True)):
         np.testing.assert_allclose(a, b, rtol=0 if i else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float16, norch.bfloat16], ids=str)
+def test_keys_of_narrow_weights(cuda: str, dtype: Any) -> None:
+    weights = norch.rand(3, 1001).to(dtype)
+    found = race_keys(weights.to(cuda), SEED, OFFSET).cpu().numpy()
+    np.testing.assert_allclose(found, race_keys(weights, SEED, OFFSET).numpy(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32, norch.float16], ids=str)
+def test_exponential_draws(cuda: str, dtype: Any) -> None:
+    for shape in ((0,), (5,), (70001,), (31, 20)):
+        like = norch.zeros(shape, dtype=dtype)
+        for rate in (1.0, 0.3):
+            found = exponential_draw(like.to(cuda), rate, SEED, OFFSET).cpu()
+            wanted = exponential_draw(like, rate, SEED, OFFSET)
+            assert found.dtype is wanted.dtype
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-13 if dtype is norch.float64 else 4e-7)
+
+
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32, norch.float16], ids=str)
+@pytest.mark.parametrize("fill", ["uniform_", "normal_", "exponential_"])
+def test_draws_in_place_are_those_of_the_cpu(cuda: str, fill: str, dtype: Any) -> None:
+    for view in (lambda x: x, lambda x: x.T, lambda x: x[1:, ::2]):
+        made = []
+        for device in ("cpu", cuda):
+            norch.manual_seed(5)
+            x = norch.zeros(37, 50, dtype=dtype, device=device)
+            assert getattr(view(x), fill)() is not x
+            x[:3] += getattr(norch.zeros(50, dtype=dtype, device=device), fill)()
+            made.append(x.cpu().double().numpy())
+        unit = {norch.float64: 1e-13, norch.float32: 1e-6, norch.float16: 2e-3}[dtype]
+        np.testing.assert_allclose(made[0], made[1], rtol=unit, atol=unit)

@@ -109,8 +109,10 @@ int written_by(const Request& request) {
          "flat_index", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish", "hardswish_grad", "histogram",
          "hypot", "i0", "i0e", "i1", "i1e", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "sum_of_squares",
          "threshold", "threshold_grad", "total_norm", "triangle", "trigamma", "true_places", "variance", "variance_grad", "coo_matmul",
-         "distances", "distances_grad", "log_gamma_draw", "pairwise_distances", "pairwise_distances_grad", "poisson_draw", "roi_align", "roi_align_grad"},
-        {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "sort", "topk"},
+         "distances", "distances_grad", "exponential_draw", "log_gamma_draw", "pairwise_distances", "pairwise_distances_grad",
+         "poisson_draw", "race_keys", "roi_align", "roi_align_grad", "running_extreme_grad", "triangle_indices"},
+        {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "select_along", "sort",
+         "topk"},
         {"batch_norm", "batch_norm_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
          "scaled_dot_product_attention_sums_grad"},
         {"scaled_dot_product_attention_mask_grad"}};

@@ -1,5 +1,5 @@
-// log_gamma_draw, poisson_draw: a thread draws for its element until a proposal is accepted. What is drawn and proposed is
-// defined in norch.ops.rejection.
+// log_gamma_draw, poisson_draw, race_keys: draws of a parameter that each element has. Of the first two a thread draws until
+// a proposal is accepted. What is drawn and proposed is defined in norch.ops.rejection.
 #include "common/layout.h"
 #include "random/boxmuller.cuh"
 #include "random/philox.cuh"
@@ -7,7 +7,7 @@
 
 namespace norch::random {
 namespace {
-namespace rejection {
+namespace distributions {
 
 constexpr uint32_t ROUNDS = 1 << 14;  // as many as there are offsets for
 
@@ -77,41 +77,60 @@ struct Poisson {
     }
 };
 
-template <class Draw>
-__global__ void __launch_bounds__(THREADS) draw_until_accepted(const __grid_constant__ Philox philox,
-                                                               const __grid_constant__ Layout<2> layout, char* out,
-                                                               const char* parameter, int64_t first) {
+/// weight / exponential draw.
+struct RaceKey {
+    static constexpr const char* NAME = "race_keys";
+    __device__ static double draw(double weight, const Source& source) {
+        return weight / -log1p(-fmax(source.uniform(0), 1e-300));
+    }
+};
+
+template <class Draw, class T>
+__global__ void __launch_bounds__(THREADS) draw_for_elements(const __grid_constant__ Philox philox,
+                                                             const __grid_constant__ Layout<2> layout, char* out,
+                                                             const char* parameter, int64_t first) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= layout.numel) return;
     int64_t offset[2];
     layout.offsets(i, offset);
-    *reinterpret_cast<double*>(out + offset[0]) =
-        Draw::draw(*reinterpret_cast<const double*>(parameter + offset[1]), Source(philox, uint64_t(first) + i));
+    const double given = double(upcast(*reinterpret_cast<const T*>(parameter + offset[1])));
+    *reinterpret_cast<double*>(out + offset[0]) = Draw::draw(given, Source(philox, uint64_t(first) + i));
 }
 
-template <class Draw>
-KernelPtr until_accepted(const Request& request) {
+template <class Draw, class T>
+KernelPtr for_elements(const Request& request) {
     const Operand &out = request.operands[0], &parameter = request.operands[1];
-    if (parameter.is_scalar || parameter.dtype != DType::f64 || out.dtype != DType::f64 || out.shape != parameter.shape)
-        return nullptr;
+    if (parameter.is_scalar || out.dtype != DType::f64 || out.shape != parameter.shape) return nullptr;
     const std::vector<Piece<2>> pieces = cut<2>(row_major_loops({&out, &parameter}));
     return make_kernel(0, [pieces](char* const* data, const Scalar* s) {
         const Philox philox(uint64_t(s[2].i), uint64_t(s[3].i));
         int64_t first = 0;
         for (const Piece<2>& piece : pieces) {
-            launch_kernel(Draw::NAME, draw_until_accepted<Draw>, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
+            launch_kernel(Draw::NAME, draw_for_elements<Draw, T>, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
                           philox, piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], first);
             first += piece.layout.numel;
         }
     });
 }
 
-}  // namespace rejection
+template <class Draw>
+KernelPtr of_doubles(const Request& request) {
+    return request.operands[1].dtype == DType::f64 ? for_elements<Draw, double>(request) : nullptr;
+}
+
+KernelPtr race_keys(const Request& request) {
+    const DType dtype = request.operands[1].dtype;
+    if (!is_floating(dtype)) return nullptr;
+    return visit_floating_device(dtype, [&]<class T>(Tag<T>) { return for_elements<RaceKey, T>(request); });
+}
+
+}  // namespace distributions
 }  // namespace
 
-void add_rejection(Registry& registry) {
-    registry["log_gamma_draw"] = rejection::until_accepted<rejection::LogGamma>;
-    registry["poisson_draw"] = rejection::until_accepted<rejection::Poisson>;
+void add_distributions(Registry& registry) {
+    registry["log_gamma_draw"] = distributions::of_doubles<distributions::LogGamma>;
+    registry["poisson_draw"] = distributions::of_doubles<distributions::Poisson>;
+    registry["race_keys"] = distributions::race_keys;
 }
 
 }  // namespace norch::random

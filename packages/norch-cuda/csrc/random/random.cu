@@ -1,4 +1,4 @@
-// random. What each kind of draw makes of the words is defined in norch.numpy_backend.philox.
+// random, exponential_draw. What each kind of draw makes of the words is defined in norch.numpy_backend.philox.
 #include "random/boxmuller.cuh"
 #include "random/philox.cuh"
 #include "runtime/families.h"
@@ -11,7 +11,7 @@ namespace {
 struct Bits {
     using Out = int64_t;
     static constexpr int PER = 4;
-    __device__ static void make(const uint4& w, int64_t (&y)[4]) {
+    __device__ void make(const uint4& w, int64_t (&y)[4]) const {
         y[0] = w.x, y[1] = w.y, y[2] = w.z, y[3] = w.w;
     }
 };
@@ -19,7 +19,7 @@ struct Bits {
 struct Bits64 {
     using Out = int64_t;
     static constexpr int PER = 2;
-    __device__ static void make(const uint4& w, int64_t (&y)[2]) {
+    __device__ void make(const uint4& w, int64_t (&y)[2]) const {
         y[0] = int64_t((uint64_t(w.x) << 32 | w.y) >> 1);
         y[1] = int64_t((uint64_t(w.z) << 32 | w.w) >> 1);
     }
@@ -33,7 +33,7 @@ struct Uniform {
     __device__ static T one(uint32_t w) {
         return downcast<T>(float(int32_t(w >> (32 - digits))) * (1.0f / float(1 << digits)));
     }
-    __device__ static void make(const uint4& w, T (&y)[4]) {
+    __device__ void make(const uint4& w, T (&y)[4]) const {
         y[0] = one(w.x), y[1] = one(w.y), y[2] = one(w.z), y[3] = one(w.w);
     }
 };
@@ -41,7 +41,7 @@ struct Uniform {
 struct Uniform64 {
     using Out = double;
     static constexpr int PER = 2;
-    __device__ static void make(const uint4& w, double (&y)[2]) {
+    __device__ void make(const uint4& w, double (&y)[2]) const {
         y[0] = uniform64(w.x, w.y);
         y[1] = uniform64(w.z, w.w);
     }
@@ -51,7 +51,7 @@ template <class T>
 struct Normal {
     using Out = T;
     static constexpr int PER = 4;
-    __device__ static void make(const uint4& w, T (&y)[4]) {
+    __device__ void make(const uint4& w, T (&y)[4]) const {
         const float2 a = box_muller(w.x >> 8, w.y >> 8), b = box_muller(w.z >> 8, w.w >> 8);
         y[0] = downcast<T>(a.x), y[1] = downcast<T>(a.y), y[2] = downcast<T>(b.x), y[3] = downcast<T>(b.y);
     }
@@ -60,10 +60,23 @@ struct Normal {
 struct Normal64 {
     using Out = double;
     static constexpr int PER = 2;
-    __device__ static void make(const uint4& w, double (&y)[2]) {
+    __device__ void make(const uint4& w, double (&y)[2]) const {
         const double2 pair = box_muller(uniform64(w.x, w.y), uniform64(w.z, w.w));
         y[0] = pair.x;
         y[1] = pair.y;
+    }
+};
+
+/// Of float32 or float64 uniforms of at least `least`.
+template <class T, class Uniforms>
+struct Exponential {
+    using Out = T;
+    static constexpr int PER = Uniforms::PER;
+    T least, rate;
+    __device__ void make(const uint4& w, T (&y)[PER]) const {
+        Uniforms().make(w, y);
+#pragma unroll
+        for (int j = 0; j < PER; ++j) y[j] = -log1p(-(y[j] < least ? least : y[j])) / rate;
     }
 };
 
@@ -71,8 +84,9 @@ constexpr int64_t PART = int64_t(1) << 31;  // elements of one launch
 
 /// n elements of a draw, from the start of the block on that has this low word.
 template <class Draw>
-__global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ Philox philox, typename Draw::Out* out,
-                                                       uint32_t block, uint32_t n, bool is_packed) {
+__global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ Philox philox, const Draw draw,
+                                                       typename Draw::Out* out, uint32_t block, uint32_t n,
+                                                       bool is_packed) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER, BLOCKS = std::max(2, 16 / int(PER * sizeof(T)));
     constexpr int VEC = std::min(PER, 16 / int(sizeof(T)));
@@ -82,7 +96,7 @@ __global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ P
         const uint32_t i = start + b * (THREADS * PER);
         if (i >= n) return;
         T y[PER];
-        Draw::make(philox(block + i / PER), y);
+        draw.make(philox(block + i / PER), y);
         if (is_packed && i + PER <= n) {
 #pragma unroll
             for (int v = 0; v < PER; v += VEC) {
@@ -101,7 +115,7 @@ __global__ void __launch_bounds__(THREADS) draw_kernel(const __grid_constant__ P
 
 /// Into any layout, one element a thread: a block is made again for each of its elements.
 template <class Draw>
-__global__ void __launch_bounds__(THREADS) draw_strided(const __grid_constant__ Philox philox, char* out,
+__global__ void __launch_bounds__(THREADS) draw_strided(const __grid_constant__ Philox philox, const Draw draw, char* out,
                                                         const __grid_constant__ Layout<1> layout, int64_t first) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER;
@@ -109,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) draw_strided(const __grid_constant__ 
     if (i >= layout.numel) return;
     const uint64_t count = uint64_t(first) + i;
     T y[PER];
-    Draw::make(philox.any(count / PER), y);
+    draw.make(philox.any(count / PER), y);
     T chosen = y[0];
 #pragma unroll
     for (int j = 1; j < PER; ++j)
@@ -119,36 +133,37 @@ __global__ void __launch_bounds__(THREADS) draw_strided(const __grid_constant__ 
     *reinterpret_cast<T*>(out + offset[0]) = chosen;
 }
 
+/// `seed`: which of the scalars it is; the offset is behind it.
 template <class Draw>
-KernelPtr contiguous_draw(int64_t n) {
+KernelPtr contiguous_draw(int64_t n, const Draw& draw, int seed) {
     using T = typename Draw::Out;
     constexpr int PER = Draw::PER, BLOCKS = std::max(2, 16 / int(PER * sizeof(T)));
-    return make_kernel(0, [n](char* const* data, const Scalar* s) {
+    return make_kernel(0, [=](char* const* data, const Scalar* s) {
         const bool is_packed = is_aligned(data[0], 16);
         for (int64_t first = 0; first < n; first += PART) {
             const int64_t count = std::min(PART, n - first);
             const uint64_t block = uint64_t(first) / PER;
-            const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i), block);
+            const Philox philox(uint64_t(s[seed].i), uint64_t(s[seed + 1].i), block);
             const auto blocks = unsigned(ceil_div(count, THREADS * PER * BLOCKS));
             auto* out = reinterpret_cast<T*>(data[0]) + first;
             launch_kernel("random numbers", draw_kernel<Draw>, blocks, THREADS,
-                          philox, out, uint32_t(block), uint32_t(count), is_packed);
+                          philox, draw, out, uint32_t(block), uint32_t(count), is_packed);
         }
     });
 }
 
 template <class Draw>
-KernelPtr draw(const Request& request) {
+KernelPtr draw(const Request& request, const Draw& draw = {}, int seed = 1) {
     const Operand& out = request.operands[0];
-    if (out.is_contiguous()) return contiguous_draw<Draw>(out.numel());
+    if (out.is_contiguous()) return contiguous_draw(out.numel(), draw, seed);
     const auto pieces = cut<1>(row_major_loops({&out}));
-    return make_kernel(0, [pieces](char* const* data, const Scalar* s) {
-        const Philox philox(uint64_t(s[1].i), uint64_t(s[2].i));
+    return make_kernel(0, [=](char* const* data, const Scalar* s) {
+        const Philox philox(uint64_t(s[seed].i), uint64_t(s[seed + 1].i));
         int64_t first = 0;
         for (const Piece<1>& piece : pieces) {
             const auto blocks = unsigned(ceil_div(piece.layout.numel, THREADS));
             launch_kernel("random numbers", draw_strided<Draw>, blocks, THREADS,
-                          philox, data[0] + piece.start[0], piece.layout, first);
+                          philox, draw, data[0] + piece.start[0], piece.layout, first);
             first += piece.layout.numel;
         }
     });
@@ -180,8 +195,19 @@ KernelPtr random(const Request& request) {
     return nullptr;
 }
 
+KernelPtr exponential_draw(const Request& request) {
+    const DType dtype = request.operands[0].dtype;
+    const double rate = request.attrs.number("rate");
+    if (dtype == DType::f32)
+        return draw(request, Exponential<float, Uniform<float, 24>>{1e-38f, float(rate)}, 2);
+    return dtype == DType::f64 ? draw(request, Exponential<double, Uniform64>{1e-300, rate}, 2) : nullptr;
+}
+
 }  // namespace
 
-void add_random(Registry& registry) { registry["random"] = random; }
+void add_random(Registry& registry) {
+    registry["random"] = random;
+    registry["exponential_draw"] = exponential_draw;
+}
 
 }  // namespace norch::random

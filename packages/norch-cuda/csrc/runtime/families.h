@@ -36,6 +36,7 @@ void add_topk(Registry&);
 void add_searching(Registry&);
 void add_flip(Registry&);
 void add_places(Registry&);  // of nonzero
+void add_selection(Registry&);  // select_along
 void add_histograms(Registry&);
 }
 namespace matmul {
@@ -67,7 +68,7 @@ void add_fourier(Registry&);
 }
 namespace random {
 void add_random(Registry&);
-void add_rejection(Registry&);  // log_gamma_draw, poisson_draw
+void add_distributions(Registry&);
 }
 
 }  // namespace norch

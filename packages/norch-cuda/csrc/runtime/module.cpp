@@ -304,14 +304,14 @@ NB_MODULE(_ext, m) {
         reduction::add_running,
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
         indexing::add_sorting, indexing::add_edges, indexing::add_topk, indexing::add_searching, indexing::add_flip,
-        indexing::add_places, indexing::add_histograms,
+        indexing::add_places, indexing::add_histograms, indexing::add_selection,
         matmul::add_matmul,
         nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_group_norm,
         nn::add_convolution, nn::add_pooling, nn::add_adaptive_pooling, nn::add_resampling, nn::add_sampling,
         nn::add_cubic_sampling, nn::add_dropout, nn::add_folding, nn::add_deformed, nn::add_kept_boxes, nn::add_regions,
         nn::add_optimizers, nn::add_clipping, nn::add_recurrence,
         spectral::add_fourier,
-        random::add_random, random::add_rejection,
+        random::add_random, random::add_distributions,
         linalg::add_lu, linalg::add_lu_factor, linalg::add_triangles, linalg::add_qr, linalg::add_spectral});
     m.def("copy_in", put, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));
     m.def("copy_out", get, nb::arg("buffer"), nb::arg("offset"), nb::arg("data"));

@@ -21,7 +21,7 @@ from ..ops import (
     sqrt,
     where,
 )
-from ..ops.generator import current_generator
+from ..ops.generator import keyed
 from ..ops.rejection import counts_by_inversion, log_gamma_draw, poisson_draw, transformed
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _LogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
-        drawn = log_gamma_draw(a, *current_generator().next())
+        drawn = log_gamma_draw(*keyed(a))
         ctx.save_for_backward(a, drawn)
         return drawn
 
@@ -134,7 +134,7 @@ def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
 
 def poisson(rate: Tensor) -> Tensor:
     """Poisson draws, float64; NaN for rates that are none."""
-    found: Tensor = poisson_draw(rate.to(float64), *current_generator().next())
+    found: Tensor = poisson_draw(*keyed(rate.to(float64)))
     return found
 
 

@@ -8,6 +8,7 @@ from ..dispatch.op import Op
 from ..dtype import result_dtype
 from ..ops.creation import fill_spec
 from ..ops.families import by_name
+from ..ops.shape.joining import stack
 from ..spec import Spec, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .batched import Level
@@ -77,6 +78,16 @@ def _dropout(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     if level.randomness == "different":
         return op.call(x.value, p, *key)
     return x.value * op.call(fill_spec(Spec(tuple(x.spec.shape), None, x.spec.dtype, x.spec.device), 1), p, *key)
+
+
+@rule("exponential_draw log_gamma_draw poisson_draw race_keys")
+def _drawn(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
+    x, *rest = args
+    if level.randomness == "error":
+        refuse()
+    if level.randomness == "different":
+        return op.call(x.value, *rest)
+    return stack([op.call(sample, *rest) for sample in x.value.unbind(0)])
 
 
 @rule("fill arange")

@@ -8,7 +8,7 @@ from ..ops.generator import Generator
 from ..ops.random import draw_keyed
 from ..spec import Spec
 from ..tensor import Tensor
-from .batched import Level, VmapError, batched
+from .batched import Level, VmapError, batched, physical
 
 MODES = ("error", "different", "same")
 
@@ -30,6 +30,10 @@ class MappedGenerator(Generator):
         if self._level.randomness == "error":
             refuse()
         return self._source.next()
+
+    def _operand(self, input: Tensor) -> Tensor:
+        level, given = self._level, self._source._operand(input)
+        return batched(level, physical(given, level)) if level.randomness == "different" else given
 
     def draw(self, spec: Spec, kind: str) -> Tensor:
         """One draw for each sample where they are to differ."""

@@ -29,7 +29,8 @@ def _infer_random(spec: Spec, kind: str, seed: type, offset: type) -> Inferred:
     return Inferred((spec,), ((int64, ()), (int64, ())), {"kind": kind})
 
 
-draw_keyed = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3)).call
+DRAW = primitive("random", "spec kind seed offset", (), _infer_random, scalars=(2, 3))
+draw_keyed = DRAW.call
 """draw_keyed(spec, kind, seed, offset): the draw that a generator in state (seed, offset) makes."""
 
 
@@ -105,6 +106,10 @@ class Generator:
         seed, offsets = self._draws
         return seed, next(offsets) & _MASK
 
+    def _operand(self, input: Tensor) -> Tensor:
+        """`input` as an op gets it that draws for it, with the numbers of `next`."""
+        return input
+
     def draw(self, spec: Spec, kind: str) -> Tensor:
         """The next draw of the primitive `random` of this `kind`, a tensor of `spec`: its shape, dtype and device."""
         seed, offsets = self._draws
@@ -146,6 +151,12 @@ class use_generator:
 def current_generator() -> Generator:
     """What random ops draw from here unless given a generator: the default one, or that of `use_generator`."""
     return chosen_generator.get() or default_generator
+
+
+def keyed(input: Tensor, generator: Generator | None = None) -> tuple[Tensor, int, int]:
+    """What an op that draws for `input` gets: that, and the seed and the offset of its draw."""
+    source = generator or current_generator()
+    return source._operand(input), *source.next()
 
 
 @public(method=False)

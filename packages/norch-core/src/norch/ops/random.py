@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.graph import is_recording, mark_modified
 from ..dispatch.arguments import must_be
+from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, spec_for, with_options
 from .families import floating
-from .generator import Generator, chosen_generator, default_generator
+from .generator import DRAW, Generator, chosen_generator, default_generator
 from .generator import current_generator as current_generator  # these are norch.random's names
 from .generator import draw_keyed as draw_keyed
 from .generator import fork_rng as fork_rng
@@ -252,6 +254,23 @@ def _named_bounds(op: str, low: Any, high: Any, more: dict[str, Any]) -> tuple[A
     return low, high
 
 
+def draws_into(self: Tensor, generator: Generator) -> bool:
+    """Whether draws may be made in the tensor's own memory: nothing but it is to know of them."""
+    is_plain = type(self.spec) is Spec and not self.spec.overlaps and not self.is_meta and self.left_to is None
+    is_alone = self.base is None and (self.node is None or not is_recording())
+    return is_plain and is_alone and type(generator) is Generator
+
+
+def _drawn_in_place(self: Tensor, op: str, kind: str, generator: Generator | None) -> bool:
+    """Fills the tensor with draws; False where these are to be copied into it."""
+    source = generator or current_generator()
+    if self.spec.dtype.category != FLOATING or not draws_into(self, source):
+        return False
+    DRAW.into(self, self.spec, kind, *source.next())
+    mark_modified(self, op)
+    return True
+
+
 @method()
 def uniform_(
     self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None, **bounds: Any
@@ -264,6 +283,8 @@ def uniform_(
         a, b = _named_bounds("uniform_", a, b, bounds)
     if self.is_meta:  # nothing to fill, so that no number is drawn
         return self
+    if _drawn_in_place(self, "uniform_", "uniform", generator):
+        return _moved(self, b - a, a)
     drawn = _draw_floating("uniform_", "uniform", tuple(self.shape), self.dtype, self.device, generator)
     return self.copy_(_moved(drawn, b - a, a))
 
@@ -273,6 +294,13 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
     """Fills the tensor with normal numbers of this `mean` and standard deviation `std`. Raises as normal does."""
     if self.is_meta:
         return self
+    if (
+        type(mean) in SCALARS
+        and type(std) in SCALARS
+        and std >= 0
+        and _drawn_in_place(self, "normal_", "normal", generator)
+    ):
+        return _moved(self, std, mean)
     return self.copy_(normal(mean, std, tuple(self.shape), generator=generator, dtype=self.dtype, device=self.device))
 
 

@@ -22,8 +22,7 @@ from .generator import draw_keyed
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-    Scalar = float
+    from .creation import Scalar
 
 MANY = 1 << 16  # elements: to choose among fewer, in shapes that are always new, takes longer than to compute all
 _MOST = 120  # counts of an expectation below 10 are less, but for 1 of 10 ** 80

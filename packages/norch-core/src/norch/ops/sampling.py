@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..autograd.graph import mark_modified
 from ..dtype import float32, float64, int64
 from ..errors import ShapeError
 from ..spec import Spec, as_int
 from .elementwise.arithmetic import floor, log1p, minimum, tan
-from .families import composite, floating, infer_elementwise
-from .generator import Generator
-from .random import draw
+from .families import composite, floating, infer_elementwise, op_of
+from .generator import Generator, current_generator, draw_keyed, keyed
+from .random import draw, draws_into
 from .reduction.reductions import argmax
 from .reduction.scan import cumsum
 from .reduction.sorting import searchsorted, topk
@@ -21,6 +22,7 @@ from .upcast import upcast_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+    from .creation import Scalar
 
 
 @public()
@@ -55,7 +57,7 @@ def multinomial(
         return minimum(searchsorted(edges, chosen, right=True), last)
     if is_on_cpu:
         _require_weights(weights, count)
-    keys = weights / _exponential(weights.spec, generator)
+    keys = race_keys(*keyed(input.detach(), generator))
     return argmax(keys, -1, True) if count == 1 else topk(keys, count)[1].to(int64)
 
 
@@ -84,11 +86,6 @@ def _draw_spec(self: Tensor, op: str) -> Spec:
     return self.spec.like(dtype=upcast_dtype(floating(op, self.spec)))
 
 
-def _exponential(spec: Spec, generator: Generator | None, rate: float = 1.0) -> Tensor:
-    # 1 - u is in (0, 1]; the smallest number in place of 0 keeps what divides by it finite.
-    return _of_uniform(draw(spec, "uniform", generator), 1e-38 if spec.dtype is float32 else 1e-300, float(rate))
-
-
 _NUMBERS = ("least", "rate")
 
 
@@ -103,6 +100,27 @@ def _of_uniform(input: Tensor, least: float, rate: float) -> Tensor:
     return drawn if rate == 1 else drawn / rate
 
 
+def _infer_exponential(like: Spec, rate: float, seed: type, offset: type) -> Spec:
+    return like.like(dtype=upcast_dtype(like.dtype))
+
+
+@composite(_infer_exponential, name="exponential_draw")
+def exponential_draw(like: Tensor, rate: float, seed: Scalar, offset: Scalar) -> Tensor:
+    """Exponential draws in the shape of `like`, in float32 at least; 0 is the smallest number that may divide."""
+    drawn = draw_keyed(like.spec.like(dtype=upcast_dtype(like.dtype)), "uniform", int(seed), int(offset))
+    return _of_uniform(drawn, 1e-38 if drawn.dtype is float32 else 1e-300, rate)
+
+
+@composite(lambda weights, seed, offset: weights.like(dtype=float64), name="race_keys")
+def race_keys(weights: Tensor, seed: Scalar, offset: Scalar) -> Tensor:
+    """weights / exponential draws, float64, the largest of which are a sample (Efraimidis and Spirakis, 2006)."""
+    wide = weights.double()
+    return wide / exponential_draw(wide, 1.0, seed, offset)
+
+
+_DRAW_EXPONENTIAL = op_of(exponential_draw)
+
+
 @method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor, of any shape, with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless
@@ -110,7 +128,16 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
     """
     if lambd <= 0:
         raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
-    return self.copy_(_exponential(_draw_spec(self, "exponential_"), generator, lambd))
+    floating("exponential_", self.spec)
+    rate, source = float(lambd), generator or current_generator()
+    if draws_into(self, source):
+        key = self.spec, self.spec, rate, int, int
+        if _DRAW_EXPONENTIAL.into_plans[key].kernel is not None:
+            _DRAW_EXPONENTIAL.into(self, self, rate, *source.next())
+            mark_modified(self, "exponential_")
+            return self
+    like, seed, offset = keyed(self.detach(), source)
+    return self.copy_(exponential_draw(like, rate, seed, offset))
 
 
 @method()

@@ -8,7 +8,7 @@ from ...dtype import float32
 from ...spec import Spec, elementwise_layout
 from ..elementwise.arithmetic import ge, where
 from ..families import composite, floating
-from ..generator import current_generator
+from ..generator import keyed
 from ..random import draw_keyed
 from ..registry import public
 
@@ -46,4 +46,5 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     floating("dropout", input.spec)
     if not training or p == 0:
         return input
-    return _dropout(input, float(p), *current_generator().next())
+    operand, seed, offset = keyed(input)
+    return _dropout(operand, float(p), seed, offset)
