@@ -3,9 +3,7 @@
 // cells around it.
 #include <algorithm>
 
-#include "indexing/sorting.h"
 #include "nn/sampling.cuh"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::nn {
@@ -113,9 +111,8 @@ __global__ void __launch_bounds__(THREADS) list_cells(const __grid_constant__ Sa
                                                       const uint32_t* cells, const Lists<T, D> lists) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, count = s.all_places();
     if (i >= count) return;
-    const uint32_t cell = cells[i], f = lists.places[i];
-    if (i == 0 || cells[i - 1] != cell) lists.begin[cell] = i;
-    if (i + 1 == count || cells[i + 1] != cell) lists.end[cell] = i + 1;
+    note_edges(cells, i, count, lists.begin, lists.end);
+    const uint32_t f = lists.places[i];
     const int n = int(s.places.quotient(f));
     const Corners<T, D> corners(s, grid, n, f - n * s.places.divisor);
     typename Lists<T, D>::Rest rest;
@@ -124,18 +121,16 @@ __global__ void __launch_bounds__(THREADS) list_cells(const __grid_constant__ Sa
     lists.rests[i] = rest;
 }
 
-constexpr uint32_t LONG = 64;  // places of a cell that a warp adds up together
-
 /// A thread for CHANNELS channels of an element of the images.
 template <class T, int D>
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(const __grid_constant__ Sampling s, const __grid_constant__ FastDivide elements, uint32_t threads,
                   const __grid_constant__ Strides strides, T* out, const T* grad, const Lists<T, D> lists) {
     constexpr int COUNT = 1 << D;
-    const uint32_t f = blockIdx.x * THREADS + threadIdx.x, lane = threadIdx.x % 32;
+    const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     const Part part(s, elements, min(f, threads - 1));  // warps stay together
     T sums[CHANNELS] = {};
-    auto add = [&](T(&to)[CHANNELS], const Part& part, uint32_t at, int corner) {
+    auto add = [&](T(&to)[CHANNELS], const Part& part, uint32_t at, uint32_t corner) {
         const uint32_t p = lists.places[at] - part.n * s.places.divisor;
         const auto rest = lists.rests[at];
         T weight = T(1);
@@ -164,37 +159,12 @@ __global__ void __launch_bounds__(THREADS)
         int64_t at = cell;
 #pragma unroll
         for (int d = 0; d < D; ++d) at -= (i >> d & 1) * steps[d];
-        const uint32_t begin = lists.begin[at], end = lists.end[at];
-        const bool is_long = end - begin > LONG;
-        if (!is_long)
-            for (uint32_t at = begin; at < end; ++at) add(sums, part, at, i);
-        for (unsigned left = __ballot_sync(~0u, is_long); left; left &= left - 1) {
-            const int source = __ffs(int(left)) - 1;
-            Part theirs = part;
-            theirs.n = __shfl_sync(~0u, part.n, source);
-            theirs.first = __shfl_sync(~0u, part.first, source);
-            theirs.last = __shfl_sync(~0u, part.last, source);
-            const uint32_t stop = __shfl_sync(~0u, end, source);
-            T some[CHANNELS] = {};
-            for (uint32_t at = __shfl_sync(~0u, begin, source) + lane; at < stop; at += 32) add(some, theirs, at, i);
-#pragma unroll
-            for (int c = 0; c < CHANNELS; ++c) {
-#pragma unroll
-                for (int step = 16; step > 0; step /= 2) some[c] += __shfl_xor_sync(~0u, some[c], step);
-                if (int(lane) == source) sums[c] += some[c];
-            }
-        }
+        add_list(sums, part, lists.begin[at], lists.end[at], uint32_t(i), add);
     }
-    if (f >= threads) return;
-    out += (int64_t(part.n) * s.channels + part.first) * elements.divisor + part.p;
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c)
-        if (part.first + c < part.last) out[int64_t(c) * elements.divisor] = sums[c];
+    if (f < threads) write_part(out, sums, part, s.channels, elements.divisor);
 }
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
-
-unsigned blocks_of(int64_t threads) { return unsigned(ceil_div(threads, THREADS)); }
 
 template <class T, int D>
 KernelPtr sample(const Request& r) {
@@ -231,17 +201,14 @@ KernelPtr input_grad(const Request& r) {
     const Strides strides(r.operands[1]);
     const FastDivide elements(uint32_t(s.size[0] * s.size[1] * s.size[2]));
     const int64_t cells = s.images * s.cells + 1, threads = int64_t(s.images) * s.groups * elements.divisor;
-    int bits = 0;
-    while ((int64_t(1) << bits) < cells) ++bits;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const T *const grad = reinterpret_cast<const T*>(data[1]), *const grid = reinterpret_cast<const T*>(data[2]);
-        const int64_t stored = ceil_div(places, 64) * 64;
-        const Scratch<uint32_t> keys(2 * stored), order(2 * stored), edges(2 * cells);
-        const Scratch<typename Lists<T, D>::Rest> rests(stored);
-        launch_kernel("grid_sample's gradient", find_cells<T, D>, blocks_of(places), THREADS, s, grid, keys.data(), order.data());
-        const indexing::KeyedPlaces sorted = indexing::sort_places({keys.data(), order.data()}, stored, places, bits);
-        check(cudaMemsetAsync(edges.data(), 0, 2 * cells * sizeof(uint32_t), stream_handle()), "clearing lists");
-        const Lists<T, D> lists{edges.data(), edges.data() + cells, sorted.places, rests.data()};
+        const CellLists found(places, cells);
+        const Scratch<typename Lists<T, D>::Rest> rests(found.stored());
+        launch_kernel("grid_sample's gradient", find_cells<T, D>, blocks_of(places), THREADS, s, grid, found.cells(),
+                      found.places());
+        const indexing::KeyedPlaces sorted = found.sort();
+        const Lists<T, D> lists{found.begin(), found.end(), sorted.places, rests.data()};
         launch_kernel("grid_sample's gradient", list_cells<T, D>, blocks_of(places), THREADS, s, grid, sorted.keys, lists);
         launch_kernel("grid_sample's gradient", gather_kernel<T, D>, blocks_of(threads), THREADS, s, elements,
                       uint32_t(threads), strides, reinterpret_cast<T*>(data[0]), grad, lists);

@@ -1,8 +1,10 @@
-// What kernels of grid_sample share: what is asked for, and the neighbours of a place.
+// What kernels of grid_sample share: what is asked for, the neighbours of a place, and lists of the places of cells.
 #pragma once
 
 #include <algorithm>
 
+#include "indexing/sorting.h"
+#include "runtime/allocator.h"
 #include "runtime/device.cuh"
 
 namespace norch::nn::sampling {
@@ -147,5 +149,79 @@ struct Part {
         last = min(first + CHANNELS, s.channels);
     }
 };
+
+// --- Lists of places ------------------------------------------------------------------------------------------------
+
+/// The places of a grid by the cell in which they lie: those of cell c are from begin[c] to before end[c].
+class CellLists {
+public:
+    CellLists(int64_t places, int64_t cells)
+        : places_(places), cells_(cells), stored_(ceil_div(places, 64) * 64), keys_(2 * stored_), order_(2 * stored_),
+          edges_(2 * cells) {
+        while ((int64_t(1) << bits_) < cells) ++bits_;
+    }
+    int64_t stored() const { return stored_; }
+    /// To be filled with the cell of each place, and the places in order.
+    uint32_t* cells() const { return keys_.data(); }
+    uint32_t* places() const { return order_.data(); }
+    /// Both sorted; the edges are to be noted.
+    indexing::KeyedPlaces sort() const {
+        check(cudaMemsetAsync(edges_.data(), 0, size_t(2 * cells_) * sizeof(uint32_t), stream_handle()), "clearing lists");
+        return indexing::sort_places({keys_.data(), order_.data()}, stored_, places_, bits_);
+    }
+    uint32_t* begin() const { return edges_.data(); }
+    uint32_t* end() const { return edges_.data() + cells_; }
+
+private:
+    int64_t places_, cells_, stored_;
+    int bits_ = 0;
+    Scratch<uint32_t> keys_, order_, edges_;
+};
+
+/// Notes where the list of the cell of sorted place i begins or ends.
+__device__ inline void note_edges(const uint32_t* cells, uint32_t i, uint32_t count, uint32_t* begin, uint32_t* end) {
+    const uint32_t cell = cells[i];
+    if (i == 0 || cells[i - 1] != cell) begin[cell] = i;
+    if (i + 1 == count || cells[i + 1] != cell) end[cell] = i + 1;
+}
+
+constexpr uint32_t LONG = 64;  // places of a list that a warp adds up together
+
+/// add(sums, part, at, cell) for each `at` of a list. All threads of a warp come here.
+template <class T, class Add>
+__device__ inline void add_list(T (&sums)[CHANNELS], const Part& part, uint32_t begin, uint32_t end, uint32_t cell,
+                                const Add& add) {
+    const uint32_t lane = threadIdx.x % 32;
+    const bool is_long = end - begin > LONG;
+    if (!is_long)
+        for (uint32_t at = begin; at < end; ++at) add(sums, part, at, cell);
+    for (unsigned left = __ballot_sync(~0u, is_long); left; left &= left - 1) {
+        const int source = __ffs(int(left)) - 1;
+        Part theirs = part;
+        theirs.n = __shfl_sync(~0u, part.n, source);
+        theirs.first = __shfl_sync(~0u, part.first, source);
+        theirs.last = __shfl_sync(~0u, part.last, source);
+        const uint32_t stop = __shfl_sync(~0u, end, source), their_cell = __shfl_sync(~0u, cell, source);
+        T some[CHANNELS] = {};
+        for (uint32_t at = __shfl_sync(~0u, begin, source) + lane; at < stop; at += 32) add(some, theirs, at, their_cell);
+#pragma unroll
+        for (int c = 0; c < CHANNELS; ++c) {
+#pragma unroll
+            for (int step = 16; step > 0; step /= 2) some[c] += __shfl_xor_sync(~0u, some[c], step);
+            if (int(lane) == source) sums[c] += some[c];
+        }
+    }
+}
+
+/// The sums of a part, to an output of as many elements for each channel.
+template <class T>
+__device__ inline void write_part(T* out, const T (&sums)[CHANNELS], const Part& part, int channels, uint32_t elements) {
+    out += (int64_t(part.n) * channels + part.first) * elements + part.p;
+#pragma unroll
+    for (int c = 0; c < CHANNELS; ++c)
+        if (part.first + c < part.last) out[int64_t(c) * elements] = sums[c];
+}
+
+inline unsigned blocks_of(int64_t threads) { return unsigned(ceil_div(threads, THREADS)); }
 
 }  // namespace norch::nn::sampling

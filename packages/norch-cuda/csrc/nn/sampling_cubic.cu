@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "indexing/sorting.h"
 #include "nn/sampling.cuh"
-#include "runtime/allocator.h"
 #include "runtime/families.h"
 
 namespace norch::nn {
@@ -225,16 +223,13 @@ __global__ void __launch_bounds__(THREADS) list_cubic_cells(const __grid_constan
                                                             const CubicLists<T> lists) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, count = c.s.all_places();
     if (i >= count) return;
-    const uint32_t cell = lists.cells[i], f = lists.places[i];
-    if (i == 0 || lists.cells[i - 1] != cell) lists.begin[cell] = i;
-    if (i + 1 == count || lists.cells[i + 1] != cell) lists.end[cell] = i + 1;
+    note_edges(lists.cells, i, count, lists.begin, lists.end);
+    const uint32_t f = lists.places[i];
     const int n = int(c.s.places.quotient(f));
     const CubicPlace<T> place(c, grid, n, f - n * c.s.places.divisor);
 #pragma unroll
     for (int d = 0; d < 2; ++d) lists.rests[2 * int64_t(i) + d] = place.rest[d];
 }
-
-constexpr uint32_t MANY = 64;  // places that a warp adds up together
 
 /// A thread for CHANNELS channels of an element of the images. The four cells in a row that have an element among their
 /// places' neighbours lie side by side.
@@ -242,12 +237,12 @@ template <class T>
 __global__ void __launch_bounds__(THREADS)
     gather_cubic(const __grid_constant__ Cubic c, const __grid_constant__ FastDivide elements, uint32_t threads,
                  const __grid_constant__ Strides strides, T* out, const T* grad, const CubicLists<T> lists) {
-    const uint32_t f = blockIdx.x * THREADS + threadIdx.x, lane = threadIdx.x % 32;
+    const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     const Part part(c.s, elements, min(f, threads - 1));  // warps stay together
     const int y = int(part.p) / c.s.size[0], x = int(part.p) - y * c.s.size[0];
     const int along = c.line[0].count(x), count = along * c.line[1].count(y);
     T sums[CHANNELS] = {};
-    /// `last`: the cell whose first neighbour the element is.
+    /// `last`: the cell whose first neighbour the element is; k: in which of the neighbours' rows it lies.
     auto add = [&](T(&to)[CHANNELS], const Part& part, uint32_t at, int k, uint32_t last) {
         const uint32_t p = lists.places[at] - part.n * c.s.places.divisor;
         const T weight = cubic_weight(k, lists.rests[2 * int64_t(at) + 1]) *
@@ -275,46 +270,24 @@ __global__ void __launch_bounds__(THREADS)
                     if (begin == end) begin = first;
                     end = stop;
                 }
-            const bool is_long = end - begin > MANY;
-            if (!is_long)
-                for (uint32_t at = begin; at < end; ++at) add(sums, part, at, k, uint32_t(last));
-            for (unsigned left = __ballot_sync(~0u, is_long); left; left &= left - 1) {
-                const int source = __ffs(int(left)) - 1;
-                Part theirs = part;
-                theirs.n = __shfl_sync(~0u, part.n, source);
-                theirs.first = __shfl_sync(~0u, part.first, source);
-                theirs.last = __shfl_sync(~0u, part.last, source);
-                const uint32_t stop = __shfl_sync(~0u, end, source), cell = __shfl_sync(~0u, uint32_t(last), source);
-                T some[CHANNELS] = {};
-                for (uint32_t at = __shfl_sync(~0u, begin, source) + lane; at < stop; at += 32)
-                    add(some, theirs, at, k, cell);
-#pragma unroll
-                for (int i = 0; i < CHANNELS; ++i) {
-#pragma unroll
-                    for (int step = 16; step > 0; step /= 2) some[i] += __shfl_xor_sync(~0u, some[i], step);
-                    if (int(lane) == source) sums[i] += some[i];
-                }
-            }
+            const auto of_row = [&](T(&to)[CHANNELS], const Part& part, uint32_t at, uint32_t last) {
+                add(to, part, at, k, last);
+            };
+            add_list(sums, part, begin, end, uint32_t(last), of_row);
         }
     }
-    if (f >= threads) return;
-    out += (int64_t(part.n) * c.s.channels + part.first) * elements.divisor + part.p;
-#pragma unroll
-    for (int i = 0; i < CHANNELS; ++i)
-        if (part.first + i < part.last) out[int64_t(i) * elements.divisor] = sums[i];
+    if (f < threads) write_part(out, sums, part, c.s.channels, elements.divisor);
 }
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
 constexpr int64_t CUBIC_LIMIT = (int64_t(1) << 31) - THREADS;
 
-unsigned cubic_blocks(int64_t threads) { return unsigned(ceil_div(threads, THREADS)); }
-
 template <class T>
 KernelPtr cubic_sample(const Request& r, const Cubic& c) {
     const int64_t threads = int64_t(c.s.images) * c.s.groups * c.s.places.divisor;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
-        launch_kernel("grid_sample", cubic_kernel<T>, cubic_blocks(threads), THREADS, c, uint32_t(threads),
+        launch_kernel("grid_sample", cubic_kernel<T>, blocks_of(threads), THREADS, c, uint32_t(threads),
                       reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                       reinterpret_cast<const T*>(data[2]));
     });
@@ -324,7 +297,7 @@ template <class T>
 KernelPtr cubic_grid(const Request& r, const Cubic& c) {
     const Strides strides(r.operands[1]);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
-        launch_kernel("grid_sample's gradient", cubic_grid_grad<T>, cubic_blocks(c.s.all_places()), THREADS, c, strides,
+        launch_kernel("grid_sample's gradient", cubic_grid_grad<T>, blocks_of(c.s.all_places()), THREADS, c, strides,
                       reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                       reinterpret_cast<const T*>(data[2]), reinterpret_cast<const T*>(data[3]));
     });
@@ -337,20 +310,16 @@ KernelPtr cubic_input(const Request& r, const Cubic& c) {
     const int64_t places = c.s.all_places(), cells = c.s.images * c.cells + 1;
     const int64_t threads = int64_t(c.s.images) * c.s.groups * elements.divisor;
     if (cells > CUBIC_LIMIT) return nullptr;
-    int bits = 0;
-    while ((int64_t(1) << bits) < cells) ++bits;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const T *const grad = reinterpret_cast<const T*>(data[1]), *const grid = reinterpret_cast<const T*>(data[2]);
-        const int64_t stored = ceil_div(places, 64) * 64;
-        const Scratch<uint32_t> keys(2 * stored), order(2 * stored), edges(2 * cells);
-        const Scratch<T> rests(2 * stored);
-        launch_kernel("grid_sample's gradient", find_cubic_cells<T>, cubic_blocks(places), THREADS, c, grid, keys.data(),
-                      order.data());
-        const indexing::KeyedPlaces sorted = indexing::sort_places({keys.data(), order.data()}, stored, places, bits);
-        check(cudaMemsetAsync(edges.data(), 0, 2 * cells * sizeof(uint32_t), stream_handle()), "clearing lists");
-        const CubicLists<T> lists{edges.data(), edges.data() + cells, sorted.keys, sorted.places, rests.data()};
-        launch_kernel("grid_sample's gradient", list_cubic_cells<T>, cubic_blocks(places), THREADS, c, grid, lists);
-        launch_kernel("grid_sample's gradient", gather_cubic<T>, cubic_blocks(threads), THREADS, c, elements,
+        const CellLists found(places, cells);
+        const Scratch<T> rests(2 * found.stored());
+        launch_kernel("grid_sample's gradient", find_cubic_cells<T>, blocks_of(places), THREADS, c, grid, found.cells(),
+                      found.places());
+        const indexing::KeyedPlaces sorted = found.sort();
+        const CubicLists<T> lists{found.begin(), found.end(), sorted.keys, sorted.places, rests.data()};
+        launch_kernel("grid_sample's gradient", list_cubic_cells<T>, blocks_of(places), THREADS, c, grid, lists);
+        launch_kernel("grid_sample's gradient", gather_cubic<T>, blocks_of(threads), THREADS, c, elements,
                       uint32_t(threads), strides, reinterpret_cast<T*>(data[0]), grad, lists);
     });
 }
