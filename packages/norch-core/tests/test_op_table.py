@@ -182,7 +182,7 @@ DIFFERENTIATED_BY_PARTS = frozenset(
     "recurrence_grad relu_grad residual_norm residual_norm_grad rms_norm_grad scaled_dot_product_attention_grad "
     "scaled_dot_product_attention_mask_grad scaled_dot_product_attention_sums_grad sigmoid_grad silu_grad sinc_grad "
     "softmax_grad softplus_grad tanh_grad threshold_grad variance_grad grid_sample2d_bicubic_grid_grad gated "
-    "deform_columns".split()
+    "deform_columns_offset_grad".split()
 )
 
 

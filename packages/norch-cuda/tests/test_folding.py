@@ -115,6 +115,31 @@ def test_columns_of_moved_elements(cuda, shape, windows, parts, has_mask):
     np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize(("channels", "parts"), [(3, 1), (20, 2), (6, 3)])
+def test_gradients_of_moved_windows(cuda, channels, parts, has_mask):
+    image, grad = RNG.standard_normal((2, channels, 9, 8)), RNG.standard_normal((2, channels * 6, 24))
+    offset = RNG.uniform(-4, 4, (2, 2 * parts * 6, 4, 6)).astype(np.float32).astype(np.float64)
+    offset[..., 0], offset[..., 1] = offset[..., 0].round(), 0  # whole places too
+    values = image, offset, RNG.uniform(0, 2, (2, parts * 6, 4, 6)) if has_mask else None
+    how = (3, 2), (2, 1), (1, 0), (1, 2)
+
+    def gradients(device, dtype, turn):
+        given = [None if v is None else turn(norch.tensor(v, dtype=dtype, device=device)) for v in values]
+        leaves = [x.requires_grad_() for x in given if x is not None]
+        out = norch.deform_columns(*given, *how)
+        return norch.autograd.grad(out, leaves, turn(norch.tensor(grad, dtype=dtype, device=device)))
+
+    def turned(t):
+        return t.transpose(0, -1).contiguous().transpose(0, -1)
+
+    wanted = gradients("cpu", norch.float64, lambda t: t)
+    for dtype, tolerance in ((norch.float64, 1e-10), (norch.float32, 2e-4)):
+        for turn in (lambda t: t, turned):
+            for one, other in zip(gradients(cuda, dtype, turn), wanted, strict=True):
+                np.testing.assert_allclose(one.cpu().double().numpy(), other.numpy(), rtol=tolerance, atol=tolerance)
+
+
 def test_moved_beyond_all_edges_and_nowhere(cuda):
     image = norch.full((1, 1, 3, 3), 2.0, device=cuda)
     offset = norch.zeros(1, 2, 3, 3, device=cuda)

@@ -35,14 +35,9 @@ __global__ void __launch_bounds__(THREADS) im2col_kernel(const __grid_constant__
                                                          const P* image) {
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= threads) return;
-    uint32_t line = p.first.quotient(f);
-    const int x = int(f - line * p.first.divisor);
-    uint32_t rest = p.second.quotient(line);
-    const int y = int(line - rest * p.second.divisor);
-    const uint32_t plane = p.third.quotient(rest);
-    const int i = int(rest - plane * p.third.divisor);
-    const uint32_t n = p.channels.quotient(plane);
-    const int c = int(plane - n * p.channels.divisor);
+    Digits digits{f};
+    const int x = digits.next(p.first), y = digits.next(p.second), i = digits.next(p.third), c = digits.next(p.channels);
+    const uint32_t n = digits.rest;
     const int row = y * int(p.stride[0].divisor) + i * p.dilation[0] - p.padding[0];
     int column = x * int(p.stride[1].divisor) - p.padding[1];
     const bool is_in = row >= 0 && row < p.h;
@@ -60,12 +55,9 @@ __global__ void __launch_bounds__(THREADS) col2im_kernel(const __grid_constant__
                                                          const T* columns) {
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= threads) return;
-    uint32_t line = p.first.quotient(f);
-    const int column = int(f - line * p.first.divisor);
-    const uint32_t plane = p.second.quotient(line);
-    const int row = int(line - plane * p.second.divisor);
-    const uint32_t n = p.channels.quotient(plane);
-    const int c = int(plane - n * p.channels.divisor);
+    Digits digits{f};
+    const int column = digits.next(p.first), row = digits.next(p.second), c = digits.next(p.channels);
+    const uint32_t n = digits.rest;
     columns += n * p.column[0] + int64_t(c) * p.kernel[0] * p.kernel[1] * p.column[1];
     computed<T> sum = 0;
     // Which window has the element at place k along dim d, -1 for none.

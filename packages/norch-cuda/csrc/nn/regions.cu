@@ -10,8 +10,8 @@ namespace regions {
 constexpr int REGION_CHANNELS = 8;  // of a thread
 
 struct Regions {
-    int images, channels, groups, h, w, ratio, op;
-    FastDivide columns, rows, by_group;  // of bins; groups of channels
+    int images, channels, h, w, ratio, op;
+    FastDivide columns, rows, groups;  // of bins; of channels
     int64_t image[4], box[2];            // strides
     double scale, offset;
     bool is_aligned;
@@ -51,12 +51,10 @@ __global__ void __launch_bounds__(THREADS) region_means(const __grid_constant__ 
                                                         const T* image, const T* boxes, const ErrorSink sink) {
     const uint32_t f = blockIdx.x * THREADS + threadIdx.x;
     if (f >= threads) return;
-    uint32_t line = r.columns.quotient(f);
-    const int column = int(f - line * r.columns.divisor);
-    uint32_t part = r.rows.quotient(line);
-    const int row = int(line - part * r.rows.divisor);
-    const uint32_t region = r.by_group.quotient(part);
-    const int first = int(part - region * r.groups) * REGION_CHANNELS;
+    Digits digits{f};
+    const int column = digits.next(r.columns), row = digits.next(r.rows);
+    const int first = digits.next(r.groups) * REGION_CHANNELS;
+    const uint32_t region = digits.rest;
     boxes += region * r.box[0];
     const T number = boxes[0];
     T sums[REGION_CHANNELS] = {};
@@ -129,12 +127,9 @@ __global__ void __launch_bounds__(THREADS) region_grads(const __grid_constant__ 
     __shared__ int found[THREADS], counts[WARPS];
     const int bins_x = int(r.columns.divisor), bins_y = int(r.rows.divisor);
     const int across = bins_x * TILE_X, down = bins_y * TILE_Y;
-    uint32_t rest = blockIdx.x, next = t.across.quotient(rest);
-    const int left = int(rest - next * t.across.divisor) * TILE_X;
-    rest = next, next = t.down.quotient(rest);
-    const int top = int(rest - next * t.down.divisor) * TILE_Y;
-    rest = next, next = t.sets.quotient(rest);
-    const int set = int(rest - next * t.sets.divisor) * SETS, image = int(next);
+    Digits digits{blockIdx.x};
+    const int left = digits.next(t.across) * TILE_X, top = digits.next(t.down) * TILE_Y;
+    const int set = digits.next(t.sets) * SETS, image = int(digits.rest);
     const int x = int(threadIdx.x) % TILE_X, y = int(threadIdx.x) / TILE_X % TILE_Y;
     const int first = (set + int(threadIdx.x) / (TILE_X * TILE_Y)) * GRAD_CHANNELS;
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -213,10 +208,9 @@ constexpr int64_t LIMIT = (int64_t(1) << 31) - THREADS;
 
 /// x: the images, or their gradient; bins: the means, or theirs.
 Regions regions_of(const Request& q, const Operand& x, const Operand& boxes, const Operand& bins) {
-    const int groups = int(ceil_div(x.shape[1], REGION_CHANNELS));
-    return {int(x.shape[0]), int(x.shape[1]), groups, int(x.shape[2]), int(x.shape[3]), int(q.attrs.integer("ratio")),
+    return {int(x.shape[0]), int(x.shape[1]), int(x.shape[2]), int(x.shape[3]), int(q.attrs.integer("ratio")),
             op_number("roi_align"), FastDivide(uint32_t(bins.shape[3])), FastDivide(uint32_t(bins.shape[2])),
-            FastDivide(uint32_t(groups)),
+            FastDivide(uint32_t(ceil_div(x.shape[1], REGION_CHANNELS))),
             {x.strides[0], x.strides[1], x.strides[2], x.strides[3]}, {boxes.strides[0], boxes.strides[1]},
             q.attrs.number("scale"), q.attrs.flag("aligned") ? 0.5 : 0.0, q.attrs.flag("aligned")};
 }
@@ -238,7 +232,7 @@ KernelPtr roi_align(const Request& q) {
     if (out.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     if (!are_of_one_dtype(q) || x.numel() == 0) return nullptr;
     const Regions r = regions_of(q, x, boxes, out);
-    const int64_t threads = boxes.shape[0] * r.groups * out.shape[2] * out.shape[3];
+    const int64_t threads = boxes.shape[0] * r.groups.divisor * out.shape[2] * out.shape[3];
     if (threads > LIMIT) return nullptr;
     return floating(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {

@@ -147,6 +147,17 @@ struct FastDivide {
     __device__ uint32_t quotient(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
 };
 
+/// The places along dims, innermost first, of a number that counts all of them.
+struct Digits {
+    uint32_t rest;
+
+    __device__ int next(const FastDivide& size) {
+        const uint32_t quotient = size.quotient(rest), at = rest - quotient * size.divisor;
+        rest = quotient;
+        return int(at);
+    }
+};
+
 constexpr int MAX_DIMS = 8;
 
 /// Strides of N operands over some dims, innermost first, in bytes; fewer than 2**31 elements.

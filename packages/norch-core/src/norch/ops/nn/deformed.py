@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.arguments import check_functions
 from ...dtype import float32, float64
 from ...errors import DTypeError, ShapeError
 from ...spec import Spec
 from ..creation import arange
-from ..families import composite
+from ..families import composite, has_kernel, op_of
 from ..shape.joining import stack
 from ..shape.padding import pad
-from .sampling import grid_sample
+from .sampling import grid_sample2d, grid_sample2d_grid_grad, grid_sample2d_input_grad
 from .windows import Pair, Windows, output_size, pair
 
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ def deform_columns(
     wide = float64 if input.dtype is float64 else float32
     image, moves = input.to(wide), offset.to(wide)
     factors = None if mask is None else mask.to(wide)
-    found = _deform_columns(image, moves, factors, kernel, steps, around, gaps)
-    return found.to(input.dtype)
+    how = kernel, steps, around, gaps
+    specs = [None if x is None else x.spec for x in (image, moves, factors)]
+    # The parts keep what their gradients need, which a composite without a kernel would compute again.
+    columns = _deform_columns if has_kernel(op_of(_deform_columns), *specs, *how) else _columns
+    return columns(image, moves, factors, *how).to(input.dtype)
 
 
 def _size(shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
@@ -71,36 +74,110 @@ def _infer(
     return input.like((input.shape[0], input.shape[1] * kernel[0] * kernel[1], offset.shape[2] * offset.shape[3]))
 
 
-@composite(_infer, name="deform_columns")
-def _deform_columns(
+def _columns(
     input: Tensor, offset: Tensor, mask: Tensor | None, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> Tensor:
-    (batch, channels, height, width), size = input.spec.shape, offset.spec.shape[2:]
-    places = kernel[0] * kernel[1]
-    parts = offset.spec.shape[1] // (2 * places)
-    numbers = partial(arange, dtype=input.dtype, device=input.device)
-    y, x = offset.reshape(batch * parts, places, 2, *size).unbind(2)
+    grid, rest, _ = _grid(input.spec, offset, kernel, stride, padding, dilation)
+    values = grid_sample2d(pad(_by_parts(input, grid), rest), grid, *_HOW)
+    if mask is not None:
+        values = values * mask.reshape(grid.spec.shape[0], 1, 1, -1)
+    return values.reshape(input.spec.shape[0], -1, offset.spec.shape[2] * offset.spec.shape[3])
+
+
+_HOW = "bilinear", "zeros", True
+
+
+def _by_parts(input: Tensor, grid: Tensor) -> Tensor:
+    """(n, c, ...) as one image for each part, of its share of the channels."""
+    count = grid.spec.shape[0]
+    return input.reshape(count, input.spec.shape[0] * input.spec.shape[1] // count, *input.spec.shape[2:])
+
+
+def _grid(
+    input: Spec, offset: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> tuple[Tensor, list[int], tuple[float, float]]:
+    """The places of the columns as `grid_sample` takes them, (n * parts, 1, i * j * y * x, 2), how the images are to be
+    padded, and what the grid's numbers change by with the places.
+
+    Of sizes that are a power of two and one, these numbers are exact for whole places, where the side decides the
+    derivative.
+    """
+    numbers = partial(arange, dtype=offset.dtype, device=offset.device)
+    count, size = kernel[0] * kernel[1], offset.spec.shape[2:]
+    y, x = offset.reshape(-1, count, 2, *size).unbind(2)
     rows, columns = (numbers(k) * d for k, d in zip(kernel, dilation, strict=True))
     down, right = (numbers(n) * s - a for n, s, a in zip(size, stride, padding, strict=True))
     y = y + rows.repeat_interleave(kernel[1]).view(-1, 1, 1) + down.view(-1, 1)
     x = x + columns.repeat(kernel[0]).view(-1, 1, 1) + right
-    values = _between(input.reshape(batch * parts, channels // parts, height, width), y.flatten(1), x.flatten(1))
+    spans = [1 << max(n - 2, 0).bit_length() for n in input.shape[2:]]
+    rest = [0, spans[1] + 1 - input.shape[3], 0, spans[0] + 1 - input.shape[2]]
+    slopes = 2 / spans[1], 2 / spans[0]
+    places = [place.flatten(1) * slope - 1 for place, slope in zip((x, y), slopes, strict=True)]
+    return stack(places, -1).unsqueeze(1), rest, slopes
+
+
+def _input_grad(grad: Tensor, input: Spec, offset: Tensor, mask: Tensor | None, *how: Pair) -> Tensor:
+    grid, rest, _ = _grid(input, offset, *how)
+    given = grad.reshape(grid.spec.shape[0], -1, 1, grid.spec.shape[2])
     if mask is not None:
-        values = values * mask.reshape(batch * parts, 1, -1)
-    return values.reshape(batch, channels * places, size[0] * size[1])
+        given = given * mask.reshape(grid.spec.shape[0], 1, 1, -1)
+    height, width = input.shape[2:]
+    shape = *given.spec.shape[:2], height + rest[3], width + rest[1]
+    found = grid_sample2d_input_grad(given, grid, tuple(shape), *_HOW)
+    return found[:, :, :height, :width].reshape(input.shape)
 
 
-def _between(input: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """The values of (n, c, h, w) at the places y, x (n, l) between pixels: (n, c, l)."""
-    # Of sizes that are a power of two and one, the grid's numbers are exact for whole places, where the side decides
-    # the derivative.
-    rest, numbers = [], []
-    for size, place in zip(reversed(input.spec.shape[2:]), (x, y), strict=True):
-        span = 1 << max(size - 2, 0).bit_length()
-        rest += [0, span + 1 - size]
-        numbers.append(place * (2 / span) - 1)
-    grid = stack(numbers, -1).unsqueeze(1)
-    return grid_sample(pad(input, rest), grid, align_corners=True).squeeze(2)
+def _infer_moved_grad(
+    grad: Spec, input: Spec, offset: Spec, mask: Spec | None, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> Any:
+    return offset.like() if mask is None else (offset.like(), mask.like())
+
+
+@composite(_infer_moved_grad, name="deform_columns_offset_grad")
+def _offset_grad(
+    grad: Tensor,
+    input: Tensor,
+    offset: Tensor,
+    mask: Tensor | None,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> Any:
+    """The gradients of the offset and, if there is one, of the mask."""
+    grid, rest, slopes = _grid(input.spec, offset, kernel, stride, padding, dilation)
+    images, given = pad(_by_parts(input, grid), rest), grad.reshape(grid.spec.shape[0], -1, 1, grid.spec.shape[2])
+    by_mask = None
+    if mask is not None:
+        by_mask = (given * grid_sample2d(images, grid, *_HOW)).sum(1).reshape(mask.spec.shape)
+        given = given * mask.reshape(grid.spec.shape[0], 1, 1, -1)
+    x, y = grid_sample2d_grid_grad(given, images, grid, *_HOW).unbind(-1)
+    places, size = kernel[0] * kernel[1], offset.spec.shape[2:]
+    moves = [part.reshape(-1, places, *size) * slope for part, slope in zip((y, x), reversed(slopes), strict=True)]
+    by_offset = stack(moves, 2).reshape(offset.spec.shape)
+    return by_offset if by_mask is None else (by_offset, by_mask)
+
+
+def _rule(
+    g: Tensor,
+    input: Tensor,
+    offset: Tensor,
+    mask: Tensor | None,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    how = kernel, stride, padding, dilation
+    by_input = _input_grad(g, input.spec, offset, mask, *how) if needs[0] else None
+    if not (needs[1] or needs[2]):
+        return by_input, None, None
+    found: Any = _offset_grad(g, input, offset, mask, *how)
+    return (by_input, found, None) if mask is None else (by_input, *found)
+
+
+_deform_columns = composite(_infer, _rule, name="deform_columns", joint=True)(_columns)
 
 
 check_functions(globals())
