@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(THREADS) list_cells(const __grid_constant__ Sa
                                                       const uint32_t* cells, const Lists<T, D> lists) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, count = s.all_places();
     if (i >= count) return;
-    note_edges(cells, i, count, lists.begin, lists.end);
+    indexing::note_edges(cells, i, count, lists.begin, lists.end);
     const uint32_t f = lists.places[i];
     const int n = int(s.places.quotient(f));
     const Corners<T, D> corners(s, grid, n, f - n * s.places.divisor);
@@ -203,7 +203,7 @@ KernelPtr input_grad(const Request& r) {
     const int64_t cells = s.images * s.cells + 1, threads = int64_t(s.images) * s.groups * elements.divisor;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const T *const grad = reinterpret_cast<const T*>(data[1]), *const grid = reinterpret_cast<const T*>(data[2]);
-        const CellLists found(places, cells);
+        const indexing::CellLists found(places, cells);
         const Scratch<typename Lists<T, D>::Rest> rests(found.stored());
         launch_kernel("grid_sample's gradient", find_cells<T, D>, blocks_of(places), THREADS, s, grid, found.cells(),
                       found.places());

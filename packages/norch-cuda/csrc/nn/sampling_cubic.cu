@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(THREADS) list_cubic_cells(const __grid_constan
                                                             const CubicLists<T> lists) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, count = c.s.all_places();
     if (i >= count) return;
-    note_edges(lists.cells, i, count, lists.begin, lists.end);
+    indexing::note_edges(lists.cells, i, count, lists.begin, lists.end);
     const uint32_t f = lists.places[i];
     const int n = int(c.s.places.quotient(f));
     const CubicPlace<T> place(c, grid, n, f - n * c.s.places.divisor);
@@ -312,7 +312,7 @@ KernelPtr cubic_input(const Request& r, const Cubic& c) {
     if (cells > CUBIC_LIMIT) return nullptr;
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const T *const grad = reinterpret_cast<const T*>(data[1]), *const grid = reinterpret_cast<const T*>(data[2]);
-        const CellLists found(places, cells);
+        const indexing::CellLists found(places, cells);
         const Scratch<T> rests(2 * found.stored());
         launch_kernel("grid_sample's gradient", find_cubic_cells<T>, blocks_of(places), THREADS, c, grid, found.cells(),
                       found.places());

@@ -41,6 +41,7 @@ void add_histograms(Registry&);
 }
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
+void add_sparse(Registry&);  // coo_matmul
 }
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy

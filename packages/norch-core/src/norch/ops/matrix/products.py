@@ -130,7 +130,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 
 
 _SHORT, _MANY = 64, 4096
-"""From how many products on rows of so few elements are made longer first."""
+"""From how many products on rows of so few elements are made longer first, on the CPU."""
 
 
 @public()
@@ -141,7 +141,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     second = (1,) * (ndim - other.spec.ndim) + tuple(other.spec.shape)
     a = reshape(input, [m for n in first for m in (n, 1)])
     b = reshape(other, [m for n in second for m in (1, n)])
-    if ndim and second[-1] < _SHORT and input.spec.numel * other.spec.numel > _MANY:
+    is_short = ndim and second[-1] < _SHORT and input.spec.device.type == "cpu"
+    if is_short and input.spec.numel * other.spec.numel > _MANY:
         a, b = (
             reshape(broadcast_to(x, (*x.spec.shape[:-2], first[-1], second[-1])), (*x.spec.shape[:-2], -1))
             for x in (a, b)
