@@ -132,6 +132,23 @@ def test_weight_gradient_of_signals(cuda, case, windows, padding):
     assert np.array_equal(again, got, equal_nan=True)
 
 
+@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("windows", [(16, 8), (10, 5), (1, 1), (33, 9), (3, 5), (4, 1)], ids=str)
+@pytest.mark.parametrize("case", [((3, 1, 900), 20), ((2, 3, 150), 7), ((40, 4, 101), 33), ((1, 1, 5003), 64)], ids=str)
+def test_input_gradient_of_signals(cuda, case, windows, padding):
+    (n, c, length), o = case
+    kernel, stride = windows
+    w = random((o, c, 1, kernel), norch.float32, 5)
+    places = (length + 2 * padding - kernel) // stride + 1
+    g = random((n, o, 1, places), norch.float32, 6)
+    g[n - 1, 0, 0, places // 2] = norch.inf
+    how = ((n, c, 1, length), (1, stride), (0, 0, padding, padding), (1, 1), 1)
+    got = conv2d_input_grad(g.to(cuda), w.to(cuda), *how).to("cpu").numpy()
+    wanted = conv2d_input_grad(g.double(), w.double(), *how).numpy()
+    assert np.isinf(wanted).any()
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("how", [(1, 1, 1), (2, 1, 1), ((1, 3), (2, 0), (2, 1))], ids=str)
 @pytest.mark.parametrize("case", FEW, ids=str)
 def test_few_channels(cuda, case, how):

@@ -338,6 +338,7 @@ KernelPtr of_one_dtype(const Request& r) {
         if (KernelPtr kernel = few_channels_convolution(kind, r)) return kernel;
     }
     if (KernelPtr kernel = signal_weight_grad(kind, r)) return kernel;
+    if (KernelPtr kernel = signal_input_grad(kind, r)) return kernel;
     if (KernelPtr kernel = depthwise_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = tensor_convolution(kind, r)) return kernel;
     if (KernelPtr kernel = cudnn_convolution(kind, r)) return kernel;

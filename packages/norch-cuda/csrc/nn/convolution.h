@@ -50,6 +50,8 @@ KernelPtr few_channels_convolution(ConvolutionKind kind, const Request& request)
 
 /// The gradient of the weight of a convolution of signals of few channels in float32; null for others.
 KernelPtr signal_weight_grad(ConvolutionKind kind, const Request& request);
+/// That of its input, where few windows meet; null for others.
+KernelPtr signal_input_grad(ConvolutionKind kind, const Request& request);
 
 /// The depthwise convolution without gaps, of windows of 3, 5 or 7 each way and step 1 or 2, the gradient of its weights, or
 /// with step 1 that of its input, in either layout of images; null for others.
