@@ -39,12 +39,7 @@ __global__ void __launch_bounds__(THREADS) input_sums(const __grid_constant__ Si
     out[(n * int(p.channels.divisor) + c) * p.length + t] = sum;
 }
 
-}  // namespace signals
-}  // namespace
-
-KernelPtr signal_input_grad(ConvolutionKind kind, const Request& r) {
-    using namespace signals;
-    if (kind != ConvolutionKind::input_grad) return nullptr;
+KernelPtr input_grad(const Request& r) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != DType::f32 || operand.numel() == 0 || !operand.is_contiguous()) return nullptr;
     const Convolution c(r.operands[0], r.operands[1], r.operands[2].shape, r.attrs);
@@ -59,6 +54,13 @@ KernelPtr signal_input_grad(ConvolutionKind kind, const Request& r) {
         auto at = [data](int i) { return reinterpret_cast<float*>(data[i]); };
         launch_kernel("the gradient of a convolution's input", input_sums, grid, p, at(0), at(1), at(2));
     });
+}
+
+}  // namespace signals
+}  // namespace
+
+KernelPtr signal_input_grad(ConvolutionKind kind, const Request& r) {
+    return kind == ConvolutionKind::input_grad ? signals::input_grad(r) : nullptr;
 }
 
 }  // namespace norch::nn
