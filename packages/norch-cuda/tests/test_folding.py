@@ -118,10 +118,10 @@ def test_columns_of_moved_elements(cuda, shape, windows, parts, has_mask):
 @pytest.mark.parametrize("has_mask", [False, True])
 @pytest.mark.parametrize(("channels", "parts"), [(3, 1), (20, 2), (6, 3)])
 def test_gradients_of_moved_windows(cuda, channels, parts, has_mask):
-    image, grad = RNG.standard_normal((2, channels, 9, 8)), RNG.standard_normal((2, channels * 6, 24))
-    offset = RNG.uniform(-4, 4, (2, 2 * parts * 6, 4, 6)).astype(np.float32).astype(np.float64)
+    image, grad = RNG.standard_normal((2, channels, 9, 8)), RNG.standard_normal((2, channels * 6, 30))
+    offset = RNG.uniform(-4, 4, (2, 2 * parts * 6, 5, 6)).astype(np.float32).astype(np.float64)
     offset[..., 0], offset[..., 1] = offset[..., 0].round(), 0  # whole places too
-    values = image, offset, RNG.uniform(0, 2, (2, parts * 6, 4, 6)) if has_mask else None
+    values = image, offset, RNG.uniform(0, 2, (2, parts * 6, 5, 6)) if has_mask else None
     how = (3, 2), (2, 1), (1, 0), (1, 2)
 
     def gradients(device, dtype, turn):

