@@ -206,8 +206,12 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Devic
 
 def _triangle_on(device: Device, row: int, col: int, offset: int, lower: bool) -> Tensor:
     """Made on a device other than the CPU, which needs to be told no more than how many there are."""
-    edges = np.clip(np.arange(row) + offset + int(lower), 0, col)
-    count = int((edges if lower else col - edges).sum())
+    # Rows of the lower triangle are empty before row `start`, and whole from row `end` on.
+    edge = offset + int(lower)
+    start = min(max(-edge, 0), row)
+    end = min(max(col - edge, start), row)
+    below = (end - start) * (2 * edge + start + end - 1) // 2 + (row - end) * col
+    count = below if lower else row * col - below
     return _places_in_triangle(arange(row, device=device), col, offset, lower, count)
 
 
