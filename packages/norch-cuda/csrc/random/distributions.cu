@@ -81,7 +81,8 @@ struct Poisson {
 struct RaceKey {
     static constexpr const char* NAME = "race_keys";
     __device__ static double draw(double weight, const Source& source) {
-        return weight / -log1p(-fmax(source.uniform(0), 1e-300));
+        const double u = source.uniform(0);  // 1 - u is exact
+        return weight / (u < 1e-300 ? 1e-300 : -log(1.0 - u));
     }
 };
 

@@ -67,7 +67,7 @@ struct Normal64 {
     }
 };
 
-/// Of float32 or float64 uniforms of at least `least`.
+/// Of float32 or float64 uniforms, which 1 less is exact of; at least `least`.
 template <class T, class Uniforms>
 struct Exponential {
     using Out = T;
@@ -76,7 +76,10 @@ struct Exponential {
     __device__ void make(const uint4& w, T (&y)[PER]) const {
         Uniforms().make(w, y);
 #pragma unroll
-        for (int j = 0; j < PER; ++j) y[j] = -log1p(-(y[j] < least ? least : y[j])) / rate;
+        for (int j = 0; j < PER; ++j) {
+            y[j] = y[j] < least ? least : -log(T(1) - y[j]);
+            if (rate != T(1)) y[j] /= rate;
+        }
     }
 };
 
