@@ -28,10 +28,15 @@ def test_products(cuda, size, inner, count, width, dtype):
     for given in (b, b.T.contiguous().T):
         with norch.no_grad():  # the places are views
             found, again = (coo_matmul(a, given, places[:, 0], places[:, 1], size) for _ in range(2))
+            order = np.argsort(rows, kind="stable")
+            sorted_places = places[norch.tensor(order, device=cuda)]
+            sorted_values = a[norch.tensor(order, device=cuda)]
+            in_order = coo_matmul(sorted_values, given, *sorted_places.unbind(1), size, True)
         unit = 1e-12 if dtype is norch.float64 else 1e-5
         scale = max(np.abs(wanted).max(), 1)
         np.testing.assert_allclose(found.cpu().double().numpy(), wanted, rtol=unit, atol=unit * 10 * scale)
         assert norch.equal(found, again)
+        assert width < 8 or norch.equal(found, in_order)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [([0, 3], [0, 1]), ([0, 1], [0, 9])])
@@ -51,3 +56,15 @@ def test_gradients(cuda):
         found.append((values.grad.cpu().numpy(), b.grad.cpu().numpy()))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "not coalesced"])
+def test_layouts(cuda, layout):
+    dense, places, values = RNG.standard_normal((50, 16)), RNG.integers(0, 50, (2, 400)), RNG.standard_normal(400)
+    found = []
+    for device in ("cpu", cuda):
+        a = norch.sparse_coo_tensor(norch.tensor(places), norch.tensor(values), (50, 50)).to(device)
+        a = a if layout == "not coalesced" else a.coalesce()
+        a = a if layout in ("coo", "not coalesced") else getattr(a, f"to_sparse_{layout}")()
+        found.append((a @ norch.tensor(dense, device=device)).cpu().numpy())
+    np.testing.assert_allclose(*found, rtol=1e-11, atol=1e-12)

@@ -19,10 +19,11 @@ public:
     /// To be filled with the cell of each place, and the places in order.
     uint32_t* cells() const { return keys_.data(); }
     uint32_t* places() const { return order_.data(); }
-    /// Both sorted; the edges are to be noted.
-    KeyedPlaces sort() const {
+    /// Both sorted, unless they are; the edges are to be noted.
+    KeyedPlaces sort(bool is_sorted = false) const {
         check(cudaMemsetAsync(edges_.data(), 0, size_t(2 * cells_) * sizeof(uint32_t), stream_handle()), "clearing lists");
-        return sort_places({keys_.data(), order_.data()}, stored_, places_, bits_);
+        const KeyedPlaces given{keys_.data(), order_.data()};
+        return is_sorted ? given : sort_places(given, stored_, places_, bits_);
     }
     uint32_t* begin() const { return edges_.data(); }
     uint32_t* end() const { return edges_.data() + cells_; }

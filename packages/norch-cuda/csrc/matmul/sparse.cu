@@ -1,4 +1,4 @@
-// coo_matmul: a sparse matrix of listed elements times a dense one. The elements are sorted by their rows, and a warp adds up
+// coo_matmul: a sparse matrix of listed elements times a dense one. The elements are sorted by their rows, if they are not, and a warp adds up
 // those of a row, in order; of a long row all warps of the block do.
 #include "indexing/cell_lists.cuh"
 #include "runtime/families.h"
@@ -108,6 +108,7 @@ KernelPtr coo_matmul(const Request& r) {
     if (blocks > MOST || width < NARROW) return nullptr;
     const Listed m{uint32_t(count), uint32_t(sets), out.shape[0], dense.shape[0], width, values.strides[0], rows.strides[0],
                    columns.strides[0], {dense.strides[0], dense.ndim() > 1 ? dense.strides[1] : 0}, op_number("coo_matmul")};
+    const bool is_in_order = r.attrs.has("in_order") && r.attrs.flag("in_order");
     const auto with_type = [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
             if (count == 0) {
@@ -119,7 +120,7 @@ KernelPtr coo_matmul(const Request& r) {
             const auto each = unsigned(ceil_div(count, THREADS));
             launch_kernel("coo_matmul", take_rows, each, THREADS, m, lists.cells(), lists.places(),
                           reinterpret_cast<const int64_t*>(data[3]), at, error_sink());
-            const indexing::KeyedPlaces sorted = lists.sort();
+            const indexing::KeyedPlaces sorted = lists.sort(is_in_order);
             launch_kernel("coo_matmul", list_rows, each, THREADS, m.count, sorted.keys, lists.begin(), lists.end());
             const Operands<T> operands{reinterpret_cast<const T*>(data[1]), reinterpret_cast<const T*>(data[2]), at,
                                        sorted.places};

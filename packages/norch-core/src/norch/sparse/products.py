@@ -20,13 +20,15 @@ from .tensor import SparseTensor, make_coo
 
 
 class SparseProduct(Function):
-    """A matrix of `size` rows, with values[k] at rows[k], columns[k], times a dense one."""
+    """A matrix of `size` rows, with values[k] at rows[k], columns[k], times a dense one. in_order: of `coo_matmul`."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+    def forward(
+        ctx: Any, values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int, in_order: bool = False
+    ) -> Tensor:
         ctx.save_for_backward(values, dense)
         ctx.places = rows, columns
-        return coo_matmul(values, dense, rows, columns, size)
+        return coo_matmul(values, dense, rows, columns, size, in_order)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -35,7 +37,7 @@ class SparseProduct(Function):
         by_dense = None
         if ctx.needs_input_grad[1]:
             by_dense = SparseProduct.apply(values, g, columns, rows, dense.spec.shape[0])
-        return by_value, by_dense, None, None, None
+        return by_value, by_dense, None, None, None, None
 
 
 class SampledProduct(Function):
@@ -89,7 +91,8 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
         return product(a.to(float32), b.to(float32), op).to(dtype)  # sums of 16 bits would be rounded at each addition
     if not isinstance(b, SparseTensor):
         rows, columns = a.places.unbind(0)  # type: ignore[attr-defined]
-        return _times(a.entries, b, rows, columns, a.spec.shape[0])  # type: ignore[attr-defined]
+        in_order = a.coalesced or a.crow is not None  # type: ignore[attr-defined]
+        return _times(a.entries, b, rows, columns, a.spec.shape[0], in_order)  # type: ignore[attr-defined]
     if not isinstance(a, SparseTensor):
         rows, columns = b.places.unbind(0)
         turned = _times(b.entries, a if a.spec.ndim == 1 else a.t(), columns, rows, b.spec.shape[1])
@@ -97,13 +100,13 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
     return _sparse(a, b)
 
 
-def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int, in_order: bool = False) -> Tensor:
     if not (is_recording() and (values.requires_grad or dense.requires_grad)) and _is_plain(values, dense):
         with no_grad():  # places that are views seem to be of a graph
-            return coo_matmul(values, dense, rows, columns, size)
+            return coo_matmul(values, dense, rows, columns, size, in_order)
     if dense.spec.ndim == 1:
-        return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size).squeeze(1)  # type: ignore[no-any-return]
-    return SparseProduct.apply(values, dense, rows, columns, size)  # type: ignore[no-any-return]
+        return SparseProduct.apply(values, dense.unsqueeze(1), rows, columns, size, in_order).squeeze(1)  # type: ignore[no-any-return]
+    return SparseProduct.apply(values, dense, rows, columns, size, in_order)  # type: ignore[no-any-return]
 
 
 def _is_plain(*operands: Tensor) -> bool:

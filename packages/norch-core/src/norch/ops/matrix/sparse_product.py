@@ -24,14 +24,16 @@ def parts_of(rows: Tensor, width: int) -> list[tuple[int, int]]:
     return [(i, min(step, count - i)) for i in range(0, count, step)]
 
 
-def _infer(values: Spec, dense: Spec, rows: Spec, columns: Spec, size: int) -> Spec:
+def _infer(values: Spec, dense: Spec, rows: Spec, columns: Spec, size: int, in_order: bool) -> Spec:
     return dense.like((size, *dense.shape[1:]))
 
 
 @composite(_infer)
-def coo_matmul(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int) -> Tensor:
+def coo_matmul(
+    values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int, in_order: bool = False
+) -> Tensor:
     """A matrix of `size` rows, with values[k] added up at (rows[k], columns[k]), times a dense matrix or vector. The
-    vectors of places are int64."""
+    vectors of places are int64. in_order: whether `rows` only grow."""
     shape = (size, *dense.spec.shape[1:])
     out = zeros(shape, dtype=dense.dtype, device=dense.device)
     factors = values if len(shape) == 1 else values.unsqueeze(1)
