@@ -151,6 +151,7 @@ SAMPLES = {
     "cummax": [draw(3, 4), 1],
     "cummin": [draw(3, 4), 0],
     "pixel_shuffle": [draw(2, 8, 3, 2), 2],
+    "running_extreme_grad": [draw(2, 4), np.array([[0, 0, 2, 2], [0, 1, 2, 3]]), 1],
     "pixel_unshuffle": [draw(2, 2, 6, 4), 2],
     "erfc": [draw(3, 4)],
     **{name: [draw(3, 4)] for name in ("i0", "i0e", "i1", "i1e")},
@@ -177,6 +178,9 @@ OPAQUE = {
     "functional_scatter_add",
     "chosen_grad",
     "gather_grad",
+    "deform_columns",  # these have files of their own
+    "roi_align",
+    "roi_align_grad",
     "embedding_grad",
     "trunc_divide",
     "count_nonzero",
