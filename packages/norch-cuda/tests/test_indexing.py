@@ -178,6 +178,44 @@ def test_scattered_extremes(
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", [norch.float64, norch.float32, norch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "size", "dim"), [((3, 9001), 7, 1), ((1, 50000), 300, 1), ((70000,), 5, 0), ((2, 4096), 3, 1)]
+)
+def test_scatter_add_of_few_long_lines(cuda: str, dtype: Any, shape: Any, size: int, dim: int) -> None:
+    rng = np.random.default_rng(4)
+    index, source = rng.integers(-size, size, shape), rng.normal(size=shape)
+    index[..., -9:] = size - 1
+    to = (*shape[:dim], size, *shape[dim + 1 :])
+    out = rng.normal(size=to)
+    on_host = [norch.tensor(v).to(dtype).double().numpy() for v in (out, source)]
+    wanted = np.moveaxis(on_host[0].copy(), dim, -1).reshape(-1, size)
+    places, given = (np.moveaxis(v, dim, -1).reshape(-1, shape[dim]) for v in (index, on_host[1]))
+    for line, at, x in zip(wanted, places, given, strict=True):
+        np.add.at(line, at, x)
+    wanted = np.moveaxis(wanted.reshape(*to[:dim], *to[dim + 1 :], size), -1, dim)
+    a, x, i = norch.tensor(out).to(cuda, dtype), norch.tensor(source).to(cuda, dtype), norch.tensor(index, device=cuda)
+    found = norch.scatter_add(a, dim, i, x)
+    unit = {norch.float64: 1e-13, norch.float32: 1e-6, norch.float16: 2e-3}[dtype]
+    np.testing.assert_allclose(found.cpu().double().numpy(), wanted, rtol=unit, atol=unit)
+    assert norch.equal(norch.scatter_add(a, dim, i.flip(dim), x.flip(dim)), found)  # in any order
+
+
+def test_scatter_add_of_few_long_lines_with_what_is_not_finite(cuda: str) -> None:
+    index = (norch.arange(40000, device=cuda) % 4).reshape(1, -1)
+    source = norch.ones(1, 40000, device=cuda)
+    source[0, 0], source[0, 30001] = norch.inf, norch.nan
+    source[0, 20002], source[0, 39998] = norch.inf, -norch.inf
+    found = norch.zeros(1, 4, device=cuda).scatter_add(1, index, source).cpu().tolist()[0]
+    assert found[0] == norch.inf
+    assert found[1] != found[1]
+    assert found[2] != found[2]
+    assert found[3] == 10000
+    index[0, 17] = 4
+    with pytest.raises(IndexError, match="index 4"):
+        norch.zeros(1, 4, device=cuda).scatter_add(1, index, source).cpu()
+
+
 def test_scatter_add_of_bools_and_into_strided_memory(cuda: str) -> None:
     index = norch.tensor([0, 2, 2], device=cuda)
     x = norch.tensor([False, True, False], device=cuda)

@@ -14,6 +14,17 @@ struct ExactSums {
     int headroom;             // bits that the count of addends takes
 };
 
+/// Of one place.
+template <class T>
+constexpr int BYTES_PER_PLACE = sizeof(T) == 8 ? 20 : 12;
+
+/// The headroom of `count` addends.
+inline int bits_of(int64_t count) {
+    int bits = 0;
+    while (bits < 40 && (int64_t(1) << bits) < count) ++bits;
+    return bits;
+}
+
 // `seen` is the largest exponent of an addend (biased, as float64 has it) + 1, and these.
 constexpr uint32_t PLUS_INFINITY = 1u << 16, MINUS_INFINITY = 1u << 17, NOT_A_NUMBER = 1u << 18;
 

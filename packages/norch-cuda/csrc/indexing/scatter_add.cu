@@ -1,10 +1,11 @@
-// scatter_add. Whole rows of floats are row_sums.cu's. Integers are added by atomics. So are floats, yet with the same
+// scatter_add. Whole rows of floats are row_sums.cu's, long lines along the dim scatter_add_lines.cu's. Integers are added by atomics. So are floats, yet with the same
 // result in every run: as integers, in units that the largest addend of each place decides, which makes the order of
 // additions meaningless (the idea of J. Demmel and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013,
 // with one bin of 62 bits; two for float64).
 #include "indexing/exact_sum.cuh"
 #include "indexing/indexing.cuh"
 #include "indexing/row_sums.h"
+#include "indexing/scatter_add_lines.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
 
@@ -132,62 +133,6 @@ __global__ void __launch_bounds__(THREADS) write_sums(const __grid_constant__ La
     });
 }
 
-// --- The same of lines, in shared memory ----------------------------------------------------------------------------
-
-/// Lines along the dim: bytes between elements of out, src and index; how many src and index have.
-struct Line {
-    int64_t out_step, src_step, index_step;
-    int count, headroom;
-};
-
-template <class T>
-constexpr int BYTES_PER_PLACE = sizeof(T) == 8 ? 20 : 12;
-
-template <class T>
-__global__ void __launch_bounds__(THREADS) add_lines(const __grid_constant__ Layout<3> lines, char* out,
-                                                     const char* src, const char* index, const Line line,
-                                                     const Chosen chosen, const ErrorSink sink) {
-    extern __shared__ __align__(16) char shared[];
-    const int size = int(chosen.size);
-    auto* high = reinterpret_cast<unsigned long long*>(shared);
-    auto* low = high + (sizeof(T) == 8 ? size : 0);
-    auto* seen = reinterpret_cast<uint32_t*>(low + size);
-    int64_t offset[3];
-    lines.offsets(blockIdx.x, offset);
-    for (int k = threadIdx.x; k < size; k += THREADS) {
-        high[k] = low[k] = 0;
-        seen[k] = 0;
-    }
-    __syncthreads();
-    auto each = [&](const auto& f) {
-#pragma unroll 4
-        for (int i = threadIdx.x; i < line.count; i += THREADS) {
-            int64_t k = *reinterpret_cast<const int64_t*>(index + offset[2] + i * line.index_step);
-            const double x = double(upcast(*reinterpret_cast<const T*>(src + offset[0] + i * line.src_step)));
-            f(k, x);
-        }
-    };
-    each([&](int64_t k, double x) {
-        if (find_place(k, chosen, sink)) note(seen + k, x);
-    });
-    __syncthreads();
-    each([&](int64_t k, double x) {
-        if (k < 0) k += size;
-        if (uint64_t(k) < uint64_t(size)) add_in_units<T>(seen[k], line.headroom, high + k, low + k, x);
-    });
-    __syncthreads();
-    for (int k = threadIdx.x; k < size; k += THREADS)
-        if (seen[k])
-            write_sum(*reinterpret_cast<T*>(out + offset[1] + k * line.out_step), seen[k], line.headroom, high[k],
-                      sizeof(T) == 8 ? low[k] : 0);
-}
-
-int bits_of(int64_t count) {
-    int bits = 0;
-    while (bits < 40 && (int64_t(1) << bits) < count) ++bits;
-    return bits;
-}
-
 /// Past this much memory for the sums, floats are added by plain atomics, whose order shows in the last bits.
 constexpr int64_t MAX_SCRATCH = int64_t(8) << 30;
 
@@ -245,27 +190,6 @@ private:
 };
 
 template <class T>
-class LinesAdd final : public Kernel {
-public:
-    LinesAdd(const Loops& lines, const Line& line, const Chosen& chosen)
-        : pieces_(cut<3>(lines)), line_(line), chosen_(chosen) {}
-
-    void run(char* const* data, const Scalar*) const override {
-        for (const Piece<3>& piece : pieces_) {
-            add_lines<T><<<piece.layout.numel, THREADS, size_t(chosen_.size) * BYTES_PER_PLACE<T>, stream_handle()>>>(
-                piece.layout, data[0] + piece.start[1], data[2] + piece.start[0], data[1] + piece.start[2], line_,
-                chosen_, error_sink());
-            check_launch("a scatter_add");
-        }
-    }
-
-private:
-    std::vector<Piece<3>> pieces_;
-    Line line_;
-    Chosen chosen_;
-};
-
-template <class T>
 class PlainAdd final : public Kernel {
 public:
     PlainAdd(const Loops& loops, const Chosen& chosen, Way way) : pieces_(cut<3>(loops)), chosen_(chosen), way_(way) {}
@@ -305,17 +229,6 @@ KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
     });
 }
 
-/// Of many long lines along the dim that fit shared memory; null elsewhere.
-template <class T>
-KernelPtr add_by_lines(const Request& r, const Chosen& chosen, int dim) {
-    const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
-    const int64_t count = size_along(index, dim), lines = count ? index.numel() / count : 0;
-    if (count < 128 || count > 65536 || lines < 132 || chosen.size * BYTES_PER_PLACE<T> > 48 * 1024) return nullptr;
-    if (src.strides[dim] > 1 || index.strides[dim] > 1) return nullptr;
-    const Line line = {chosen.step, stride_along(src, dim), stride_along(index, dim), int(count), bits_of(count)};
-    return std::make_unique<LinesAdd<T>>(collapse({src, indexed(out, index.shape, dim), index}, dims_but(index.ndim(), dim)), line, chosen);
-}
-
 KernelPtr scatter_add(const Request& r) {
     const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
     const int dim = int(r.attrs.integer("dim"));
@@ -333,7 +246,7 @@ KernelPtr scatter_add(const Request& r) {
         if (KernelPtr kernel = add_rows(r, chosen, dim)) return kernel;
     return visit_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (!std::is_integral_v<T>) {
-            if (KernelPtr kernel = add_by_lines<T>(r, chosen, dim)) return kernel;
+            if (KernelPtr kernel = add_by_lines(r, chosen, dim)) return kernel;
             if (count > 1 && places * BYTES_PER_PLACE<T> <= MAX_SCRATCH) {
                 const Loops loops = collapse({src, to, index, indexed(place, index.shape, dim)});
                 return std::make_unique<ReproducibleAdd<T>>(loops, chosen, places, step, count);
