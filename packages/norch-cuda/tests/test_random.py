@@ -164,3 +164,19 @@ def test_draws_in_place_are_those_of_the_cpu(cuda: str, fill: str, dtype: Any) -
             made.append(x.cpu().double().numpy())
         unit = {norch.float64: 1e-13, norch.float32: 1e-6, norch.float16: 2e-3}[dtype]
         np.testing.assert_allclose(made[0], made[1], rtol=unit, atol=unit)
+
+
+def test_captured_steps_draw_what_they_would(cuda: str) -> None:
+    rate, weights = norch.full((6,), 4.0, device=cuda), norch.rand(3, 50, device=cuda)
+
+    def step(x: Any) -> Any:
+        filled = norch.zeros(4, device=cuda).exponential_(), norch.zeros(4, device=cuda).normal_(1, 2)
+        gamma = norch.distributions.Gamma(rate, 1.0, validate_args=False).sample()
+        return norch.poisson(rate) + gamma, norch.multinomial(weights, 2), *filled, norch.dropout(x)
+
+    found = []
+    for function in (step, norch.capture(step)):
+        norch.manual_seed(1)
+        found.append([[t.cpu().tolist() for t in function(norch.ones(5, device=cuda))] for _ in range(5)])
+    assert found[0] == found[1]
+    assert len({str(drawn) for drawn in found[0]}) == 5
