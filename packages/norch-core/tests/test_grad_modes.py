@@ -70,6 +70,23 @@ def test_modes_as_decorators(mode: Any) -> None:
     assert recorded(leaf(1)).requires_grad
 
 
+def test_set_grad_enabled_as_a_decorator_changes_nothing_outside() -> None:
+    @norch.set_grad_enabled(False)
+    def frozen(x: Tensor) -> Tensor:
+        return x * 2
+
+    assert norch.is_grad_enabled()
+    assert not frozen(leaf(1)).requires_grad
+    with norch.no_grad():
+
+        @norch.set_grad_enabled(True)
+        def recorded(x: Tensor) -> Tensor:
+            return x * 2
+
+        assert not norch.is_grad_enabled()
+        assert recorded(leaf(1)).requires_grad
+
+
 def test_a_mode_decorates_a_generator() -> None:
     closed = []
 

@@ -25,7 +25,55 @@ def is_inference_mode_enabled() -> bool:
     return _inference.get()
 
 
-class _Mode:
+class DecoratorContextManager:
+    """A context manager that decorates functions too: each call, and step of a generator, is in one of its own."""
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
+            return self._generator(function)  # type: ignore[no-any-return]
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return call
+
+    def _generator(self, function: Callable[..., Any]) -> Any:
+        """A generator function that runs in the mode, and whose caller does not between its steps."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            running = function(*args, **kwargs)
+            try:
+                with self.clone():
+                    value = next(running)
+                while True:
+                    try:
+                        given = yield value
+                    except GeneratorExit:
+                        with self.clone():
+                            running.close()
+                        raise
+                    except BaseException as error:
+                        with self.clone():
+                            value = running.throw(error)
+                    else:
+                        with self.clone():
+                            value = running.send(given)
+            except StopIteration as end:
+                return end.value
+
+        return call
+
+    def clone(self) -> Any:
+        """One more such context: calls in several threads must not share what they put back. Classes whose constructor
+        takes arguments have their own."""
+        return type(self)()
+
+
+class _Mode(DecoratorContextManager):
     """A context manager, and a decorator, that sets the grad mode and puts it back."""
 
     inference = False
@@ -52,47 +100,7 @@ class _Mode:
         set_recording(recording)
         _inference.set(inference)
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_flags & 0x20:  # CO_GENERATOR, without importing inspect
-            return self._generator(function)  # type: ignore[no-any-return]
-
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._again():
-                return function(*args, **kwargs)
-
-        return call
-
-    def _generator(self, function: Callable[..., Any]) -> Any:
-        """A generator function that runs in the mode, and whose caller does not between its steps."""
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            running = function(*args, **kwargs)
-            try:
-                with self._again():
-                    value = next(running)
-                while True:
-                    try:
-                        given = yield value
-                    except GeneratorExit:
-                        with self._again():
-                            running.close()
-                        raise
-                    except BaseException as error:
-                        with self._again():
-                            value = running.throw(error)
-                    else:
-                        with self._again():
-                            value = running.send(given)
-            except StopIteration as end:
-                return end.value
-
-        return call
-
-    def _again(self) -> _Mode:
-        """One more such mode: calls in several threads must not share what they put back."""
+    def clone(self) -> _Mode:
         return type(self)(self.enabled)
 
 
@@ -114,7 +122,7 @@ class enable_grad(_Mode):
 
 
 class set_grad_enabled(_Mode):
-    """Sets whether ops are recorded: at once, and as a context manager until its end."""
+    """Sets whether ops are recorded: at once, as a context manager until its end, as a decorator in the function."""
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))
@@ -125,6 +133,10 @@ class set_grad_enabled(_Mode):
         self.before.append(self._at_call)
         set_recording(self.enabled)
 
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        set_recording(self._at_call[0])  # it holds within the function, and not from now on
+        return super().__call__(function)
+
 
 class inference_mode(_Mode):
     """`no_grad` for code that never needs a gradient; `inference_mode(False)` does nothing."""
@@ -133,5 +145,5 @@ class inference_mode(_Mode):
         super().__init__(not mode and is_recording())
         self.inference = bool(mode)
 
-    def _again(self) -> _Mode:
+    def clone(self) -> _Mode:
         return inference_mode(self.inference)
