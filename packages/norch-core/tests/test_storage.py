@@ -34,6 +34,17 @@ def test_a_file_is_memory(tmp_path: Path, shared: bool) -> None:
         norch.UntypedStorage.from_file(tmp_path / "none")
 
 
+def test_a_shared_file_is_made_and_made_longer(tmp_path: Path) -> None:
+    file = tmp_path / "bytes"
+    x = norch.from_file(str(file), shared=True, size=3, device="cpu", requires_grad=False)
+    x.fill_(2)
+    del x
+    longer = norch.from_file(str(file), shared=True, size=5)
+    assert (longer.tolist(), file.stat().st_size) == ([2, 2, 2, 0, 0], 20)
+    with pytest.raises(norch.DeviceError, match="not of 'meta'"):
+        norch.from_file(str(file), size=1, device="meta")
+
+
 def test_what_tells_tensors_and_memory_apart() -> None:
     x = norch.arange(6.0)
     view = x[2:]

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from .. import overriding
+from ..device import Device
 from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
@@ -25,15 +26,19 @@ __all__ = ["Storage", "Tensor", "TensorBase"]
 class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
     """A strided array of one dtype on one device, which autograd can differentiate through.
 
-    `Tensor(data)` makes a tensor of the default dtype from nested lists, an array or a tensor; `Tensor(2, 3)` and
-    `Tensor(x.shape)` an uninitialised one of that shape. `norch.tensor` keeps the dtype of its data.
+    `Tensor(data)` makes a tensor of the default dtype from nested lists or an array; `Tensor(2, 3)` and
+    `Tensor(x.shape)` an uninitialised one of that shape. `Tensor(x)` of a tensor is a view of it, and keeps its dtype,
+    unless given another dtype or device. `norch.tensor` keeps the dtype of its data.
     """
 
     __slots__ = ()
     __array_priority__ = 1000  # so that `ndarray + tensor` is the tensor's to answer
 
     def __new__(cls, *data: Any, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Tensor:
-        if len(data) == 1 and isinstance(data[0], Size):
+        if len(data) == 1 and isinstance(data[0], Tensor) and _fits(data[0], dtype, device):
+            with overriding.DisableTorchFunctionSubclass():
+                out = data[0][...]
+        elif len(data) == 1 and isinstance(data[0], Size):
             out = empty_spec(spec_for(tuple(data[0]), dtype, device, "Tensor"))
         elif len(data) == 1 and not isinstance(data[0], int):
             out = as_tensor(data[0], dtype or get_default_dtype(), device, copy=True)
@@ -102,6 +107,10 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         from .printing import tensor_repr
 
         return tensor_repr(self)
+
+
+def _fits(tensor: Tensor, dtype: Any, device: Any) -> bool:
+    return dtype in (None, tensor.spec.dtype) and (device is None or Device(device) == tensor.spec.device)
 
 
 @cache

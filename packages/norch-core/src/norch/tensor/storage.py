@@ -18,7 +18,8 @@ class Storage:
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
         """The first `nbytes` of the file `filename` (all of it for 0), read when they are used. What is written to them
-        goes to the file if `shared`, and is lost otherwise. Raises OSError for a file that cannot be read.
+        goes to the file if `shared`, and is lost otherwise. With `shared` the file is made, or made longer, where it is
+        shorter. Raises OSError for a file that cannot be read.
         """
         import mmap
 
@@ -26,7 +27,11 @@ class Storage:
 
         from ..ops import from_numpy
 
+        if shared and nbytes and not os.path.exists(filename):
+            open(filename, "xb").close()
         with open(filename, "r+b" if shared else "rb") as file:
+            if shared and nbytes > os.path.getsize(filename):
+                file.truncate(nbytes)
             mapped = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
         return cls(from_numpy(np.frombuffer(mapped, np.uint8)))
 
