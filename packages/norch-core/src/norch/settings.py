@@ -10,6 +10,7 @@ from .device import CPU
 PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
 _switches: dict[str, object] = {}
+_asked: set[str] = set()  # the switches on which kernels may depend
 _callbacks: list[Callable[[], None]] = []
 
 
@@ -48,14 +49,24 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_switch(name: str, value: object) -> None:
-    """Keeps a switch that some backend knows, such as "cudnn.enabled". Kernels are compiled again after a change."""
-    if get_switch(name) != value:
+    """Keeps a switch that some backend knows, such as "cudnn.enabled", or forgets it where `value` is None. Kernels are
+    compiled again after a change of one that a backend has asked for."""
+    if _switches.get(name) != value:
         _switches[name] = value
-        changed()
+        if value is None:
+            del _switches[name]
+        if name in _asked:
+            changed()
 
 
 def get_switch(name: str, default: object = None) -> object:
     """What `set_switch` was given last for `name`, or `default`. A backend asks this in `compile`."""
+    _asked.add(name)
+    return _switches.get(name, default)
+
+
+def show_switch(name: str, default: object = None) -> object:
+    """`get_switch` for those who compile nothing by it."""
     return _switches.get(name, default)
 
 

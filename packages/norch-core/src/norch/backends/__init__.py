@@ -7,12 +7,13 @@ asks for what norch does not do raises. Not to be confused with `norch.backend`,
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
 from ..backend import registry
-from ..settings import allows_tf32, get_switch, set_float32_matmul_precision, set_switch
+from ..settings import allows_tf32, set_float32_matmul_precision, set_switch, show_switch
 
 
 class _Float32:
@@ -57,7 +58,7 @@ def _switch(key: str, default: bool, doc: str) -> Any:
     def put(self: object, value: bool) -> None:
         set_switch(key, bool(value))
 
-    return property(lambda self: get_switch(key, default), put, doc=doc)
+    return property(lambda self: show_switch(key, default), put, doc=doc)
 
 
 class _Matmul(_Float32):
@@ -109,6 +110,45 @@ class _CuDNN(_Float32):
         major, minor, patch = map(int, found.split("."))
         return major * 10000 + minor * 100 + patch
 
+    def is_acceptable(self, tensor: Any) -> bool:
+        """Whether ops on the tensor may use cuDNN: a floating one on device "cuda", where cuDNN is there and enabled.
+
+        tensor: any shape and dtype.
+        """
+        return bool(
+            tensor.device.type == "cuda" and tensor.is_floating_point() and self.enabled and self.is_available()
+        )
+
+    @contextmanager
+    def flags(
+        self,
+        enabled: bool = False,
+        benchmark: bool = False,
+        benchmark_limit: int | None = 10,
+        deterministic: bool = False,
+        allow_tf32: bool | None = None,
+        fp32_precision: str | None = None,
+    ) -> Iterator[None]:
+        """`with cudnn.flags(enabled=False):` sets the switches, within it, to what it is given.
+
+        allow_tf32, fp32_precision: unlike in PyTorch as they are, unless given: no result loses digits unasked.
+        """
+        names = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "conv.tf32", "rnn.tf32")
+        before = {name: show_switch(name) for name in names}
+        limit = self.benchmark_limit
+        self.enabled, self.benchmark, self.deterministic = enabled, benchmark, deterministic
+        self.benchmark_limit = benchmark_limit
+        if fp32_precision is not None:
+            self.fp32_precision = fp32_precision
+        elif allow_tf32 is not None:
+            self.allow_tf32 = allow_tf32
+        try:
+            yield
+        finally:
+            self.benchmark_limit = limit
+            for name, value in before.items():
+                set_switch(name, value)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if not hasattr(type(self), name):
             raise AttributeError(f"norch.backends.cudnn has no switch {name!r}")
@@ -155,6 +195,10 @@ class _Absent:
     def is_available(self) -> bool:
         """False."""
         return False
+
+    def flags(self, *args: Any, **kwargs: Any) -> nullcontext[None]:
+        """Accepted, without effect."""
+        return nullcontext()
 
 
 class _OptEinsum(_Absent):
