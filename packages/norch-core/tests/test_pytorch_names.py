@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
 import pytest
 
 import norch
+from norch import settings
 from norch.backend import allows_tf32
 
 
@@ -67,6 +69,32 @@ def test_switches_of_backends():
     assert backends.mps.is_available() is False
     assert backends.cuda.is_built() == norch.cuda.is_available()
     assert norch.backends.mkldnn.is_available() is False
+
+
+def test_flags_of_cudnn_hold_within_the_block():
+    cudnn = norch.backends.cudnn
+    first = norch.backend.get_switch("cudnn.enabled", "not set")
+    with pytest.raises(KeyError), cudnn.flags(enabled=False, benchmark=True, allow_tf32=True):
+        assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32) == (False, True, False, True)
+        raise KeyError
+    assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32) == (True, False, True, False)
+    assert norch.backend.get_switch("cudnn.enabled", "not set") == first
+    with cudnn.flags(fp32_precision="tf32"), norch.backends.mkldnn.flags(enabled=False):
+        assert tf32_of() == (False, True, True)
+    assert tf32_of() == (False, False, False)
+    assert cudnn.is_acceptable(norch.ones(2)) is False
+
+
+def test_plans_are_kept_where_no_kernel_asks_for_a_switch(monkeypatch):
+    monkeypatch.setattr(settings, "_asked", set())
+    forgotten = []
+    monkeypatch.setattr(settings, "_callbacks", [lambda: forgotten.append(True)])
+    with norch.backends.cudnn.flags(enabled=False):
+        assert not forgotten
+    norch.backend.get_switch("cudnn.enabled", True)
+    with norch.backends.cudnn.flags(enabled=False):
+        assert len(forgotten) == 1
+    assert len(forgotten) == 2
 
 
 @pytest.fixture
@@ -266,3 +294,128 @@ def test_multiples_beyond_a_narrow_dtype_wrap_around():
     a, b = norch.tensor([5, -5, 7, 0], dtype=norch.int8), norch.tensor([27, 27, 3, 0], dtype=norch.int8)
     assert norch.lcm(a, b).tolist() == [135 - 256, 135 - 256, 21, 0]
     assert norch.lcm(a.int(), b.int()).tolist() == [135, 135, 21, 0]
+
+
+def test_a_tensor_of_a_tensor_is_a_view_of_it():
+    x = norch.tensor([[1, 2], [3, 4]], dtype=norch.int64)
+    for made in (norch.Tensor(x.t()), norch.LongTensor(x.t()), x.new(x.t())):
+        assert (made.dtype, made.stride(), made.data_ptr()) == (norch.int64, (1, 2), x.data_ptr())
+    norch.Tensor(x)[0, 0] = 7
+    assert x.tolist() == [[7, 2], [3, 4]]
+
+    class Kind(norch.Tensor):
+        pass
+
+    leaf = norch.ones(2, requires_grad=True)
+    (Kind(leaf) * 3).sum().backward()
+    assert leaf.grad.tolist() == [3, 3]
+    assert norch.Tensor(leaf.detach(), dtype=norch.float64).dtype is norch.float64
+    assert norch.FloatTensor(x).dtype is norch.float32
+
+
+def test_sizes_are_numbers():
+    assert (norch.sym_max(2, 3), norch.sym_min(2, 3.5), norch.sym_int(-2.7), norch.sym_float(2)) == (3, 2.0, -2, 2.0)
+    assert type(norch.sym_min(2, 3.5)) is float
+    assert (norch.sym_not(True), norch.sym_ite(True, 1, 2), norch.sym_sum([1, 2, 3]), norch.sym_sqrt(9)) == (0, 1, 6, 3)
+    from norch.compat.symbolic_numbers import free_symbols, guard_or_false
+
+    assert guard_or_false(3 > 2) is True
+    assert free_symbols(norch.ones(2)) == set()
+
+
+def test_dtypes_of_quantised_tensors_are_names():
+    assert repr(norch.qint8).endswith(".qint8")
+    assert pickle.loads(pickle.dumps(norch.quint4x2)) is norch.quint4x2
+    assert (norch.qint32.itemsize, norch.quint8.is_signed, norch.qint8.is_floating_point) == (4, False, False)
+    assert len({norch.qint8, norch.quint8, norch.int8}) == 3
+
+
+def test_classes_of_several_results():
+    from norch.return_types import aminmax
+    from norch.return_types import max as max_result
+
+    x = norch.tensor([[3.0, 1.0]])
+    for found in (x.max(1), x.sort(1), x.topk(1), x.cummax(1), x.mode(1), x.median(1), x.kthvalue(1)):
+        assert isinstance(found, max_result)
+    assert isinstance(x.aminmax(), aminmax)
+
+
+def test_libraries_of_ops_cannot_be_loaded():
+    with pytest.raises(OSError, match="no ops for norch in 'some.so'"):
+        norch.ops.load_library("some.so")
+    assert norch.ops.loaded_libraries == set()
+
+
+def test_functions_of_devices():
+    from norch._utils import _element_size, _get_available_device_type, _get_device_index
+
+    assert norch.get_device_module("cpu") is norch.cpu
+    assert norch.get_device_module() is norch.get_device_module(_get_available_device_type() or "cpu")
+    assert (_get_device_index(1), _get_device_index("cpu", allow_cpu=True), _element_size(norch.int16)) == (1, -1, 2)
+    with pytest.raises(ValueError, match="other than the CPU"):
+        _get_device_index("cpu")
+    with pytest.raises(norch.DeviceError):
+        norch.get_device_module("nothing")
+
+
+def test_functions_of_the_compiled_part():
+    x = norch.ones(3)
+    assert norch._C._is_alias_of(x[1:], x)
+    assert not norch._C._is_alias_of(x, x.clone())
+    assert norch._C._get_cudnn_enabled() is True
+    assert norch._C._is_torch_function_mode_enabled() is False
+    assert norch._guards.active_fake_mode() is None
+
+
+def test_fill():
+    x = norch.tensor([1.0, 2.0], requires_grad=True)
+    filled = norch.fill(x, 3)
+    assert (filled.tolist(), filled.requires_grad, x.tolist()) == ([3, 3], False, [1, 2])
+    assert norch.fill(norch.ones(2, dtype=norch.int64), norch.tensor(4)).tolist() == [4, 4]
+    with pytest.raises(norch.ShapeError, match="0-d tensor"):
+        norch.fill(x, norch.ones(2))
+
+
+def test_bases_of_context_managers():
+    from norch.compat.context_managers import _DecoratorContextManager, _NoParamDecoratorContextManager
+
+    class Within(_DecoratorContextManager):
+        depth = 0
+
+        def __enter__(self):
+            Within.depth += 1
+
+        def __exit__(self, *exception):
+            Within.depth -= 1
+
+    class Bare(Within, _NoParamDecoratorContextManager):
+        pass
+
+    @Within()
+    def depth():
+        return Within.depth
+
+    @Bare
+    def depths():
+        yield Within.depth
+        yield Within.depth
+
+    running = depths()
+    assert (depth(), next(running), Within.depth, next(running), Within.depth) == (1, 1, 0, 1, 0)
+
+
+def test_dicts_of_weak_keys_known_by_identity():
+    from norch.compat.weak_keys import TensorWeakRef, WeakIdKeyDictionary, WeakTensorKeyDictionary
+
+    kept, lost = norch.ones(2), norch.ones(2)
+    by_tensor = WeakTensorKeyDictionary({kept: 1, lost: 2})
+    assert (by_tensor[kept], by_tensor[lost], len(by_tensor)) == (1, 2, 2)
+    assert kept.clone() not in by_tensor
+    weak = TensorWeakRef(lost)
+    del lost
+    assert (len(by_tensor), weak(), [k is kept for k in by_tensor]) == (1, None, [True])
+    assert isinstance(by_tensor.copy(), WeakTensorKeyDictionary)
+    other = WeakIdKeyDictionary()
+    other[kept] = 3
+    del other[kept]
+    assert not other

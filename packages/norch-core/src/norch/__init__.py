@@ -164,7 +164,8 @@ _LATER = {
         "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode", "use_deterministic_algorithms",
     ),
     "memory_formats": (
-        "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
+        "channels_last", "channels_last_3d", "contiguous_format", "layout",
+        "legacy_contiguous_format=contiguous_format", "memory_format", "preserve_format",
         "sparse_coo", "sparse_csc", "sparse_csr", "strided",
     ),
     "compat.complex_parts": (
@@ -198,9 +199,9 @@ _LATER = {
     "compat.lacks": (
         "Event", "Future", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
     ),
-    "tensor": ("UntypedStorage=Storage",),
+    "tensor": ("StorageBase=Storage", "UntypedStorage=Storage"),
     "compat.queries": (
-        "detach", "get_device", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+        "detach", "get_device", "get_device_module", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
     "memory.fitting": ("fits",),
@@ -211,8 +212,12 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "adjoint", "as_strided_scatter", "empty_permuted", "frexp", "from_file", "narrow_copy",
+        "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file", "narrow_copy",
         "native_channel_shuffle", "nonzero_static",
+    ),
+    "compat.quantized_dtypes": ("qint32", "qint8", "quint2x4", "quint4x2", "quint8"),
+    "compat.symbolic_numbers": (
+        "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
     ),
     "compat.segments": ("_segment_reduce=segment_reduce", "segment_reduce"),
     "compat.window_functions": (
@@ -265,8 +270,9 @@ def __getattr__(name: str) -> Any:
             if known == name:
                 found = globals()[name] = getattr(import_module(f"norch.{module}"), original or known)
                 return found
-    if name in ("_C", "__config__", "_dynamo", "_higher_order_ops", "_subclasses", "_utils"):
-        return import_module(f"norch.{name}")
+    if (name == "__config__" or not name.startswith("__")) and name.startswith("_"):
+        if name in import_module("norch.compat.paths").PLACES:
+            return import_module(f"norch.{name}")
     if name.startswith("_foreach_") and (each := import_module("norch.compat.foreach").find(name)) is not None:
         return each
     if not name.startswith("_"):

@@ -73,3 +73,11 @@ class _Namespace:
 
 
 aten = _Namespace()
+
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: str) -> None:
+    """Raises OSError: a library of PyTorch's ops, `path`, has none for norch. A backend brings compiled kernels."""
+    raise OSError(f"Could not load this library: there are no ops for norch in {path!r}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import ops
+from ..device import Device
 from ..dispatch.arguments import check_functions
 from ..dtype import as_dtype, get_default_dtype, int32
-from ..errors import DTypeError, ShapeError
+from ..errors import DeviceError, DTypeError, ShapeError
 from ..ops import abs as magnitude
 from ..ops import empty, floor, log2, where
 from ..tensor.storage import Storage
@@ -42,6 +43,14 @@ def frexp(input: Tensor) -> Frexp:
     mantissa = where(low, mantissa * 2, where(high, mantissa / 2, mantissa))
     signed = ops.copysign(mantissa, input.double()).to(input.dtype)
     return Frexp(where(plain, signed, input), where(plain, exponent, 0.0).to(int32))
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """`value`, a number or a 0-d tensor, in the shape, dtype and layout of `input`. Raises ShapeError for a tensor with
+    dims."""
+    if getattr(value, "ndim", 0):
+        raise ShapeError(f"fill(): the value must be a number or a 0-d tensor, got shape {tuple(value.shape)}")
+    return input.detach().clone().fill_(value)
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -90,13 +99,27 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return ops.channel_shuffle(input, groups)
 
 
-def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None) -> Tensor:
+def from_file(
+    filename: str,
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """`size` elements of the file `filename`, mapped: what is written to them goes to the file if `shared`. dtype: of
-    the elements, the default one unless given. Raises OSError for a file that cannot be read.
+    the elements, the default one unless given. layout, device, pin_memory: the CPU's, since it is a file's memory.
+
+    Raises OSError for a file that cannot be read, DeviceError for another device.
     """
+    if device is not None and Device(device).type != "cpu":
+        raise DeviceError(f"from_file(): a file is mapped into the memory of device 'cpu', not of {device!r}")
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "from_file")
     mapped = Storage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
-    return mapped._tensor.view(chosen)  # type: ignore[attr-defined, no-any-return]
+    return mapped._tensor.view(chosen).requires_grad_(requires_grad)  # type: ignore[attr-defined, no-any-return]
 
 
 check_functions(globals())

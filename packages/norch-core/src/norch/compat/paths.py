@@ -18,9 +18,10 @@ from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType, SimpleNamespace, UnionType
 from typing import Any, Final, NamedTuple
 
-from .. import overriding
+import numpy
+
 from ..backend import registry
-from ..device import Device, get_default_device
+from ..device import Device
 from ..dtype import DType
 from ..tensor import printing
 from ..tensor.storage import Storage
@@ -99,6 +100,12 @@ def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """What PyTorch seeds NumPy's generator with in a loader's worker: four words, of its number and the seed."""
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(word) for word in numpy.random.SeedSequence(words).generate_state(4)]
+
+
 class _Forked:
     """What `jit.fork` gives: outside of scripts PyTorch too has called the function by then."""
 
@@ -147,21 +154,9 @@ _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 PLACES: dict[str, Place] = {
     "__config__": Place(names={"show": lambda: "", "parallel_info": lambda: ""}),
     "_C": Place(
-        names={
-            "_are_functorch_transforms_active": lambda: False,
-            "_get_default_device": lambda: get_default_device().type,
-            "_get_tracing_state": lambda: None,
-            "_is_tracing": lambda: False,
-            **dict.fromkeys([f"_jit_set_{name}" for name in _JIT_SWITCHES.split()], lambda value: None),
-            **dict.fromkeys(("_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu"), lambda value: None),
-            "DisableTorchFunctionSubclass": overriding.DisableTorchFunctionSubclass,
-            "_is_torch_function_enabled": overriding.is_enabled,
-            "_log_api_usage_once": lambda *event: None,
-            "_TensorMeta": type,
-            "_TensorBase": TensorBase,
-            "_disabled_torch_function_impl": overriding.disabled,
-        }
+        ("compat.c_functions",), dict.fromkeys((f"_jit_set_{n}" for n in _JIT_SWITCHES.split()), lambda value: None)
     ),
+    "_tensor": Place(("compat.plain_pickles", "")),
     "_tensor_str": Place(
         names={
             "PRINT_OPTS": printing._options,
@@ -171,9 +166,16 @@ PLACES: dict[str, Place] = {
             ),
         }
     ),
+    "_C._functorch": Place(("compat.batched_tensors",)),
+    "_functorch": Place(),
+    "_functorch.apis": Place(("func",)),
+    "_functorch.eager_transforms": Place(("func", "compat.batched_tensors")),
+    "_functorch.functional_call": Place(("func",)),
+    "_functorch.make_functional": Place(("nn.utils.functional_modules",)),
+    "_functorch.vmap": Place(("compat.batched_tensors", "utils._pytree")),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
-    "_utils": Place(("compat.flattening", "compat.plain_pickles")),
+    "_utils": Place(("compat.flattening", "compat.plain_pickles", "compat.queries")),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
@@ -204,6 +206,7 @@ PLACES: dict[str, Place] = {
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "functional": Place(("",)),
     "futures": Place(("distributed.futures",)),
+    "fx.experimental.symbolic_shapes": Place(("compat.symbolic_numbers",)),
     "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
@@ -249,7 +252,10 @@ PLACES: dict[str, Place] = {
     ),
     "utils.data._utils": Place(("utils.data",)),
     "utils._foreach_utils": Place(("compat.flattening",)),
-    "utils.data._utils.worker": Place(("utils.data",)),
+    "utils.data._utils.worker": Place(("utils.data",), {"_generate_state": _generate_state}),
+    "utils._contextlib": Place(("compat.context_managers",)),
+    "utils.weak": Place(("compat.weak_keys",)),
+    "return_types": Place(("compat.return_types",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(
@@ -265,7 +271,14 @@ PLACES: dict[str, Place] = {
             "is_traceable_wrapper_subclass": lambda t: hasattr(t, "__tensor_flatten__") and isinstance(t, TensorBase),
         }
     ),
-    "_ops": Place(names={"OpOverload": Overload, "OpOverloadPacket": Packet}),
+    "_guards": Place(names=dict.fromkeys(("active_fake_mode", "detect_fake_mode"), lambda *inputs: None)),
+    "_ops": Place(
+        names={
+            "OpOverload": Overload,
+            "OpOverloadPacket": Packet,
+            "HigherOrderOperator": type("HigherOrderOperator", (), {"__doc__": "Of which no op of norch is one."}),
+        }
+    ),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
     "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),
@@ -293,7 +306,7 @@ _SAME = (
 )
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
-PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn"))
+PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn.registry", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 for _name in filter(None, lacks.LACKS):  # of those that are files Python's own finder is asked first
     PLACES.setdefault(_name, Place())

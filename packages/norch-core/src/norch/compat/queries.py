@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..accelerator import current_accelerator, current_device_index
+from ..device import Device
+from ..device_module import lookup
 from ..dispatch.arguments import check_functions
+from ..errors import DeviceError
 
 if TYPE_CHECKING:
+    from ..dtype import DType
     from ..tensor import Tensor
 
 
@@ -45,6 +50,44 @@ def numel(input: Tensor) -> int:
 def get_device(input: Tensor) -> int:
     """The index of the tensor's device; -1 for the CPU."""
     return input.get_device()
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device or device type, such as `norch.cuda` for "cuda:0"; of the accelerator unless given, and of
+    the CPU where there is none. Raises DeviceError for a type that is not installed."""
+    place = current_accelerator(check_available=True) if device is None else Device(device)
+    return _get_device_module("cpu" if place is None else place.type)
+
+
+def _get_device_module(device_type: str) -> Any:
+    found = lookup(device_type)
+    if found is None:
+        raise DeviceError(f"there is no device type {device_type!r}")
+    return found
+
+
+def _get_available_device_type() -> str | None:
+    """The type of the device other than the CPU that there is, or None."""
+    found = current_accelerator(check_available=True)
+    return None if found is None else found.type
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The index of a device, or one that is given; with `optional` of None the current one, with `allow_cpu` -1 of the
+    CPU. Raises ValueError otherwise."""
+    if isinstance(device, int):
+        return device
+    place = None if device is None else Device(device)
+    if place is None and optional:
+        return current_device_index() if current_accelerator(check_available=True) is not None else -1
+    if place is None or (place.type == "cpu" and not allow_cpu):
+        raise ValueError(f"expected a device other than the CPU with its index, got {device!r}")
+    return -1 if place.type == "cpu" else place.index
+
+
+def _element_size(dtype: DType) -> int:
+    """The bytes of an element."""
+    return dtype.itemsize
 
 
 def typename(obj: object) -> str:

@@ -7,10 +7,22 @@ from typing import Any
 
 from ..submodules import late_submodules
 from .mapping import vmap
-from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from .transforms import (
+    functionalize,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+)
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",
@@ -18,6 +30,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "value_and_grad",
     "vjp",
@@ -25,14 +38,22 @@ __all__ = [
 ]
 
 
+_OF_MODULES = {
+    **dict.fromkeys(("functional_call", "replace_all_batch_norm_modules_", "stack_module_state"), "stateless"),
+    **dict.fromkeys(("FunctionalModule", "FunctionalModuleWithBuffers", "make_functional"), "functional_modules"),
+    **dict.fromkeys(("combine_state_for_ensemble", "make_functional_with_buffers"), "functional_modules"),
+}
+"""Functions of modules, the later ones the package functorch's, by the module of norch.nn.utils that has them."""
+
+
 _submodule = late_submodules(__name__)
 
 
 def __getattr__(name: str) -> Any:
     """What is about modules, which norch-nn has."""
-    if name in ("functional_call", "stack_module_state"):
+    if name in _OF_MODULES:
         try:
-            return getattr(import_module("norch.nn.utils.stateless"), name)
+            return getattr(import_module(f"norch.nn.utils.{_OF_MODULES[name]}"), name)
         except ModuleNotFoundError:
             raise AttributeError(f"norch.func.{name} comes with norch-nn: pip install norch-nn") from None
     return _submodule(name)

@@ -31,6 +31,9 @@ def vmap(
     randomness: whether random ops raise ("error"), differ from sample to sample ("different") or not ("same").
     chunk_size: how many samples at a time, for less memory.
 
+    A container that has `_add_batch_dim` and `_maybe_remove_batch_dim`, as those of the package tensordict, is mapped
+    over a dim of its `shape` by these.
+
     Raises ValueError for dims that do not fit the arguments or differ in size, and for results that are no tensors.
     """
     if randomness not in MODES:
@@ -40,7 +43,7 @@ def vmap(
 
     @wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = flatten(args)
+        leaves, structure = flatten(args, _maps_itself)
         dims = _in_dims(in_dims, leaves, structure)
         size = _size(leaves, dims)
         if chunk_size is None or size <= chunk_size:
@@ -48,11 +51,24 @@ def vmap(
         parts = []
         for start in range(0, size, chunk_size):
             length = min(chunk_size, size - start)
-            some = [x if d is None else x.narrow(d, start, length) for x, d in zip(leaves, dims, strict=True)]
+            some = [x if d is None else _part(x, d, start, length) for x, d in zip(leaves, dims, strict=True)]
             parts.append(_mapped(func, some, structure, dims, length, out_dims, randomness, kwargs))
         return _joined(parts, out_dims)
 
     return mapped
+
+
+def _maps_itself(value: Any) -> bool:
+    """Whether a value is no tensor and says itself how it is mapped over."""
+    return hasattr(value, "_add_batch_dim") and hasattr(value, "_maybe_remove_batch_dim")
+
+
+def _part(x: Any, dim: int, start: int, length: int) -> Any:
+    return (
+        x.narrow(dim, start, length)
+        if isinstance(x, Tensor)
+        else x[(slice(None),) * dim + (slice(start, start + length),)]
+    )
 
 
 def _in_dims(in_dims: Any, leaves: list[Any], structure: Any) -> list[int | None]:
@@ -66,15 +82,15 @@ def _in_dims(in_dims: Any, leaves: list[Any], structure: Any) -> list[int | None
     for x, d in zip(leaves, found, strict=True):
         if d is not None and type(d) is not int:
             raise ValueError(f"vmap(): in_dims holds ints and None, got {d!r}")
-        if d is not None and not isinstance(x, Tensor):
+        if d is not None and not isinstance(x, Tensor) and not _maps_itself(x):
             raise ValueError(f"vmap(): in_dims has {d} for an argument of type {type(x).__name__}; it needs None there")
-        if d is not None and not -x.spec.ndim <= d < x.spec.ndim:
+        if d is not None and not -len(x.shape) <= d < len(x.shape):
             raise ValueError(f"vmap(): in_dims has {d} for a tensor of shape {tuple(x.shape)}")
-    return [d if d is None else wrap_dim(d, x.spec.ndim, "vmap") for x, d in zip(leaves, found, strict=True)]
+    return [d if d is None else wrap_dim(d, len(x.shape), "vmap") for x, d in zip(leaves, found, strict=True)]
 
 
 def _size(leaves: list[Any], dims: list[int | None]) -> int:
-    sizes = [x.spec.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
+    sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
     if not sizes:
         raise ValueError("vmap(): in_dims has no dim at all; at least one argument must be mapped over")
     if len(set(sizes)) > 1:
@@ -94,31 +110,38 @@ def _mapped(
 ) -> Any:
     outer = current_levels.get()
     level = Level(size, randomness, len(outer))
-    given = [
-        x if d is None else batched(level, x if d == 0 else x.movedim(d, 0)) for x, d in zip(leaves, dims, strict=True)
-    ]
     token = current_levels.set((*outer, level))
     drawing = chosen_generator.set(MappedGenerator(current_generator(), level))
     try:
+        given = [x if d is None else _sample(x, d, level) for x, d in zip(leaves, dims, strict=True)]
         found = func(*unflatten(structure, given), **kwargs)
     finally:
         chosen_generator.reset(drawing)
         current_levels.reset(token)
-    results, shape = flatten(found)
+    results, shape = flatten(found, _maps_itself)
     places = spread(out_dims, shape)
     if places is None:
         raise ValueError(f"vmap(): out_dims {out_dims!r} does not fit the results, which have another structure")
     return unflatten(shape, [_result(x, d, level) for x, d in zip(results, places, strict=True)])
 
 
-def _result(x: Any, dim: int | None, level: Level) -> Tensor:
+def _sample(x: Any, dim: int, level: Level) -> Any:
+    """One sample of an argument, with a level that is current."""
+    if not isinstance(x, Tensor):
+        return x._add_batch_dim(in_dim=dim, vmap_level=level.depth + 1)
+    return batched(level, x if dim == 0 else x.movedim(dim, 0))
+
+
+def _result(x: Any, dim: int | None, level: Level) -> Any:
+    if not isinstance(x, Tensor) and _maps_itself(x):
+        return x._maybe_remove_batch_dim("vmap", vmap_level=level.depth + 1, batch_size=level.size, out_dim=dim)
     if not isinstance(x, Tensor):
         raise ValueError(f"vmap(): the function must return tensors, got {type(x).__name__}")
     tensor: Any = x
     if dim is None:
         if differs_at(tensor, level):
             raise ValueError("vmap(): out_dims is None for a result that differs from sample to sample")
-        return tensor  # type: ignore[no-any-return]
+        return tensor
     out = physical(tensor, level)
     if not -out.spec.ndim <= dim < out.spec.ndim:
         raise ValueError(f"vmap(): out_dims {dim} for a result of shape {tuple(x.shape)} and its samples")
@@ -138,7 +161,7 @@ def _joined(parts: list[Any], out_dims: Any) -> Any:
     """The results of chunks, one behind the other."""
     columns = []
     for part in parts:
-        leaves, shape = flatten(part)
+        leaves, shape = flatten(part, _maps_itself)
         columns.append(leaves)
     places = spread(out_dims, shape)
     if places is None:

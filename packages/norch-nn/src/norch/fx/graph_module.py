@@ -176,7 +176,7 @@ class GraphModule(nn.Module):
     # --- Copies -----------------------------------------------------------------------------------------------------
 
     def __reduce__(self) -> Any:
-        state = {key: value for key, value in vars(self).items() if key not in ("_graph", "_code")}
+        state = {key: value for key, value in super().__getstate__().items() if key not in ("_graph", "_code")}
         return _rebuilt, (type(self)._made_of, type(self).__name__, state, self._graph)  # type: ignore[attr-defined]
 
     def _deepcopy_init(self) -> Any:

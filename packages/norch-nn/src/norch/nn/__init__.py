@@ -147,6 +147,7 @@ from .padding import ZeroPad3d as ZeroPad3d
 from .parallel.data_parallel import DataParallel as DataParallel
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
 from .parameter_container import ParameterDict as ParameterDict
 from .parameter_container import ParameterList as ParameterList

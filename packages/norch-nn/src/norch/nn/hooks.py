@@ -19,7 +19,7 @@ _next_id = count().__next__
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away, as does leaving a `with` block."""
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook, prepend: bool = False) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Any, prepend: bool = False) -> None:
         self.id = _next_id()
         self._hooks = hooks
         later = list(hooks.items()) if prepend else []

@@ -18,8 +18,20 @@ from .complex_pairs import mark, tensor_of
 from .fields import name_constructor
 from .hooks import Hookable, PlainCall, call_with_hooks
 from .parameter import Buffer, Parameter
-from .registry import REGISTRIES, AskedFirst, NamedAccess, Registered, Registry, names_getattr, uninitialised
-from .state import LoadResult, load_state, save_own, save_state
+from .registry import (
+    ON_REGISTRATION,
+    REGISTRIES,
+    AskedFirst,
+    NamedAccess,
+    Registered,
+    Registry,
+    asked_hooks,
+    list_registries,
+    names_getattr,
+    uninitialised,
+    unlisted,
+)
+from .state import LoadResult, get_extra_state, load_state, save_own, save_state, set_extra_state
 from .transfer import Movable
 from .traversal import Traversable
 
@@ -52,6 +64,7 @@ class Module(Movable, Traversable, Hookable):
             _module_names={},
             _hooks=None,
         )
+        list_registries(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -94,7 +107,7 @@ class Module(Movable, Traversable, Hookable):
     def __getstate__(self) -> Any:
         """What pickle and copy keep. A class whose own calls this finds `_parameters`, `_buffers` and `_modules` in it
         too, as PyTorch's, and may remove entries of them."""
-        state = super().__getstate__()
+        state = unlisted(super().__getstate__())
         return state if type(self).__getstate__ is Module.__getstate__ else pickled.with_registries(self, state)
 
     def __setstate__(self, state: Any) -> None:
@@ -108,6 +121,7 @@ class Module(Movable, Traversable, Hookable):
             self._complete()
         else:
             self.__dict__.update(attributes or {})
+        list_registries(self)
         for name in self.__dict__.get("_pair_names", ()):
             mark(self, name)
         for name, value in slots.items():
@@ -205,8 +219,9 @@ class Module(Movable, Traversable, Hookable):
 
     register_module = add_module
 
-    def _register(self, registry: str, name: str, value: Any, note: bool = True) -> None:
-        """Makes `name` one of `registry` and of no other. `note` says of a buffer whether it is persistent."""
+    def _register(self, registry: str, name: str, value: Any, note: bool = True, any_name: bool = False) -> None:
+        """Makes `name` one of `registry` and of no other. `note` says of a buffer whether it is persistent. any_name:
+        whether the name may have dots, as keys of PyTorch's registries may."""
         names = self.__dict__.get(registry)
         if names is None:
             kind = {"_parameter_names": "parameters", "_buffer_names": "buffers"}.get(registry, "module")
@@ -216,8 +231,10 @@ class Module(Movable, Traversable, Hookable):
             )
         if not isinstance(name, str):
             raise TypeError(f"{registry[1:-6]} name should be a string, got {type(name).__name__}")
-        if not name or "." in name:
+        if not any_name and (not name or "." in name):
             raise KeyError(f"{registry[1:-6]} name must not be empty or contain a dot, got {name!r}")
+        if ON_REGISTRATION[registry]:
+            value = asked_hooks(self, registry, name, value)
         for other in _registries(self):
             if other is not names:
                 other.pop(name, None)
@@ -283,6 +300,8 @@ class Module(Movable, Traversable, Hookable):
         of them, and changes nothing.
         """
         return load_state(self, state_dict, strict, assign)
+
+    get_extra_state, set_extra_state = get_extra_state, set_extra_state
 
     # --- Changes to all parts ---------------------------------------------------------------------------------------
 

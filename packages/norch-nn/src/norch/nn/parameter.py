@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import norch
 
 from .complex_pairs import tensor_of
 
 
-class _Kind(type):
+class _ParameterMeta(type):
     """The class of Parameter: of it are also the tensors of a class with `__torch_dispatch__` that were made one."""
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -18,7 +18,7 @@ class _Kind(type):
         )
 
 
-class Parameter(norch.Tensor, plain_results=True, metaclass=_Kind):
+class Parameter(norch.Tensor, plain_results=True, metaclass=_ParameterMeta):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
@@ -60,29 +60,52 @@ class Buffer(norch.Tensor, plain_results=True):
         return buffer
 
 
-class UninitializedParameter(Parameter):
+class UninitializedTensorMixin:
+    """What parameters and buffers without elements as yet have in common."""
+
+    __slots__ = ()
+    cls_to_become: ClassVar[type[norch.Tensor]]
+
+    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
+        """Makes it one of its kind, of `shape`, its values not set, on its device and of its dtype unless given."""
+        own: Any = self
+        own.data = norch.empty(shape, device=device or own.device, dtype=dtype or own.dtype)
+        own.__class__ = self.cls_to_become
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter without elements as yet, that an optimiser may be given already; `materialize` gives it a shape."""
 
     __slots__ = ()
+    cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
         empty = norch.empty(0, device=device, dtype=dtype).as_subclass(cls)
         return empty.requires_grad_(requires_grad)  # type: ignore[return-value]
 
-    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
-        """Makes it a Parameter of `shape`, its values not set, on its device and of its dtype unless given."""
-        self.data = norch.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        self.__class__ = Parameter  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return "<UninitializedParameter>"
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
+    """A buffer without elements as yet; `materialize` gives it a shape."""
 
-    __str__ = __repr__
+    __slots__ = ()
+    cls_to_become = norch.Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        buffer: UninitializedBuffer = norch.empty(0, device=device, dtype=dtype).as_subclass(cls)  # type: ignore[assignment]
+        buffer.persistent = persistent
+        return buffer.requires_grad_(requires_grad)  # type: ignore[return-value]
 
 
 def is_lazy(param: Any) -> bool:
     """Whether `param` is a parameter or buffer without a shape as yet."""
-    return isinstance(param, UninitializedParameter)
+    return isinstance(param, UninitializedTensorMixin)
 
 
 def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:

@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from norch import switches
+
+from .hooks import RemovableHandle
 
 if TYPE_CHECKING:
     from .module import Module
 
 
 REGISTRIES = "_module_names", "_parameter_names", "_buffer_names"
+
+_global_parameter_registration_hooks: dict[int, Callable[..., Any]] = {}
+_global_buffer_registration_hooks: dict[int, Callable[..., Any]] = {}
+_global_module_registration_hooks: dict[int, Callable[..., Any]] = {}
+ON_REGISTRATION = dict(
+    zip(
+        REGISTRIES,
+        (_global_module_registration_hooks, _global_parameter_registration_hooks, _global_buffer_registration_hooks),
+        strict=True,
+    )
+)
+
+
+def asked_hooks(module: Module, registry: str, name: str, value: Any) -> Any:
+    """What the hooks on registration make of a value that a module registers."""
+    for hook in [*ON_REGISTRATION[registry].values()]:
+        found = hook(module, name, value)
+        value = value if found is None else found
+    return value
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Has `hook(module, name, param)` called for each parameter that a module registers, of which it may give another.
+
+    The result's `remove()` ends that.
+    """
+    return RemovableHandle(_global_parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_module_parameter_registration_hook` for buffers: `hook(module, name, buffer)`."""
+    return RemovableHandle(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_module_parameter_registration_hook` for children: `hook(module, name, submodule)`."""
+    return RemovableHandle(_global_module_registration_hooks, hook)
+
+
+LISTED = dict(zip(("_modules", "_parameters", "_buffers"), REGISTRIES, strict=True))
+"""By PyTorch's name of a registry, ours."""
 
 _get = object.__getattribute__
 
@@ -60,7 +104,7 @@ class Registered(MutableMapping[str, Any]):
             for name in before:
                 own.pop(name, None)
             for name, value in given.items():
-                module._register(names, name, value, before.get(name, True))
+                module._register(names, name, value, before.get(name, True), any_name=True)
             switches.replaced(module, names)
 
         return property(get, replace)
@@ -75,7 +119,7 @@ class Registered(MutableMapping[str, Any]):
         return self._module.__dict__[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._module._register(self._names, name, value, self._own().get(name, True))
+        self._module._register(self._names, name, value, self._own().get(name, True), any_name=True)
 
     def __delitem__(self, name: str) -> None:
         del self._own()[name], self._module.__dict__[name]
@@ -100,6 +144,41 @@ class Registered(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class Listed(Registered):
+    """A registry in the `__dict__` of its module, where programs look for it too. It does not keep that alive."""
+
+    def __new__(cls, module: Module, names: str) -> Listed:
+        listed: Listed = object.__new__(cls)
+        listed._of, listed._names = ref(module), names
+        return listed
+
+    _of: Any
+
+    @property
+    def _module(self) -> Module:  # type: ignore[override]
+        module: Module | None = self._of()
+        if module is None:
+            raise ReferenceError("the module whose registry this is is gone")
+        return module
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def list_registries(module: Module) -> None:
+    """Has `vars(module)["_parameters"]` and its like be the registries of a module."""
+    own = module.__dict__
+    for name, names in LISTED.items():
+        own[name] = Listed(module, names)
+
+
+def unlisted(attributes: Any) -> Any:
+    """The attributes of a module without its registries, of which a copy has its own."""
+    if isinstance(attributes, dict) and type(attributes.get("_modules")) is Listed:
+        return {name: value for name, value in attributes.items() if name not in LISTED}
+    return attributes
 
 
 class NamedAccess:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .module import Module
 
 
-EXTRA, EXTRA_KEY = ("get_extra_state", "set_extra_state"), "_extra_state"
-"""What a module may define to save more than tensors, and the key under which that is."""
+EXTRA_KEY = "_extra_state"
+"""The key under which is what a module saves beside its tensors."""
 
 
 class StateDictError(norch.NorchError, RuntimeError):
@@ -80,12 +80,27 @@ def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars
     for name in _own(module):
         value = module.__dict__[name]
         destination[prefix + name] = value if keep_vars else value.detach()
-    if hasattr(module, EXTRA[0]):
-        destination[prefix + EXTRA_KEY] = getattr(module, EXTRA[0])()
+    if _defines(module, "get_extra_state"):
+        destination[prefix + EXTRA_KEY] = module.get_extra_state()
+
+
+def get_extra_state(self: Module) -> Any:
+    """What a class saves beside its tensors, under the key "_extra_state". Raises RuntimeError: a class has its own."""
+    raise RuntimeError(f"{type(self).__name__} has no extra state: it defines no get_extra_state()")
+
+
+def set_extra_state(self: Module, state: Any) -> None:
+    """Takes `state`, what `get_extra_state` gave. Raises RuntimeError: a class has its own."""
+    raise RuntimeError(f"{type(self).__name__} has no extra state: it defines no set_extra_state()")
+
+
+def _defines(module: Module, name: str) -> bool:
+    """Whether the class of a module has a method of this file of its own."""
+    return getattr(type(module), name) is not globals()[name]
 
 
 def _has_extra(module: Module) -> bool:
-    return any(hasattr(module, name) for name in EXTRA)
+    return any(_defines(module, name) for name in ("get_extra_state", "set_extra_state"))
 
 
 def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
@@ -131,7 +146,7 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
         raise StateDictError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(problems))
     for key, part in extra.items():
         if key in state:
-            getattr(part, EXTRA[1])(state[key])
+            part.set_extra_state(state[key])
     if assign:
         _assign(own, found)
         return result

@@ -10,6 +10,7 @@ import norch
 
 from . import functional
 from .module import Module
+from .registry import list_registries
 
 
 class ScriptModule(Module):
@@ -40,6 +41,7 @@ def _class_of(kind: Any) -> Any:
 def _with_state(kind: type[Module], module: Module) -> Module:
     out: Module = object.__new__(kind)
     out.__dict__.update(module.__dict__)
+    list_registries(out)
     return out
 
 

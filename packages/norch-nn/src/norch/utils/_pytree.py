@@ -43,6 +43,25 @@ class MappingKey(NamedTuple):
         return f"[{self.key!r}]"
 
 
+def _list_flatten(value: Any) -> tuple[Any, Any]:
+    return value, None
+
+
+def _list_unflatten(children: Iterable[Any], context: Any) -> list[Any]:
+    return list(children)
+
+
+def _list_flatten_with_keys(value: Any) -> tuple[list[tuple[SequenceKey, Any]], Any]:
+    return [(SequenceKey(i), child) for i, child in enumerate(value)], None
+
+
+def _tuple_unflatten(children: Iterable[Any], context: Any) -> tuple[Any, ...]:
+    return tuple(children)
+
+
+_tuple_flatten, _tuple_flatten_with_keys = _list_flatten, _list_flatten_with_keys
+
+
 def _dict_flatten(value: Any) -> tuple[list[Any], Any]:
     return list(value.values()), list(value)
 
@@ -65,8 +84,8 @@ def _dict_flatten_with_keys(value: Any) -> tuple[list[tuple[MappingKey, Any]], A
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {
-    list: NodeDef(lambda v: (v, None), lambda children, _: children),
-    tuple: NodeDef(lambda v: (v, None), lambda children, _: tuple(children)),
+    list: NodeDef(_list_flatten, _list_unflatten),
+    tuple: NodeDef(_tuple_flatten, _tuple_unflatten),
     dict: NodeDef(_dict_flatten, _dict_unflatten),
     OrderedDict: NodeDef(_dict_flatten, lambda children, keys: OrderedDict(zip(keys, children))),
     defaultdict: NodeDef(
@@ -119,6 +138,16 @@ def _get_node_type(value: Any) -> type:
 
 def _kind(value: Any, is_leaf: Callable[[Any], bool] | None) -> NodeDef | None:
     return None if is_leaf is not None and is_leaf(value) else SUPPORTED_NODES.get(_get_node_type(value))
+
+
+def is_structseq_instance(obj: Any) -> bool:
+    """Whether `obj` is a named tuple of Python's own, such as what `time.localtime()` gives."""
+    return isinstance(obj, tuple) and hasattr(type(obj), "n_sequence_fields")
+
+
+def is_namedtuple_instance(obj: Any) -> bool:
+    """Whether `obj` is a named tuple."""
+    return isinstance(obj, tuple) and hasattr(type(obj), "_fields")
 
 
 def tree_flatten(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
@@ -214,6 +243,21 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
         return kind.unflatten_fn([build(child) for child in spec.children_specs], spec.context)
 
     return build(treespec)
+
+
+def _broadcast_to_and_flatten(
+    tree: PyTree, treespec: TreeSpec, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Any] | None:
+    """For each leaf of a tree of shape `treespec` what `tree`, of that shape or the top of it, has there; None where it
+    does not fit. is_leaf: as of `tree_flatten`."""
+    kind = _kind(tree, is_leaf)
+    if kind is None:
+        return [tree] * treespec.num_leaves
+    children, context = kind.flatten_fn(tree)
+    if (_get_node_type(tree), context, len(list(children))) != (*treespec[:2], treespec.num_children):
+        return None
+    found = [_broadcast_to_and_flatten(c, s, is_leaf) for c, s in zip(children, treespec.children_specs, strict=True)]
+    return None if None in found else [leaf for leaves in found for leaf in leaves or ()]
 
 
 def tree_leaves(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:

@@ -259,7 +259,7 @@ class DistributedDataParallel(Module):
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("process_group", "reducer", "uneven")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
+        return {name: value for name, value in super().__getstate__().items() if name not in own}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)

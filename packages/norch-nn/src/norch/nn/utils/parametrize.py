@@ -21,6 +21,7 @@ import norch
 from ..container import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter
+from ..registry import list_registries, unlisted
 
 _cache: dict[tuple[int, str], norch.Tensor] | None = None
 """What was made of parameters within `cached`."""
@@ -130,7 +131,8 @@ def _deepcopied(self: Any, memo: dict[int, Any]) -> Any:
     kind: Any = type(self).__bases__[0]
     copied = kind.__new__(kind)
     memo[id(self)] = copied
-    copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    copied.__dict__.update(copy.deepcopy(unlisted(self.__dict__), memo))
+    list_registries(copied)
     properties = {name: value for name, value in vars(type(self)).items() if isinstance(value, property)}
     copied.__class__ = _parametrized_class(kind, properties)
     return copied

@@ -110,3 +110,15 @@ def _stacked(states: list[dict[str, norch.Tensor]]) -> dict[str, norch.Tensor]:
             raise ValueError(f"stack_module_state(): {name} requires grad in some of the models only")
         out[name] = norch.stack([t.detach() for t in tensors]).requires_grad_(tensors[0].requires_grad)
     return out
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Has the batch and instance norms of the model `root` normalise by the batch at hand, without running statistics,
+    which `vmap` cannot change. Returns the model."""
+    from ..normalization import _NormBase
+
+    for part in root.modules():
+        if isinstance(part, _NormBase):
+            part.running_mean = part.running_var = part.num_batches_tracked = None
+            part.track_running_stats = False
+    return root

@@ -1,0 +1,59 @@
+"""What programs ask of PyTorch's compiled part, `torch._C`: its state, and functions that Python has elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import backends
+from ..accelerator import current_accelerator
+from ..device import Device, get_default_device
+from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from ..overriding import disabled, is_enabled
+from ..tensor_base import TensorBase
+from .batched_tensors import are_transforms_active
+from .function_modes import is_mode_on
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+_TensorMeta, _TensorBase = type, TensorBase
+_disabled_torch_function_impl = disabled
+_is_torch_function_enabled, _is_torch_function_mode_enabled = is_enabled, is_mode_on
+_are_functorch_transforms_active = are_transforms_active
+
+
+def _get_accelerator() -> Device:
+    """The device other than the CPU that there is, or the CPU."""
+    return current_accelerator(check_available=True) or Device("cpu")
+
+
+def _get_cudnn_enabled() -> bool:
+    return bool(backends.cudnn.enabled)
+
+
+def _get_default_device() -> str:
+    return get_default_device().type
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is traced."""
+
+
+def _is_tracing() -> bool:
+    return False
+
+
+def _is_alias_of(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are on the same memory."""
+    return bool(tensor.storage().data_ptr() == other.storage().data_ptr())
+
+
+def _jit_override_can_fuse_on_cpu(value: bool) -> None:
+    """Accepted, without effect."""
+
+
+_jit_override_can_fuse_on_gpu = _jit_override_can_fuse_on_cpu
+
+
+def _log_api_usage_once(*event: Any) -> None:
+    """Nothing is logged."""

@@ -1,0 +1,28 @@
+"""The dtypes of PyTorch's quantised tensors: names to be compared with, which no tensor of norch has."""
+
+from __future__ import annotations
+
+from .. import shown
+
+
+class QuantizedDType:
+    """A name for a dtype of integers that stand for scaled numbers.
+
+    Attributes: `name`, `itemsize` (bytes), `is_signed`, `is_floating_point` and `is_complex` (False).
+    """
+
+    __slots__ = ("is_signed", "itemsize", "name")
+    is_floating_point, is_complex = False, False
+
+    def __init__(self, name: str, itemsize: int) -> None:
+        self.name, self.itemsize, self.is_signed = name, itemsize, not name.startswith("qu")
+
+    def __repr__(self) -> str:
+        return f"{shown.root}.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+qint8, quint8, qint32 = QuantizedDType("qint8", 1), QuantizedDType("quint8", 1), QuantizedDType("qint32", 4)
+quint4x2, quint2x4 = QuantizedDType("quint4x2", 1), QuantizedDType("quint2x4", 1)
