@@ -147,6 +147,67 @@ def test_indexing_by_a_mapped_index(x) -> None:
     same(vmap(lambda a, i: a[i[:2]])(x, norch.stack([index, index, index, index])), x[:, index[:2]])
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put(x, accumulate) -> None:
+    rows = norch.tensor([2, 0, 2])
+    for values in (norch.ones(3), norch.tensor(5.0)):
+        found = vmap(lambda a, v=values: a.index_put((rows,), v, accumulate))(x)
+        same(found, norch.stack([a.index_put((rows,), values, accumulate) for a in x]))
+    mapped = vmap(lambda a, i: a.index_put((i,), a[0], accumulate))(x, norch.tensor([0, 1, 1, 2]))
+    same(mapped, norch.stack([a.index_put((i,), a[0], accumulate) for a, i in zip(x, [0, 1, 1, 2], strict=True)]))
+    with pytest.raises(IndexError, match="at least one"):
+        vmap(lambda a: a.index_put((), a))(x)
+
+
+def _matrices():
+    rng = np.random.default_rng(0)
+    return norch.tensor(rng.standard_normal((2, 3, 4, 4)))
+
+
+LINALG = {
+    "svdvals": norch.linalg.svdvals,
+    "svd": lambda a: norch.linalg.svd(a).S,
+    "eigvalsh": lambda a: norch.linalg.eigvalsh(a @ a.mT),
+    "eigh": lambda a: norch.linalg.eigh(a @ a.mT)[0],
+    "lu": lambda a: norch.linalg.lu(a)[2],
+    "lu_solve": lambda a: norch.linalg.lu_solve(*norch.linalg.lu_factor(a), a.mT),
+    "lstsq": lambda a: norch.linalg.lstsq(a[:, :2], a[:, 2:]).solution,
+    "pinv": norch.linalg.pinv,
+    "matrix_rank": lambda a: norch.linalg.matrix_rank(a).double(),
+    "cond": norch.linalg.cond,
+    "matrix_norm": lambda a: norch.linalg.matrix_norm(a, 2) + norch.linalg.matrix_norm(a, "nuc"),
+    "matrix_exp": lambda a: norch.linalg.matrix_exp(a * a.abs().amax()),
+    "qr": lambda a: norch.linalg.qr(a).R.abs(),
+    "cholesky_ex": lambda a: norch.linalg.cholesky_ex(a @ a.mT)[0],
+    "inv_ex": lambda a: norch.linalg.inv_ex(a)[0],
+    "slogdet": lambda a: norch.linalg.slogdet(a).logabsdet,
+    "eigvals": lambda a: norch.linalg.eigvals(a).abs().sum(),
+}
+
+
+@pytest.mark.parametrize("name", LINALG)
+def test_linear_algebra(name) -> None:
+    """Of all samples together, and in maps within maps; gradients too."""
+    function, a = LINALG[name], _matrices()
+    wanted = norch.stack([norch.stack([function(m) for m in some]) for some in a])
+    norch.testing.assert_close(vmap(function)(a[0]), wanted[0], rtol=1e-8, atol=1e-8)
+    norch.testing.assert_close(vmap(vmap(function))(a), wanted, rtol=1e-8, atol=1e-8)
+    if name == "matrix_rank":
+        return
+
+    def loss(m):
+        return function(m).pow(2).sum()
+
+    gradients = norch.stack([norch.func.grad(loss)(m) for m in a[0]])
+    norch.testing.assert_close(vmap(norch.func.grad(loss))(a[0]), gradients, rtol=1e-6, atol=1e-6)
+
+
+def test_a_failure_of_linear_algebra_is_raised_for_any_sample() -> None:
+    a = norch.stack([norch.eye(2), norch.zeros(2, 2)])
+    with pytest.raises(norch.linalg.LinAlgError):
+        vmap(norch.linalg.inv)(a)
+
+
 def test_in_place_changes(x) -> None:
     def changed(a):
         y = a.clone()

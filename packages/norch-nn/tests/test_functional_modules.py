@@ -105,6 +105,9 @@ def test_registries_are_in_the_dict_of_a_module():
         assert vars(other)["_modules"]["1"] is other[1]
         other.more = nn.Tanh()
         assert (list(vars(other)["_modules"]), list(vars(net)["_modules"])) == (["0", "1", "more"], ["0", "1"])
+    vars(net).update({name: type(value)(value) for name, value in vars(net).items() if name == "_modules"})
+    net.late = nn.Tanh()
+    assert [name for name, _ in copy.deepcopy(net).named_children()] == ["0", "1", "late"]
     gone = weakref.ref(net)
     gc.disable()
     try:

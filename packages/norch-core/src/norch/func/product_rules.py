@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.op import Op
 from ..tensor import Tensor
 from .batched import Level
-from .rules import front, is_at, rule
+from .rules import front, fronts, is_at, rule
 
 
 @rule("matmul")
@@ -26,6 +26,14 @@ def _matmul(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     if n == 1:
         out = out.squeeze(-2)
     return out.squeeze(-1) if m == 1 else out
+
+
+@rule(
+    "linalg_inv linalg_solve linalg_solve_triangular linalg_det linalg_slogdet linalg_lu_factor linalg_permutation "
+    "linalg_cholesky linalg_qr linalg_qr_r linalg_eigh linalg_eigvalsh linalg_svd linalg_svdvals"
+)
+def _linalg(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
+    return op.call(*fronts(op, level, args))
 
 
 def _matrices(x: Any, level: Level, ndim: int) -> Tensor:

@@ -68,7 +68,7 @@ def run(op: Op, args: tuple[Any, ...]) -> Any:
         return op.decompose(*args)
     found = (known or _loop)(op, level, args)
     if isinstance(found, tuple):
-        return tuple([batched(level, x) for x in found])
+        return tuple([x if x is None else batched(level, x) for x in found])
     return None if found is None else batched(level, found)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.op import Op
 from ..dtype import bool_
 from ..ops.from_data import as_tensor
-from ..ops.indexing import gather, scatter
+from ..ops.indexing import gather, scatter, scatter_add
 from ..ops.masks import masked_fill
 from ..ops.shape.bitcast import bitcast
 from ..ops.shape.views import SELECT, SLICE, permute
@@ -15,7 +15,7 @@ from ..spec import infer_size, wrap_dim
 from ..tensor.assignment import fitting
 from ..tensor.indexing import IndexPlan, basic_view
 from ..tensor_base import TensorBase
-from .batched import Level, VmapError, find_rule
+from .batched import Batched, Level, VmapError, find_rule
 from .rules import front, fronts, is_at, rule
 
 
@@ -148,16 +148,29 @@ def _setitem(x: Any, index: Any, value: Any) -> None:
     if isinstance(index, TensorBase) and index.spec.dtype is bool_ and isinstance(value, bool | int | float):
         x.write(masked_fill(x, index, value))  # type: ignore[arg-type]
         return
-    given: Any = value if isinstance(value, TensorBase) else as_tensor(value, x.dtype, x.device)
+    _put(x, index, value if isinstance(value, TensorBase) else as_tensor(value, x.dtype, x.device), False)
+
+
+def _put(x: Any, index: Any, given: Any, accumulate: bool) -> None:
     view, chosen = basic_view(x, index)
     if not chosen:
-        view.write(fitting(given, tuple(view.spec.shape)))  # type: ignore[attr-defined]
+        view.write(fitting(given, tuple(view.spec.shape)) + (view if accumulate else 0))  # type: ignore[attr-defined]
         return
     plan = IndexPlan(view, chosen)
     source = plan.unplaced(fitting(given.to(x.dtype), (*plan.rest, *plan.shape)))
-    rows = scatter(plan.flat(view), 0, plan.rows, source)
+    rows = (scatter_add if accumulate else scatter)(plan.flat(view), 0, plan.rows, source)
     ordered: Any = permute(view, plan.order)
     ordered.write(rows.reshape(tuple(ordered.spec.shape)))
 
 
+def _index_put_(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """`x[indices] = values`, or +=, in the memory of all samples."""
+    if not indices:
+        raise IndexError("index_put_(): expected at least one index tensor")
+    places = tuple([as_tensor(i, None, x.device) for i in indices])
+    _put(x, places, as_tensor(values, None, x.device), accumulate)
+    return x
+
+
 find_rule.update(setitem=_setitem)
+Batched.index_put_ = _index_put_  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from ..autograd import is_grad_enabled
 from ..errors import AutogradError
 from ..ops import cat, eye, where
 from .decompositions import _times
-from .host import check_matrices, differentiable, on_host
+from .host import check_matrices, differentiable, of_all_samples, on_host
 from .solving import solve
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def _gradient(a: Tensor, values: Tensor, vectors: Tensor, g_values: Tensor, g_ve
     (re, im), (g_re, g_im) = vectors.unbind(-1), g_vectors.unbind(-1)
     adjoint = re.mT, -im.mT
     inner = _mul(adjoint, (g_re, g_im))
-    if float((inner[1].detach() * one).abs().sum(-1).amax().item() if a.numel() else 0) > _FREEDOM:
+    turned = of_all_samples(inner[1].detach() * one)
+    if float(turned.abs().sum(-1).amax().item() if a.numel() else 0) > _FREEDOM:
         raise AutogradError(
             "linalg.eig(): the gradient is one of the phase of eigenvectors, which is arbitrary; what is "
             "differentiated must not depend on it"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..dtype import float32
 from ..ops import eye, where
-from .host import check_matrices
+from .host import check_matrices, of_all_samples
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -47,12 +47,13 @@ def matrix_exp(A: Tensor) -> Tensor:
     if not A.numel():
         return A.clone()
     norms = A.detach().abs().sum(-2).amax(-1)
-    largest = 0.0 if A.is_meta else where(norms.isfinite(), norms, 0.0).max().item()
+    largest = 0.0 if A.is_meta else of_all_samples(where(norms.isfinite(), norms, 0.0)).max().item()
     for degree, bound in zip(_DEGREES, _SINGLE if A.dtype is float32 else _DOUBLE, strict=True):
         if largest <= bound:
             return _polynomial(A, degree)
     halvings = (norms / bound).log2().ceil().clamp(min=0.0)[..., None, None]
     out = _polynomial(A * (-halvings).exp2(), degree)
+    several = of_all_samples(A).ndim > 2
     for i in range(math.ceil(math.log2(largest / bound))):
-        out = where(halvings > i, out @ out, out) if A.ndim > 2 else out @ out
+        out = where(halvings > i, out @ out, out) if several else out @ out
     return out

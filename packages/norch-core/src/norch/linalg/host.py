@@ -52,6 +52,13 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
     return results if isinstance(found, tuple) else results[0]
 
 
+def of_all_samples(x: Any) -> Any:
+    """Where `vmap` runs, the values of all samples; another tensor is itself."""
+    while hasattr(x, "level"):
+        x = x.value
+    return x
+
+
 _FAILURES = {
     "cholesky": "Matrix is not positive definite",
     "eigh": "Eigenvalues did not converge",
@@ -69,6 +76,7 @@ def check_info(op: str, info: Tensor | None, a: Tensor, results: Any) -> Any:
 
     Reads `info`, once, which waits for the device.
     """
+    info = of_all_samples(info)
     if info is None or info.is_meta or (info.spec.numel == 1 and not info.item()):
         return results
     codes = info.cpu().numpy()

@@ -10,7 +10,7 @@ from ..errors import ShapeError
 from ..ops import where
 from . import routines
 from .decompositions import svdvals
-from .host import check_matrices, differentiable
+from .host import check_matrices, differentiable, of_all_samples
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -94,6 +94,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     inverse, singular_values, cutoff = _singular_values(A, None, rcond)
     solution = _pinv(A, inverse) @ right
     rank = (singular_values > cutoff).sum(-1)
-    full = A.shape[-2] > A.shape[-1] and bool((rank == A.shape[-1]).all())
+    full = A.shape[-2] > A.shape[-1] and bool(of_all_samples(rank == A.shape[-1]).all())
     residuals = ((A @ solution - right) ** 2).sum(-2) if full else A.new_empty(0)
     return LeastSquares(solution.squeeze(-1) if is_vector else solution, residuals, rank, singular_values)

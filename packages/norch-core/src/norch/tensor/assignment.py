@@ -199,4 +199,4 @@ def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False)
     """`index_put_` on a copy. Raises as it does, and DTypeError where `self` is no Tensor."""
     if not isinstance(self, TensorBase):  # it is a function of norch too, which calls it as it is
         raise DTypeError(f"index_put(): {must_be('input', 'Tensor', self)}")
-    return index_put_(self.clone(), indices, values, accumulate)
+    return self.clone().index_put_(indices, values, accumulate)

@@ -149,12 +149,7 @@ class Registered(MutableMapping[str, Any]):
 class Listed(Registered):
     """A registry in the `__dict__` of its module, where programs look for it too. It does not keep that alive."""
 
-    def __new__(cls, module: Module, names: str) -> Listed:
-        listed: Listed = object.__new__(cls)
-        listed._of, listed._names = ref(module), names
-        return listed
-
-    _of: Any
+    _of: Any  # a weak reference to the module
 
     @property
     def _module(self) -> Module:  # type: ignore[override]
@@ -171,12 +166,13 @@ def list_registries(module: Module) -> None:
     """Has `vars(module)["_parameters"]` and its like be the registries of a module."""
     own = module.__dict__
     for name, names in LISTED.items():
-        own[name] = Listed(module, names)
+        own[name] = listed = object.__new__(Listed)
+        listed._of, listed._names = ref(module), names
 
 
 def unlisted(attributes: Any) -> Any:
     """The attributes of a module without its registries, of which a copy has its own."""
-    if isinstance(attributes, dict) and type(attributes.get("_modules")) is Listed:
+    if isinstance(attributes, dict) and "_module_names" in attributes:
         return {name: value for name, value in attributes.items() if name not in LISTED}
     return attributes
 
