@@ -64,3 +64,17 @@ def test_products_of_compressed_matrices_are_csr():
             found = made[a] @ made[b]
             assert found.layout is (norch.sparse_coo if "coo" in (a, b) else norch.sparse_csr)
             assert found.to_dense().tolist() == [[9, 0, 2], [0, 9, 0], [4, 0, 8]]
+
+
+@pytest.mark.parametrize("columns", [[1, 0, 2], [2, 2, 1], [0, 0, 0]])
+def test_columns_in_any_order(columns):
+    """Elements of one place are added up, as wherever PyTorch reads such a matrix."""
+    values = norch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    dense = norch.zeros(2, 3).index_put((norch.tensor([0, 0, 1]), norch.tensor(columns)), values.detach(), True)
+    rows = norch.sparse_csr_tensor([0, 2, 3], columns, values, (2, 3))
+    assert rows.to_dense().tolist() == dense.tolist()
+    assert (rows @ norch.arange(3.0)).tolist() == (dense @ norch.arange(3.0)).tolist()
+    assert (rows.to_dense() * norch.arange(6.0).reshape(2, 3)).sum().backward() is None
+    assert values.grad.tolist() == [columns[0], columns[1], 3 + columns[2]]
+    turned = norch.sparse_csc_tensor([0, 2, 3], columns, values.detach(), (3, 2))
+    assert turned.to_dense().tolist() == dense.T.tolist()

@@ -173,4 +173,4 @@ def _index_put_(x: Any, indices: Any, values: Any, accumulate: bool = False) -> 
 
 
 find_rule.update(setitem=_setitem)
-Batched.index_put_ = _index_put_  # type: ignore[attr-defined]
+Batched.index_put_ = _index_put_  # type: ignore[assignment]

@@ -105,12 +105,12 @@ def sparse_csr_tensor(
 ) -> SparseTensor:
     """A CSR matrix: row i holds the elements crow_indices[i] to crow_indices[i + 1] of col_indices and values.
 
-    The indices become int64 and are always checked, whatever `check_invariants`: they begin at 0, end at the number of
-    elements and do not fall, and columns rise within a row. Raises as `sparse_coo_tensor`, and ShapeError for batches,
-    which norch does not have.
+    The indices become int64 and are always checked: they begin at 0, end at the number of elements and do not fall.
+    Columns that do not rise within a row are put in order, the elements of one place added up; with `check_invariants`
+    they raise. Raises as `sparse_coo_tensor`, and ShapeError for batches, which norch does not have.
     """
-    given = crow_indices, col_indices, values
-    return _compressed("sparse_csr_tensor", ("crow", "col", "columns"), given, size, dtype, device, requires_grad)
+    given, names = (crow_indices, col_indices, values), ("crow", "col", "columns")
+    return _compressed("sparse_csr_tensor", names, given, size, dtype, device, requires_grad, check_invariants)
 
 
 def sparse_csc_tensor(
@@ -127,17 +127,25 @@ def sparse_csc_tensor(
 ) -> SparseTensor:
     """A CSC matrix: column i holds the elements ccol_indices[i] to ccol_indices[i + 1] of row_indices and values.
 
-    Indices are checked as those of `sparse_csr_tensor` are, whatever `check_invariants`. Its transpose is CSR, of the
-    same parts. Raises as `sparse_csr_tensor`.
+    Indices are checked, or put in order, as those of `sparse_csr_tensor` are. Its transpose is CSR, of the same parts.
+    check_invariants: as there. Raises as `sparse_csr_tensor`.
     """
     turned = size if size is None else as_shape(size, "sparse_csc_tensor")[::-1]
     given = ccol_indices, row_indices, values
     names = ("ccol", "row", "rows")
-    return make_csc(_compressed("sparse_csc_tensor", names, given, turned, dtype, device, requires_grad))
+    made = _compressed("sparse_csc_tensor", names, given, turned, dtype, device, requires_grad, check_invariants)
+    return make_csc(made)
 
 
 def _compressed(
-    op: str, names: tuple[str, str, str], given: Any, size: Any, dtype: Any, device: Any, requires_grad: bool
+    op: str,
+    names: tuple[str, str, str],
+    given: Any,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    check_invariants: bool | None,
 ) -> SparseTensor:
     """The CSR matrix of (crow_indices, col_indices, values), which the caller's arguments may call something else."""
     crow_name, name, across = f"{names[0]}_indices", f"{names[1]}_indices", names[2]
@@ -169,8 +177,11 @@ def _compressed(
     places = stack([expanded(crow, count), columns])
     key = flat_keys(places, (rows, width))
     if count > 1 and not bool((key[1:] > key[:-1]).all()):
-        raise ShapeError(f"{op}(): {name} must rise within each {'row' if across == 'columns' else 'column'}")
-    out = make_csr(crow, places, entries, (rows, width))
+        if check_invariants:
+            raise ShapeError(f"{op}(): {name} must rise within each {'row' if across == 'columns' else 'column'}")
+        out = make_coo(places, entries, (rows, width), False).to_sparse_csr()
+    else:
+        out = make_csr(crow, places, entries, (rows, width))
     return out.requires_grad_() if requires_grad and not entries.requires_grad else out
 
 
