@@ -22,7 +22,11 @@ import norch
         (lambda: norch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2, 3)), norch.ShapeError, r"size \(2, 3\) for 1"),
         (lambda: norch.sparse_coo_tensor([[0.5]], [1.0]), norch.DTypeError, r"indices must be integers"),
         (lambda: norch.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0]), norch.ShapeError, r"crow_indices must begin"),
-        (lambda: norch.sparse_csr_tensor([0, 2], [1, 0], [1.0, 2.0], check_invariants=True), norch.ShapeError, r"col_indices must rise"),
+        (
+            lambda: norch.sparse_csr_tensor([0, 2], [1, 0], [1.0, 2.0], check_invariants=True),
+            norch.ShapeError,
+            r"col_indices must rise",
+        ),
         (lambda: norch.sparse_csr_tensor([0, 2], [1, 3], [1.0, 2.0], (1, 3)), norch.IndexError, r"hold 3 for 3"),
         (lambda: norch.sparse_csr_tensor([[0, 1]], [[0]], [[1.0]]), norch.ShapeError, r"without batches"),
         (lambda: norch.ones(2, 2, 2).to_sparse_csr(), norch.ShapeError, r"without batches"),

@@ -360,3 +360,35 @@ def test_stacks_of_what_cannot_be_stacked(stack: type[nn.Module]) -> None:
         stack((), 2)
     with pytest.raises(ValueError, match="num_layers must be at most 65536"):
         stack(nn.ReLU(), 2**31)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_subclasses_replace_the_blocks_of_a_layer(norm_first):
+    """By PyTorch's names, with what PyTorch gives them."""
+
+    class Encoder(nn.TransformerEncoderLayer):
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            return super()._sa_block(x, attn_mask, key_padding_mask) * 0
+
+        def _ff_block(self, x):
+            return x * 2
+
+    class Decoder(nn.TransformerDecoderLayer):
+        def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+            return mem * 3
+
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            return x * 0
+
+        def _ff_block(self, x):
+            return super()._ff_block(x) * 0
+
+    options = {"dim_feedforward": 8, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    encoder, decoder = Encoder(4, 2, **options), Decoder(4, 2, **options)
+    x, memory = norch.randn(2, 3, 4), norch.randn(2, 3, 4)
+    norms = [encoder.norm1, encoder.norm2]
+    wanted = x + 2 * norms[1](x) if norm_first else norms[1](3 * norms[0](x))
+    assert norch.allclose(encoder(x), wanted)
+    norms = [decoder.norm1, decoder.norm2, decoder.norm3]
+    wanted = x + 3 * memory if norm_first else norms[2](norms[1](norms[0](x) + 3 * memory))
+    assert norch.allclose(decoder(x, memory), wanted)

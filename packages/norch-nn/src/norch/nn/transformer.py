@@ -98,11 +98,21 @@ class TransformerEncoderLayer(_Layer):
         """
         x, masks = src, (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:
-            y = self.norm1(x)
-            x = x + self.dropout1(_attended(self.self_attn, y, y, *masks))
-            return x + self.dropout2(self._feed_forward(self.norm2(x)))
-        x = self.norm1(x + self.dropout1(_attended(self.self_attn, x, x, *masks)))
-        out: Tensor = self.norm2(x + self.dropout2(self._feed_forward(x)))
+            x = x + self._sa_block(self.norm1(x), *masks)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, *masks))
+        out: Tensor = self.norm2(x + self._ff_block(x))
+        return out
+
+    # The parts of forward(), under the names by which subclasses replace and call them.
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        out: Tensor = self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
+        return out
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        out: Tensor = self.dropout2(self._feed_forward(x))
         return out
 
 
@@ -134,13 +144,34 @@ class TransformerDecoderLayer(_Layer):
         second = memory_mask, memory_key_padding_mask, memory_is_causal
         x = tgt
         if self.norm_first:
-            y = self.norm1(x)
-            x = x + self.dropout1(_attended(self.self_attn, y, y, *first))
-            x = x + self.dropout2(_attended(self.multihead_attn, self.norm2(x), memory, *second))
-            return x + self.dropout3(self._feed_forward(self.norm3(x)))
-        x = self.norm1(x + self.dropout1(_attended(self.self_attn, x, x, *first)))
-        x = self.norm2(x + self.dropout2(_attended(self.multihead_attn, x, memory, *second)))
-        out: Tensor = self.norm3(x + self.dropout3(self._feed_forward(x)))
+            x = x + self._sa_block(self.norm1(x), *first)
+            x = x + self._mha_block(self.norm2(x), memory, *second)
+            return x + self._ff_block(self.norm3(x))
+        x = self.norm1(x + self._sa_block(x, *first))
+        x = self.norm2(x + self._mha_block(x, memory, *second))
+        out: Tensor = self.norm3(x + self._ff_block(x))
+        return out
+
+    # The parts of forward(), under the names by which subclasses replace and call them.
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        out: Tensor = self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
+        return out
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        out: Tensor = self.dropout2(_attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal))
+        return out
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        out: Tensor = self.dropout3(self._feed_forward(x))
         return out
 
 
