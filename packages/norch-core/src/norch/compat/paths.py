@@ -306,7 +306,7 @@ _SAME = (
 )
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
-PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn.registry", "nn"))
+PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn.registry", "nn.global_hooks", "nn"))
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 for _name in filter(None, lacks.LACKS):  # of those that are files Python's own finder is asked first
     PLACES.setdefault(_name, Place())

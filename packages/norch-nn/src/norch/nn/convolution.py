@@ -214,11 +214,20 @@ class _ConvTransposeNd(_ConvNd):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _extra(self, input: norch.Tensor, output_size: Any) -> tuple[int, ...]:
-        """The output_padding that gives `output_size`, the last dims of which may be given alone."""
+    def _output_padding(
+        self,
+        input: norch.Tensor,
+        output_size: Any,
+        stride: Any,
+        padding: Any,
+        kernel_size: Any,
+        num_spatial_dims: int,
+        dilation: Any = None,
+    ) -> tuple[int, ...]:
+        """The output_padding that gives `output_size`, of which the last dims may be given alone."""
         if output_size is None:
             return self.output_padding
-        dims, title = self.dims, type(self).__name__
+        dims, title = num_spatial_dims, type(self).__name__
         wanted = tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-dims:]
@@ -229,9 +238,9 @@ class _ConvTransposeNd(_ConvNd):
             )
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
-            for n, s, p, d, k in zip(input.shape[-dims:], self.stride, self.padding, self.dilation, self.kernel_size)
+            for n, s, p, d, k in zip(input.shape[-dims:], stride, padding, dilation or (1,) * dims, kernel_size)
         ]
-        most = [n + s - 1 for n, s in zip(least, self.stride)]
+        most = [n + s - 1 for n, s in zip(least, stride)]
         if any(not low <= n <= high for low, n, high in zip(least, wanted, most)):
             raise ValueError(
                 f"{title}: output_size {wanted} is not from {least} to {most}, the sizes that input "
@@ -241,7 +250,9 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
         """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
-        extra = self._extra(input, output_size)
+        extra = self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation
+        )
         return self._function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )

@@ -41,6 +41,9 @@ class _Table(Module):
     def reset_parameters(self) -> None:
         """Draws the table again from the normal distribution, and makes the row of padding_idx 0."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with norch.no_grad():
                 self.weight[self.padding_idx].fill_(0)

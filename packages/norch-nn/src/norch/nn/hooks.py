@@ -212,6 +212,10 @@ class Hookable:
         return hooks
 
 
+everywhere = ModuleHooks()
+"""The hooks of all modules, which `global_hooks` registers."""
+
+
 def find_pre_hook(module: Any, kind: type[H], name: str) -> H | None:
     """The forward pre-hook of that class whose `name` it is."""
     for hook in () if module._hooks is None else module._hooks.forward_pre.values():
@@ -228,10 +232,8 @@ def runs_as_it_is(module: Any) -> bool:
     backward pass (those of norch compute and no more), or it talks to other processes."""
     if any(f"{getattr(kind, '__module__', '')}.".startswith(_TALKING) for kind in type(module).__mro__):
         return True
-    hooks = module._hooks
-    if hooks is None:
-        return False
-    kinds = (hooks.forward_pre, hooks.forward, hooks.backward_pre, hooks.backward)
+    all_hooks = [hooks for hooks in (module._hooks, everywhere) if hooks is not None]
+    kinds = [kind for h in all_hooks for kind in (h.forward_pre, h.forward, h.backward_pre, h.backward)]
     functions = [getattr(hook.function, "__func__", hook.function) for kind in kinds for hook in kind.values()]
     made = [getattr(f, "__module__", None) or "" for f in functions]
     return any(name.partition(".")[0] != "norch" or name.startswith(_TALKING) for name in made)

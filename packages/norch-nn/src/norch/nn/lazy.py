@@ -165,7 +165,7 @@ class _LazyNormBase(_Lazy, _NormBase):
 
     def initialize_parameters(self, input: norch.Tensor) -> None:
         """Makes weight, bias and statistics for the channels of an input (n, c, ...), or without n."""
-        self._check_dims(input)
+        self._check_input_dim(input)
         self.num_features = n = input.shape[0 if isinstance(self, _InstanceNorm) and input.ndim == self.dims[0] else 1]
         _materialize(self.weight, (n,))
         _materialize(self.bias, (n,))

@@ -100,6 +100,9 @@ class Module(Movable, Traversable, Hookable):
             norch.check_arguments(self.forward, args, kwargs, type(self).__name__)
             raise
 
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        return Module.__call__(self, *args, **kwargs)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Subclasses define it; users call the module itself. Raises NotImplementedError."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')

@@ -37,8 +37,10 @@ class _Affine(Module):
 
 @layer()
 class _NormBase(_Affine):
-    dims: ClassVar[tuple[int, ...]]
+    dims: ClassVar[tuple[int, ...]] = ()
     """How many dims an input may have."""
+    _passing: ClassVar[tuple[int, ...]] = ()
+    """With how many dims an input need not be checked."""
 
     num_features: int
     eps: float = 1e-5
@@ -74,15 +76,23 @@ class _NormBase(_Affine):
         self.reset_running_stats()
         super().reset_parameters()
 
-    def _check_dims(self, input: norch.Tensor) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._passing = cls.dims if cls._check_input_dim is _NormBase._check_input_dim else ()
+
+    def _check_input_dim(self, input: norch.Tensor) -> None:
+        """Raises ValueError for another number of dims, NotImplementedError where a class says of none. Subclasses
+        define it."""
+        if not self.dims:
+            raise NotImplementedError(f"{type(self).__name__} defines neither _check_input_dim nor dims")
         if input.ndim not in self.dims:
             expected = " or ".join(map(str, self.dims))
             raise ValueError(f"{type(self).__name__}: expected {expected} dims, got shape {tuple(input.shape)}")
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, ShapeError for another number of channels."""
-        if input.ndim not in self.dims:
-            self._check_dims(input)
+        if input.ndim not in self._passing:
+            self._check_input_dim(input)
         if not self.training:
             mean, var = self.running_mean, self.running_var
             return F.batch_norm(input, mean, var, self.weight, self.bias, mean is None, 0.0, self.eps)
@@ -153,7 +163,7 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for another number of dims, or of channels where there are parameters for them."""
-        self._check_dims(input)
+        self._check_input_dim(input)
         alone = input.ndim == self.dims[0]
         if input.shape[0 if alone else 1] != self.num_features and (self.affine or self.track_running_stats):
             raise ValueError(

@@ -36,13 +36,13 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)  # type: ignore[call-arg]
         self.process_group = process_group
 
-    def _check_dims(self, input: norch.Tensor) -> None:
+    def _check_input_dim(self, input: norch.Tensor) -> None:
         if input.ndim < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ValueError for fewer than 2 dims, and for one value a channel in all processes together."""
-        self._check_dims(input)
+        self._check_input_dim(input)
         group = self._group() if self.training else None
         if group is None:
             return super().forward(input)

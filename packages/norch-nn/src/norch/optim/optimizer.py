@@ -229,14 +229,19 @@ class Optimizer(switches.Replayed):
                 state[params[key]] = {name: self._adopt(name, v, params[key]) for name, v in values.items()}
             else:
                 state[key] = values
-        self.state = state
-        self.param_groups = [
+        groups = [
             {**self.defaults, **_names_of(ours), **copy.deepcopy(theirs), "params": ours["params"]}
             for theirs, ours in zip(groups, self.param_groups, strict=True)
         ]
+        self.__setstate__({"state": state, "param_groups": groups})
         switches.moved()
         for hook in self._hooks(self._after, "load_state_dict"):
             hook(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes attributes: those of a copy, or `state` and `param_groups` of a loaded state. Subclasses add what an
+        older state lacks."""
+        self.__dict__.update(state)
 
     def _adopt(self, name: str, value: Any, param: norch.Tensor) -> Any:
         """A value of a loaded state: PyTorch keeps numbers as tensors, norch keeps them as numbers."""
