@@ -212,6 +212,21 @@ def test_run_as_torch(tmp_path: Path) -> None:
     )
 
 
+def test_children_of_a_script_run_as_torch_too(tmp_path: Path) -> None:
+    """Launchers start the script again by itself, in as many processes as there are devices."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.found_as_well = True")
+    (tmp_path / "child.py").write_text(
+        "import sys; early = 'norch' in sys.modules; import torch; print(early, torch.__version__, found_as_well)"
+    )
+    (tmp_path / "script.py").write_text(
+        "import subprocess, sys, torch; print(subprocess.check_output([sys.executable, 'child.py'], text=True))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "norch", "run", "--as-torch", "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert done.stdout.split() == ["False", f"2.13.0+norch.{norch.__version__}", "True"]
+
+
 USES = """
 import torch, os.path
 import torch.monitor as monitor

@@ -4,7 +4,7 @@
     norch.compat.standin.install()
 
 or, from the shell, `norch run --as-torch script.py arguments...`, which also lists with `--report` what the script
-asked for and norch lacks.
+asked for and norch lacks. Python processes that such a script starts take norch for PyTorch as well.
 """
 
 from __future__ import annotations
@@ -214,11 +214,20 @@ def main(options: argparse.Namespace) -> int:
             import_module("norch.distributed.launch").export()
     if options.as_torch:
         install()
+        _tell_children()
     try:
         return run_script(options.script, options.arguments)
     finally:
         if options.report:
             print(report(), file=sys.stderr)
+
+
+def _tell_children() -> None:
+    """Has Python processes that the program starts take norch for PyTorch as well."""
+    folder = str(Path(__file__).with_name("as_torch"))
+    known = os.environ.get("PYTHONPATH")
+    if known is None or folder not in known.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *([known] if known else [])])
 
 
 def _mpirun(options: argparse.Namespace) -> int:
