@@ -73,6 +73,15 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.checkpoint.hf_storage": [
         ("HuggingFaceStorageReader HuggingFaceStorageWriter", "norch.load_safetensors reads such files")
     ],
+    "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": [
+        ("PostLocalSGDState post_localSGD_hook", "distributed.algorithms.ddp_comm_hooks has default_hooks")
+    ],
+    "distributed.algorithms.ddp_comm_hooks.powerSGD_hook": [
+        ("PowerSGDState batched_powerSGD_hook powerSGD_hook", "distributed.algorithms.ddp_comm_hooks has default_hooks")
+    ],
+    "distributed.algorithms.model_averaging.averagers": [
+        ("ModelAverager PeriodicModelAverager", "DistributedDataParallel averages gradients in every step")
+    ],
     "distributed.autograd": [
         ("DistAutogradContext backward context get_gradients", "norch.distributed.nn.functional has collectives")
     ],
