@@ -59,7 +59,7 @@ def test_the_folder_is_pytorchs(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
 
 
 def test_a_repository_is_not_run() -> None:
-    with pytest.raises(NotImplementedError, match=r"norch has no hub.load; clone the repository"):
+    with pytest.raises(NotImplementedError, match="norch.hub.load: clone pytorch/vision"):
         hub.load("pytorch/vision", "resnet18")
 
 
@@ -68,3 +68,24 @@ def test_the_bar_of_downloads_is_among_the_names(monkeypatch: pytest.MonkeyPatch
     assert hub.tqdm is list
     with pytest.raises(AttributeError, match="nonsense"):
         _ = hub.nonsense
+
+
+def test_models_of_a_folder(tmp_path: Any) -> None:
+    (tmp_path / "parts_of_hub.py").write_text("SIZE = 3\n")
+    (tmp_path / "hubconf.py").write_text(
+        "dependencies = ['numpy']\nfrom parts_of_hub import SIZE\ndef pair(n=1, **more): return [SIZE * n, more]\n"
+    )
+    before = sys.path[:]
+    assert hub.load(str(tmp_path), "pair", 2, source="local", trust_repo=True, a=1) == [6, {"a": 1}]
+    assert sys.path == before
+    with pytest.raises(RuntimeError, match="Cannot find callable other"):
+        hub.load(str(tmp_path), "other", source="local")
+    with pytest.raises(NotImplementedError, match="source='local'"):
+        hub.load("owner/name", "pair")
+    with pytest.raises(ValueError, match="Unknown source"):
+        hub.load(str(tmp_path), "pair", source="web")
+    with pytest.raises(FileNotFoundError, match="no hubconf"):
+        hub.load(str(tmp_path / "none"), "pair", source="local")
+    (tmp_path / "hubconf.py").write_text("dependencies = ['nothing_of_that_name']\n")
+    with pytest.raises(RuntimeError, match="Missing dependencies: nothing_of_that_name"):
+        hub.load(str(tmp_path), "pair", source="local")

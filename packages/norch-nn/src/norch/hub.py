@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -74,6 +76,38 @@ def load_state_dict_from_url(
         found = HASH_REGEX.search(file.name) if check_hash else None
         download_url_to_file(url, file, found and found.group(1), progress)
     return norch.load(file, map_location=map_location, weights_only=weights_only)
+
+
+def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", **kwargs: Any) -> Any:
+    """What the function `model` of a hubconf.py gives for the arguments.
+
+    repo_or_dir: with source "local", the folder that it lies in. PyTorch's `trust_repo`, `force_reload`, `verbose` and
+    `skip_validation` are about what it downloads. Raises NotImplementedError for source "github": norch runs no code
+    that was not there, clone the repository; RuntimeError for a package that is missing or a model that is not there.
+    """
+    for option in ("trust_repo", "force_reload", "verbose", "skip_validation"):
+        kwargs.pop(option, None)
+    if source not in ("github", "local"):
+        raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
+    if source == "github":
+        raise NotImplementedError(f"norch.hub.load: clone {repo_or_dir}, and load its folder with source='local'")
+    folder = os.path.expanduser(repo_or_dir)
+    spec = spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))
+    if spec is None or spec.loader is None or not os.path.exists(str(spec.origin)):
+        raise FileNotFoundError(f"norch.hub.load: there is no hubconf.py in {folder}")
+    hubconf = module_from_spec(spec)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(hubconf)
+        missing = [name for name in getattr(hubconf, "dependencies", ()) if find_spec(name) is None]
+        if missing:
+            raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+        entry = getattr(hubconf, model, None)
+        if not callable(entry):
+            raise RuntimeError(f"Cannot find callable {model} in hubconf")
+        return entry(*args, **kwargs)
+    finally:
+        sys.path.remove(folder)
 
 
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo

@@ -111,7 +111,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
-    "hub": [("load", "clone the repository and import what its hubconf.py has")],
     "jit": [("_get_trace_graph", "norch.utils.flop_counter counts a model's operations")],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
@@ -132,12 +131,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "norch.library.custom_op takes Python, and a backend brings compiled kernels",
         )
     ],
-    "utils.checkpoint": [
-        (
-            "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
-            "checkpoint() computes all of a part again",
-        )
-    ],
+    "utils.checkpoint": [("SelectiveCheckpointContext", "checkpoint() computes all of a part again")],
     "utils.data.dataloader": [
         (
             "_BaseDataLoaderIter _MultiProcessingDataLoaderIter",

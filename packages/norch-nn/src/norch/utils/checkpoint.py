@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
 from typing import Any
 
 import norch
 
 __getattr__ = norch.late_submodules(__name__)
 
-__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
+__all__ = [
+    "CheckpointPolicy",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+    "set_device_states",
+]
 
 
 class _Again(norch.autograd.Function):
     """`anchor` requires grad, so that a part whose inputs do not is recorded for what its parameters need."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: norch.Tensor, call: Callable[..., Any], keep_rng: bool, *args: Any) -> Any:
+    def forward(
+        ctx: Any, anchor: norch.Tensor, call: Callable[..., Any], keep_rng: bool, contexts: Any, *args: Any
+    ) -> Any:
         ctx.call, ctx.random = call, norch.get_rng_state() if keep_rng else None
+        within, ctx.again = contexts
         ctx.autocast = norch.keep_autocast()
         ctx.args = [None if isinstance(a, norch.Tensor) else a for a in args]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, norch.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
-        result = call(*args)
+        with within:
+            result = call(*args)
         ctx.returns_tensor = not isinstance(result, tuple)
         for value in (result,) if ctx.returns_tensor else result:
             if isinstance(value, list | dict):
@@ -36,10 +51,10 @@ class _Again(norch.autograd.Function):
         if norch.is_grad_enabled():
             raise norch.AutogradError("checkpoint(): create_graph=True is not supported: what runs again is not kept")
         args = list(ctx.args)
-        wanted = [ctx.needs_input_grad[3 + i] for i in ctx.places]
+        wanted = [ctx.needs_input_grad[4 + i] for i in ctx.places]
         for place, saved, needed in zip(ctx.places, ctx.saved_tensors, wanted, strict=True):
             args[place] = saved.detach().requires_grad_(needed)
-        with norch.random.fork_rng(), norch.enable_grad(), ctx.autocast:
+        with norch.random.fork_rng(), norch.enable_grad(), ctx.autocast, ctx.again:
             if ctx.random is not None:
                 norch.set_rng_state(ctx.random)
             result = ctx.call(*args)
@@ -48,13 +63,14 @@ class _Again(norch.autograd.Function):
         if pairs:
             norch.autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
         found = [a.grad if isinstance(a, norch.Tensor) else None for a in args]
-        return (None, None, None, *found)
+        return (None, None, None, None, *found)
 
 
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
     use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]] | None = None,
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
@@ -63,17 +79,54 @@ def checkpoint(
 
     It returns a tensor or a tuple. With `preserve_rng_state` both times draw the same random numbers, and both run
     under the same autocast. Tensors get gradients where they are positional arguments or leaves (parameters), these in
-    their `.grad`: `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. Raises
-    TypeError for PyTorch's `context_fn`, `determinism_check` and `debug`, AutogradError for a backward pass with
-    `create_graph`.
+    their `.grad`: `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. context_fn
+    gives the context of the first computation, and that of the second. PyTorch's `early_stop` and `determinism_check`
+    are taken, without effect. Raises TypeError for its `debug`, AutogradError for a backward pass with `create_graph`.
     """
-    for name in ("context_fn", "determinism_check", "debug", "early_stop"):
-        if name in kwargs:
-            raise TypeError(f"checkpoint(): {name} is not supported")
+    if kwargs.pop("debug", False):
+        raise TypeError("checkpoint(): debug is not supported")
+    for name in ("determinism_check", "early_stop"):
+        kwargs.pop(name, None)
     if not norch.is_grad_enabled():
         return function(*args, **kwargs)
     anchor = norch.zeros((), requires_grad=True)
-    return _Again.apply(anchor, lambda *a: function(*a, **kwargs), preserve_rng_state, *args)
+    contexts = (context_fn or noop_context_fn)()
+    return _Again.apply(anchor, lambda *a: function(*a, **kwargs), preserve_rng_state, contexts, *args)
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Two contexts that do nothing: what `context_fn` gives unless it is chosen."""
+    return nullcontext(), nullcontext()
+
+
+class CheckpointPolicy(Enum):
+    """What a policy may say of an op's result in `create_selective_checkpoint_contexts`."""
+
+    MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE, MUST_CPU_OFFLOAD = range(5)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Two contexts for `context_fn`, which do nothing: norch computes all of a part again, whatever a policy would
+    save, with the same results and gradients.
+
+    policy_fn_or_list: a function of (ctx, op, *args, **kwargs) that gives a CheckpointPolicy, or a list of ops; it is
+    not asked. Raises TypeError for anything else. allow_cache_entry_mutation: ignored.
+    """
+    if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, list):
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    return noop_context_fn()
+
+
+def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[Any]:
+    """Accepted: `enable` would only decide how soon the second computation ends."""
+    return nullcontext()
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager[Any]:
+    """Accepted, with `enabled` ignored: what runs again is not compared."""
+    return nullcontext()
 
 
 def checkpoint_sequential(
