@@ -149,3 +149,25 @@ def test_segments_that_are_none():
         norch.segment_reduce(x, "sum", lengths=norch.tensor([[4]]))
     with pytest.raises(norch.DTypeError, match="integers"):
         norch.segment_reduce(x, "sum", lengths=norch.ones(1))
+
+
+def test_functions_that_are_methods_too():
+    x = norch.arange(6.0).reshape(2, 3)
+    assert [p.tolist() for p in x.frexp()] == [p.tolist() for p in norch.frexp(x)]
+    part = x.narrow_copy(1, 1, 2)
+    assert (part.tolist(), part.data_ptr() != x.data_ptr()) == ([[1, 2], [4, 5]], True)
+    assert x.as_strided_scatter(norch.zeros(2), (2,), (3,), 1).tolist() == [[0, 0, 2], [3, 0, 5]]
+    assert x.nonzero_static(size=2).tolist() == [[0, 1], [0, 2]]
+    a = norch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    for found, wanted in ((a.lu(), norch.lu(a)), (a.geqrf(), norch.geqrf(a))):
+        assert all(norch.equal(f, w) for f, w in zip(found, wanted, strict=True))
+    reflections, tau = a.geqrf()
+    q = reflections.orgqr(tau)
+    assert norch.allclose(q @ q.mT, norch.eye(2), atol=1e-6)
+    assert norch.allclose(reflections.ormqr(tau, a), q @ a, atol=1e-6)
+    assert [p.shape for p in x.unsafe_chunk(2, 1)] == [(2, 2), (2, 1)]
+    assert [p.shape for p in x.unsafe_split(1)] == [(1, 3), (1, 3)]
+    assert [p.shape for p in x.unsafe_split_with_sizes([1, 2], 1)] == [(2, 1), (2, 2)]
+    assert norch.ones(2, 3, 4).permute(2, 0, 1).dim_order() == (1, 2, 0)
+    assert (x.sparse_dim(), x.dense_dim(), x.is_distributed()) == (0, 2, False)
+    assert x.to_sparse().sparse_dim() == 2

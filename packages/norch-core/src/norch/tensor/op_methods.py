@@ -12,7 +12,18 @@ from ..dispatch.arguments import INTO
 from ..dispatch.codegen import general_paths
 from ..ops.reduction import norms
 from ..ops.registry import FUNCTIONS, IN_PLACE, METHODS, method
-from . import assignment, elements, indexing, interop, linear_algebra, memory, shape_changes, special, transfer  # noqa: F401  (they register methods)
+from . import (  # noqa: F401  (they register methods)
+    assignment,
+    elements,
+    indexing,
+    interop,
+    late_methods,
+    linear_algebra,
+    memory,
+    shape_changes,
+    special,
+    transfer,
+)
 from .inplace import inplace
 
 
