@@ -87,6 +87,8 @@ METHODS_WITHOUT_RECORD = frozenset(
     to_sparse to_sparse_csc to_sparse_csr sparse_mask
     i0 igamma igammac mvlgamma i0_ igamma_ igammac_ mvlgamma_ polygamma_ conj_physical_
     histogram
+    as_strided_scatter dense_dim dim_order frexp geqrf is_distributed lu narrow_copy nonzero_static orgqr ormqr
+    sparse_dim unsafe_chunk unsafe_split unsafe_split_with_sizes
     sum_to_size where apply_ map_ pin_memory is_pinned record_stream share_memory_ register_post_accumulate_grad_hook
     """.split()
 )
