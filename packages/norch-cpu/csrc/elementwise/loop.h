@@ -41,19 +41,26 @@ void binary_loop(char* const* p, unsigned broadcast, int64_t n) {
     apply_to_two<Out, T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
 }
 
-/// The same with the same bits whether b is broadcast or not: one element for all is repeated, since of a formula of it
-/// alone, taken out of the loop, the compiler makes other multiply-adds.
+/// The same in one loop, which is less code, and gives the same bits whether an input is broadcast or not: one element for all
+/// is repeated. Of a formula of it alone, taken out of the loop, the compiler makes other multiply-adds.
 template <class T, class F>
 NORCH_INLINE void apply_alike(char* const* p, unsigned broadcast, int64_t n, const F& f) {
-    if (!(broadcast & 4)) return apply_to_two<T, T>(p, broadcast, n, f);
     constexpr int64_t BLOCK = 256;
+    T* const out = reinterpret_cast<T*>(p[0]);
+    const T *const a = reinterpret_cast<const T*>(p[1]), *const b = reinterpret_cast<const T*>(p[2]);
     T repeated[BLOCK];
-    std::fill_n(repeated, std::min(n, BLOCK), *reinterpret_cast<const T*>(p[2]));
-    asm volatile("" : : "r"(repeated) : "memory");  // the compiler forgets that they are alike
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const int64_t moved = i * int64_t(sizeof(T));
-        char* const at[] = {p[0] + moved, p[1] + moved, reinterpret_cast<char*>(repeated)};
-        apply_to_two<T, T>(at, 0, std::min(n - i, BLOCK), f);
+    int64_t most = n;
+    if (broadcast) {
+        most = std::min(n, BLOCK);
+        std::fill_n(repeated, most, broadcast & 2 ? *a : *b);
+        asm volatile("" : : "r"(repeated) : "memory");  // the compiler forgets that they are alike
+    }
+    for (int64_t from = 0; from < n; from += most) {
+        const T *const x = broadcast & 2 ? repeated : a + from, *const y = broadcast & 4 ? repeated : b + from;
+        T* const to = out + from;
+        const int64_t count = std::min(n - from, most);
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < count; ++i) to[i] = f(x[i], y[i]);
     }
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "common/layout.h"
-#include "elementwise/exponential.h"
-#include "elementwise/logarithm.h"
+#include "elementwise/functions.h"
 #include "reduction/elements.h"
+#include "reduction/log_sums.h"
 #include "reduction/reduction.h"
 #include "runtime/parallel.h"
 
@@ -150,52 +150,38 @@ struct RunningLogSum {
         std::fill_n(static_cast<RunningLogSum*>(scan)->sum, columns, 0.0);
     }
 
-    /// Takes one more, and gives the logarithm.
-    static NORCH_INLINE double add(double x, double& most, double& sum) {
-        const double now = most > x ? most : x;
-        sum = sum * math::exp(most == now ? 0.0 : most - now) + math::exp(x == now ? 0.0 : x - now);
-        most = now;
-        return now + math::log(sum);
-    }
-
-    /// Piece by piece over the exponential of the largest in it: where that leaves none too small to count.
     static void row(void* scan, const Place& place, const Steps& along, int64_t, int64_t n) {
         constexpr int64_t PIECE = 64;
-        constexpr double RANGE = std::is_same_v<S, float> ? 500 : 20;
-        double &most = *static_cast<RunningLogSum*>(scan)->most, &sum = *static_cast<RunningLogSum*>(scan)->sum;
-        with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
-            for (int64_t i = 0; i < n; i += PIECE) {
-                const Place here = {place.out + i * step.out, nullptr, place.x + i * step.x};
-                const int64_t size = std::min(PIECE, n - i);
-                double x[PIECE], highest = most, least = sum == 0 ? math::infinity<double> : most;
-                for (int64_t k = 0; k < size; ++k) {
-                    x[k] = double(at<S>(here.x + k * step.x));
-                    highest = highest > x[k] ? highest : x[k] == x[k] ? x[k] : highest;
-                    least = least < x[k] ? least : x[k];
-                }
-                if (highest - highest != 0 || (highest != most && !(highest - least <= RANGE))) {
-                    for (int64_t k = 0; k < size; ++k) at<S>(here.out + k * step.out) = S(add(x[k], most, sum));
-                    continue;
-                }
-                for (int64_t k = 0; k < size; ++k) x[k] = math::exp(x[k] - highest);
-                sum *= math::exp(most - highest);
-                most = highest;
-                for (int64_t k = 0; k < size; ++k) x[k] = sum += x[k];
-                NORCH_INDEPENDENT
-                for (int64_t k = 0; k < size; ++k) at<S>(here.out + k * step.out) = S(highest + math::log(x[k]));
-            }
-        });
+        constexpr double RANGE = std::is_same_v<S, float> ? 500 : 20;  // which leaves none too small to count
+        auto& sums = *static_cast<RunningLogSum*>(scan);
+        double x[PIECE];
+        for (int64_t i = 0; i < n; i += PIECE) {
+            const int64_t size = std::min(PIECE, n - i);
+            load(place.moved(along, i), along, size, x);
+            log_sums_along(x, size, RANGE, *sums.most, *sums.sum);
+            store(place.moved(along, i), along, size, x);
+        }
     }
 
     static void columns(void* scan, Place place, const Steps& across, const Steps& along, int64_t, int64_t rows, int64_t n) {
-        double *most = static_cast<RunningLogSum*>(scan)->most, *sum = static_cast<RunningLogSum*>(scan)->sum;
-        with_steps<S>(across, [&](const Steps& step) NORCH_INLINE_LAMBDA {
-            for (int64_t i = 0; i < rows; ++i, place = place.moved(along, 1)) {
-                const Place here = place;
-                NORCH_INDEPENDENT
-                for (int64_t j = 0; j < n; ++j)
-                    at<S>(here.out + j * step.out) = S(add(double(at<S>(here.x + j * step.x)), most[j], sum[j]));
-            }
+        auto& sums = *static_cast<RunningLogSum*>(scan);
+        double x[AT_ONCE];
+        for (int64_t i = 0; i < rows; ++i, place = place.moved(along, 1)) {
+            load(place, across, n, x);
+            log_sums_across(x, n, sums.most, sums.sum);
+            store(place, across, n, x);
+        }
+    }
+
+private:
+    static void load(const Place& place, const Steps& steps, int64_t n, double* to) {
+        with_steps<S>(steps, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t k = 0; k < n; ++k) to[k] = double(at<S>(place.x + k * step.x));
+        });
+    }
+    static void store(const Place& place, const Steps& steps, int64_t n, const double* from) {
+        with_steps<S>(steps, [&](const Steps& step) NORCH_INLINE_LAMBDA {
+            for (int64_t k = 0; k < n; ++k) at<S>(place.out + k * step.out) = S(from[k]);
         });
     }
 };
