@@ -29,6 +29,8 @@ GRACE = 1.0
 
 _ALIASES = {"gloo": "mpi", "ucc": "mpi"}
 """Engines of PyTorch that norch has no need of, by what stands for them where they are not installed."""
+_asked_for: dict[str, str] = {}
+"""By the name of an engine, that of PyTorch's which a script asked for and in whose place it is."""
 
 
 class GroupMember:
@@ -85,7 +87,10 @@ def _chosen(backend: str | None) -> dict[str, Engine]:
     for part in str(backend).lower().split(","):
         kind, colon, name = part.strip().rpartition(":")
         known = {p.name for p in engines.installed()}
-        engine = engines.find(_ALIASES[name] if name in _ALIASES and name not in known else name)
+        stands_in = name in _ALIASES and name not in known
+        engine = engines.find(_ALIASES[name] if stands_in else name)
+        if stands_in:
+            _asked_for[engine.name] = name
         if colon and kind not in engine.device_types:
             raise DistributedError(
                 f"init_process_group(): engine {name!r} is for {', '.join(sorted(engine.device_types))}, not {kind!r}"
@@ -401,14 +406,14 @@ class Backend(str):
 
 
 def get_backend(group: Any = None) -> str:
-    """The names of the group's engines, as "mpi" or "mpi,nccl".
+    """The names of the group's engines, as "mpi" or "mpi,nccl"; of one in the place of "gloo", "gloo".
 
     Raises ValueError for a group that this process is not in.
     """
     found = resolve(group)
     if found is None:
         raise ValueError("get_backend(): this process is no member of that group")
-    return found.name()
+    return ",".join(_asked_for.get(name, name) for name in found.name().split(","))
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
