@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import backends
-from ..accelerator import current_accelerator
+from ..backend import registry
 from ..device import Device, get_default_device
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ..overriding import disabled, is_enabled
@@ -24,7 +24,7 @@ _are_functorch_transforms_active = are_transforms_active
 
 def _get_accelerator() -> Device:
     """The device other than the CPU that there is, or the CPU."""
-    return current_accelerator(check_available=True) or Device("cpu")
+    return Device(registry.accelerator() or "cpu")
 
 
 def _get_cudnn_enabled() -> bool:

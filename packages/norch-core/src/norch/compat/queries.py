@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..accelerator import current_accelerator, current_device_index
+from ..backend import registry
 from ..device import Device
-from ..device_module import lookup
 from ..dispatch.arguments import check_functions
 from ..errors import DeviceError
 
@@ -55,12 +55,11 @@ def get_device(input: Tensor) -> int:
 def get_device_module(device: Any = None) -> Any:
     """The module of a device or device type, such as `norch.cuda` for "cuda:0"; of the accelerator unless given, and of
     the CPU where there is none. Raises DeviceError for a type that is not installed."""
-    place = current_accelerator(check_available=True) if device is None else Device(device)
-    return _get_device_module("cpu" if place is None else place.type)
+    return _get_device_module(registry.accelerator() or "cpu" if device is None else Device(device).type)
 
 
 def _get_device_module(device_type: str) -> Any:
-    found = lookup(device_type)
+    found = import_module("norch.device_module").lookup(device_type)
     if found is None:
         raise DeviceError(f"there is no device type {device_type!r}")
     return found
@@ -68,8 +67,7 @@ def _get_device_module(device_type: str) -> Any:
 
 def _get_available_device_type() -> str | None:
     """The type of the device other than the CPU that there is, or None."""
-    found = current_accelerator(check_available=True)
-    return None if found is None else found.type
+    return registry.accelerator()
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -79,7 +77,8 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         return device
     place = None if device is None else Device(device)
     if place is None and optional:
-        return current_device_index() if current_accelerator(check_available=True) is not None else -1
+        found = registry.accelerator()
+        return -1 if found is None else Device(found).index
     if place is None or (place.type == "cpu" and not allow_cpu):
         raise ValueError(f"expected a device other than the CPU with its index, got {device!r}")
     return -1 if place.type == "cpu" else place.index

@@ -8,7 +8,12 @@ from typing import Any
 
 from .hooks import Hook, ModuleHooks, RemovableHandle, call_with_hooks, everywhere
 from .module import Module
-from .registry import uninitialised
+from .registry import (
+    _global_buffer_registration_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    uninitialised,
+)
 
 _KINDS = ("forward_pre", "forward", "backward_pre", "backward")
 _PLAIN_CALL: Any = Module.__call__
@@ -65,3 +70,21 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Has `hook(module, grad_input, grad_output)` called after the backward pass of every module."""
     return _Handle("backward", Hook(hook))
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Has `hook(module, name, param)` called for each parameter that a module registers, of which it may give another.
+
+    The result's `remove()` ends that.
+    """
+    return RemovableHandle(_global_parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_module_parameter_registration_hook` for buffers: `hook(module, name, buffer)`."""
+    return RemovableHandle(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_module_parameter_registration_hook` for children: `hook(module, name, submodule)`."""
+    return RemovableHandle(_global_module_registration_hooks, hook)

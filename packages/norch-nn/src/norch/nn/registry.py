@@ -8,8 +8,6 @@ from weakref import ref
 
 from norch import switches
 
-from .hooks import RemovableHandle
-
 if TYPE_CHECKING:
     from .module import Module
 
@@ -34,24 +32,6 @@ def asked_hooks(module: Module, registry: str, name: str, value: Any) -> Any:
         found = hook(module, name, value)
         value = value if found is None else found
     return value
-
-
-def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Has `hook(module, name, param)` called for each parameter that a module registers, of which it may give another.
-
-    The result's `remove()` ends that.
-    """
-    return RemovableHandle(_global_parameter_registration_hooks, hook)
-
-
-def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`register_module_parameter_registration_hook` for buffers: `hook(module, name, buffer)`."""
-    return RemovableHandle(_global_buffer_registration_hooks, hook)
-
-
-def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`register_module_parameter_registration_hook` for children: `hook(module, name, submodule)`."""
-    return RemovableHandle(_global_module_registration_hooks, hook)
 
 
 LISTED = dict(zip(("_modules", "_parameters", "_buffers"), REGISTRIES, strict=True))
