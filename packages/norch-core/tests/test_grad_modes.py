@@ -70,6 +70,18 @@ def test_modes_as_decorators(mode: Any) -> None:
     assert recorded(leaf(1)).requires_grad
 
 
+def test_inference_mode_of_false_records_within_other_modes() -> None:
+    for outer in (norch.no_grad(), norch.inference_mode()):
+        with outer:
+            was = norch.is_inference_mode_enabled()
+            with norch.inference_mode(False):
+                assert (norch.is_grad_enabled(), norch.is_inference_mode_enabled()) == (True, False)
+                x = leaf(1)
+                (x * 2).sum().backward()
+                assert x.grad is not None
+            assert (norch.is_grad_enabled(), norch.is_inference_mode_enabled()) == (False, was)
+
+
 def test_set_grad_enabled_as_a_decorator_changes_nothing_outside() -> None:
     @norch.set_grad_enabled(False)
     def frozen(x: Tensor) -> Tensor:

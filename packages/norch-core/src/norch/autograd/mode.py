@@ -76,8 +76,6 @@ class DecoratorContextManager:
 class _Mode(DecoratorContextManager):
     """A context manager, and a decorator, that sets the grad mode and puts it back."""
 
-    inference = False
-
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         mode = object.__new__(cls)
         if args and callable(args[0]):  # @no_grad without parentheses
@@ -92,8 +90,6 @@ class _Mode(DecoratorContextManager):
     def __enter__(self) -> None:
         self.before.append((is_recording(), _inference.get()))
         set_recording(self.enabled)
-        if self.inference:
-            _inference.set(True)
 
     def __exit__(self, *exception: object) -> None:
         recording, inference = self.before.pop()
@@ -139,11 +135,15 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """`no_grad` for code that never needs a gradient; `inference_mode(False)` does nothing."""
+    """`no_grad` for code that never needs a gradient. In `inference_mode(False)` ops are recorded, whatever it is in."""
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode and is_recording())
+        super().__init__(not mode)
         self.inference = bool(mode)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        _inference.set(self.inference)
 
     def clone(self) -> _Mode:
         return inference_mode(self.inference)
