@@ -135,7 +135,7 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """`no_grad` for code that never needs a gradient. In `inference_mode(False)` ops are recorded, whatever it is in."""
+    """`no_grad` for code that never needs a gradient. Within `inference_mode(False)` ops are recorded."""
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(not mode)
