@@ -100,31 +100,3 @@ def test_an_sdist_of_pure_python_builds_the_wheel_that_the_checkout_builds(name,
         archive.extractall(tmp_path)
     build(tmp_path / sdist.name.removesuffix(".tar.gz"), "-t", "wheel")
     assert wheel.read_bytes() == first
-
-
-def test_code_for_two_widths_of_vectors_has_two_names():
-    """Else the linker takes one for the other, where both are in the module for AVX-512."""
-    sources = ROOT / "packages/norch-cpu/csrc"
-
-    def included(file: Path) -> set[Path]:
-        found: set[Path] = set()
-        todo = [file]
-        while todo:
-            for name in re.findall(r'#include "([^"]+)"', todo.pop().read_text()):
-                if (header := sources / name) not in found:
-                    found.add(header)
-                    todo.append(header)
-        return found
-
-    cmake = (ROOT / "packages/norch-cpu/CMakeLists.txt").read_text()
-    narrow, shared, bindings = (
-        {sources.parent / name for name in re.search(rf"set\({kind}_sources (.*?)\)", cmake, re.DOTALL)[1].split()}
-        for kind in ("memory_bound", "shared", "binding")
-    )
-    wide = set(sources.glob("*/*.cpp")) - narrow - shared - bindings
-    assert narrow < set(sources.glob("*/*.cpp"))
-    both = set.intersection(*(set().union(*map(included, files)) for files in (narrow, wide)))
-    simd = sources / "runtime/simd.h"
-    depends = {header for header in both if header == simd or simd in included(header)}
-    assert simd in depends
-    assert [h.name for h in depends if not re.search(r"inline (namespace )?NORCH_SIMD \{", h.read_text())] == []

@@ -1,6 +1,7 @@
 """What is particular to this backend. That it computes what norch asks is the kit's to say."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 import norch
 from norch.backend.registry import register, unregister
 from norch.testing import conformance
+from norch_opencl import devices
 from norch_opencl.backend import OpenCLBackend
 from norch_opencl.source import CTYPES
 
@@ -33,6 +35,13 @@ def run(program, **environment):
 def test_it_stays_small_enough_to_read():
     files = (Path(__file__).parents[1] / "src/norch_opencl").glob("*.py")
     assert sum(len(file.read_text().splitlines()) for file in files) <= 900
+
+
+def test_a_driver_that_compiles_nothing_is_not_usable(monkeypatch):
+    monkeypatch.setattr(devices, "NOTHING", "nonsense")
+    backend = OpenCLBackend()
+    assert backend.device_count() == 0
+    assert re.match(r"OpenCL .* compiles nothing for .*: .*error", backend.unusable_reason())
 
 
 def test_the_module_names_the_device():

@@ -17,6 +17,7 @@ from .source import CTYPES, Number
 
 Dims = tuple[int, ...]
 CHECKED = ("gather", "scatter", "scatter_add")  # the ops that look for an index out of range
+NOTHING = "__kernel void nothing(void) {}"
 
 
 class Memory(Buffer):
@@ -43,9 +44,6 @@ class Device:
         self.pool = MemoryPool(ImmediateAllocator(self.queue))
         self.record = Memory(40, cl.Buffer(context, cl.mem_flags.READ_WRITE, 40), self)
         self.unchecked = False
-        self.clear()
-
-    def clear(self) -> None:
         cl.enqueue_copy(self.queue, self.record.memory, np.zeros(5, np.int64))
 
     def check(self) -> None:
@@ -57,7 +55,7 @@ class Device:
         cl.enqueue_copy(self.queue, found, self.record.memory)
         _, is_wrong, index, size, op = found.tolist()
         if is_wrong:
-            self.clear()
+            cl.enqueue_copy(self.queue, self.record.memory, np.zeros(5, np.int64))
             raise IndexError(f"{CHECKED[op]}(): index {index} is out of bounds for a dim of size {size} (found late)")
 
 
@@ -73,7 +71,12 @@ class Runtime:
         self.devices: list[Device] = []
         if found:
             self.context = cl.Context(found)
-            self.devices = [Device(self.context, d, i) for i, d in enumerate(found)]
+            try:
+                cl.Program(self.context, NOTHING).build()
+                self.devices = [Device(self.context, d, i) for i, d in enumerate(found)]
+            except cl.Error as error:  # PoCL knows no processors that are newer than itself
+                said = next((line for line in str(error).splitlines() if line.startswith("error")), error)
+                self.reason = f"{found[0].platform.version} compiles nothing for {found[0].name}: {said}"
         self.has_double = all(d.double_fp_config for d in found)
         self.real = CTYPES["float64" if self.has_double else "float32"]
         # How many work items work together in a reduction or a scan: a power of two.
@@ -89,8 +92,7 @@ class Runtime:
         if not platforms:
             self.reason = f"there is no OpenCL device{f' of a platform {wanted!r}' * bool(wanted)}; install the driver "
             self.reason += "of your GPU, or one that runs on the CPU: pip install pyopencl[pocl]"
-            return []
-        return min((p.get_devices() for p in platforms), key=lambda d: not d[0].type & cl.device_type.GPU)
+        return min((p.get_devices() for p in platforms), key=lambda d: not d[0].type & cl.device_type.GPU, default=[])
 
     def allocate(self, nbytes: int, index: int) -> Memory:
         device = self.devices[index]
@@ -115,9 +117,7 @@ class Runtime:
             if source not in self.programs:
                 self.programs[source] = cl.Program(self.context, source).build("-w")
         kernel = cl.Kernel(self.programs[source], name)
-        converts: list[Number] = []
-        for take in takes:
-            converts += [take] if take else [attrgetter("memory"), np.uint64]
+        converts: list[Number] = [c for t in takes for c in ([t] if t else [attrgetter("memory"), np.uint64])]
         for i, value in enumerate(constants, len(converts)):
             kernel.set_arg(i, value)
         group = group or (min(self.width, 64), *[1] * (len(items) - 1))
