@@ -27,9 +27,9 @@ void log_sums_along(double* x, int64_t n, double range, double& most, double& su
         return;
     }
     for (int64_t k = 0; k < n; ++k) x[k] = math::exp(x[k] - highest);
-    sum *= math::exp(most - highest);
-    most = highest;
-    for (int64_t k = 0; k < n; ++k) x[k] = sum += x[k];
+    double total = sum * math::exp(most - highest);
+    for (int64_t k = 0; k < n; ++k) x[k] = total += x[k];
+    most = highest, sum = total;
     for (int64_t k = 0; k < n; ++k) x[k] = highest + math::log(x[k]);
 }
 
