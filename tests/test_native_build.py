@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).parents[1] / "tools" / "native.py"
-UV = """#!{python}
+UV = """\
 import os, pathlib, sys
 if sys.argv[1] == "build":
     print(os.environ["NORCH_CPU_BUILD"], "build in", os.environ["SKBUILD_BUILD_DIR"])
@@ -40,8 +40,9 @@ def tool(tmp_path):
 
     def run(*args, compilers=("c++",), tools=0, build=0, lines=COMPILED, **environment):
         given = {"lines": lines, "build": build, "tools": tools}
-        given |= {"python": sys.executable, "log": str(tmp_path / "installed.txt")}
-        (tmp_path / "uv").write_text(UV.format(**given))
+        given |= {"log": str(tmp_path / "installed.txt")}
+        (tmp_path / "uv.py").write_text(UV.format(**given))
+        (tmp_path / "uv").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path / "uv.py"}" "$@"\n')
         (tmp_path / "uv").chmod(0o755)
         for name in compilers:
             (tmp_path / "bin" / name).write_text("")
