@@ -1,7 +1,5 @@
 // roi_align: means of samples between pixels, and its gradient, the same in every run: a block has a tile of an image and
 // adds up what the regions that reach it give, in their order.
-#include <algorithm>
-
 #include "nn/sampling.cuh"
 #include "runtime/families.h"
 
@@ -90,15 +88,15 @@ __global__ void __launch_bounds__(THREADS) region_means(const __grid_constant__ 
 
 // --- The gradient ---------------------------------------------------------------------------------------------------
 
-constexpr int TILE_X = 16, TILE_Y = 8, GRAD_CHANNELS = 8;             // of a thread
-constexpr int ACROSS = THREADS / (TILE_X * TILE_Y) * GRAD_CHANNELS;  // channels of a block
+constexpr int TILE_X = 16, TILE_Y = 8, GRAD_CHANNELS = 8;  // of a thread
+constexpr int SETS = THREADS / (TILE_X * TILE_Y);           // of channels, in a block
+constexpr int AT_ONCE = 4;                                   // regions whose weights are in shared memory
 constexpr int WARPS = THREADS / 32;
-constexpr int64_t MOST_AT_ONCE = 4, MOST_SHARED = 44 << 10;  // regions, bytes
 
 struct Tiles {
     FastDivide across, down, sets;
-    int64_t grad[4];     // strides
-    int count, at_once;  // regions; how many of them are in shared memory
+    int64_t grad[4];  // strides
+    int count;        // regions
 };
 
 /// Whether the samples of a region may meet any of n elements from `begin` on, of a dim of `size`.
@@ -120,23 +118,22 @@ __device__ inline T weight_of(const Samples<T>& samples, int size, int element) 
     return weight / samples.count;
 }
 
-/// A thread for GRAD_CHANNELS channels of a pixel. Of some regions at a time the gradients, of the block's channels, and the
-/// weights of the bins, to the columns and to the rows of the tile, are in shared memory.
+/// A thread for GRAD_CHANNELS channels of a pixel.
 template <class T>
 __global__ void __launch_bounds__(THREADS) region_grads(const __grid_constant__ Regions r, const __grid_constant__ Tiles t,
                                                         T* out, const T* grad, const T* boxes) {
     extern __shared__ char memory[];
-    __shared__ int found[THREADS], counts[WARPS];
-    const int bins_x = int(r.columns.divisor), bins_y = int(r.rows.divisor), bins = bins_x * bins_y;
-    const int across = bins_x * TILE_X, down = bins_y * TILE_Y, each = across + down, values = ACROSS * bins;
     T* const weights = reinterpret_cast<T*>(memory);
-    T* const grads = weights + t.at_once * each;
+    __shared__ int found[THREADS], counts[WARPS];
+    const int bins_x = int(r.columns.divisor), bins_y = int(r.rows.divisor);
+    const int across = bins_x * TILE_X, down = bins_y * TILE_Y;
     Digits digits{blockIdx.x};
     const int left = digits.next(t.across) * TILE_X, top = digits.next(t.down) * TILE_Y;
-    const int channel = digits.next(t.sets) * ACROSS, image = int(digits.rest);
+    const int set = digits.next(t.sets) * SETS, image = int(digits.rest);
     const int x = int(threadIdx.x) % TILE_X, y = int(threadIdx.x) / TILE_X % TILE_Y;
-    const int own = int(threadIdx.x) / (TILE_X * TILE_Y) * GRAD_CHANNELS, first = channel + own;
+    const int first = (set + int(threadIdx.x) / (TILE_X * TILE_Y)) * GRAD_CHANNELS;
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const bool is_in = left + x < r.w && top + y < r.h;
     T sums[GRAD_CHANNELS] = {};
     for (int start = 0; start < t.count; start += THREADS) {
         const int region = start + int(threadIdx.x);
@@ -159,20 +156,11 @@ __global__ void __launch_bounds__(THREADS) region_grads(const __grid_constant__ 
             total += counts[w];
         }
         if (is_met) found[before + __popc(met & ((1u << lane) - 1))] = region;
-        for (int done = 0; done < total; done += t.at_once) {
-            const int some = min(t.at_once, total - done);
+        for (int done = 0; done < total; done += AT_ONCE) {
+            const int some = min(AT_ONCE, total - done);
             __syncthreads();
-#pragma unroll 4
-            for (int i = int(threadIdx.x); i < some * values; i += THREADS) {
-                const int part = i / values;
-                Digits place{uint32_t(i - part * values)};
-                const int column = place.next(r.columns), row = place.next(r.rows), c = int(place.rest);
-                grads[i] = channel + c < r.channels ? grad[found[done + part] * t.grad[0] + (channel + c) * t.grad[1] +
-                                                           row * t.grad[2] + column * t.grad[3]]
-                                                    : T(0);
-            }
-            for (int i = int(threadIdx.x); i < some * each; i += THREADS) {
-                const int part = i / each, at = i - part * each;
+            for (int i = int(threadIdx.x); i < some * (across + down); i += THREADS) {
+                const int part = i / (across + down), at = i - part * (across + down);
                 const T* box = boxes + found[done + part] * r.box[0];
                 if (at < across) {
                     const Samples<T> samples(r, box[r.box[1]], box[3 * r.box[1]], at / TILE_X, bins_x);
@@ -184,27 +172,30 @@ __global__ void __launch_bounds__(THREADS) region_grads(const __grid_constant__ 
                 }
             }
             __syncthreads();
+            if (!is_in) continue;
             for (int part = 0; part < some; ++part) {
-                const T* const aside = weights + part * each + x;
-                const T* const along = weights + part * each + across + y;
+                const T* const aside = weights + part * (across + down) + x;
+                const T* const along = aside - x + across + y;
                 int begin = bins_x, end = 0;
                 for (int bin = 0; bin < bins_x; ++bin)
                     if (aside[bin * TILE_X] != T(0)) begin = min(begin, bin), end = bin + 1;
-                const T* const from = grads + part * values + own * bins;
+                if (begin >= end) continue;
+                const T* const from = grad + found[done + part] * t.grad[0] + first * t.grad[1];
                 for (int row = 0; row < bins_y; ++row) {
                     const T of_row = along[row * TILE_Y];
                     if (of_row == T(0)) continue;
                     for (int column = begin; column < end; ++column) {
                         const T weight = of_row * aside[column * TILE_X];
-                        const T* const at = from + row * bins_x + column;
+                        const T* const at = from + row * t.grad[2] + column * t.grad[3];
 #pragma unroll
-                        for (int c = 0; c < GRAD_CHANNELS; ++c) sums[c] += weight * at[c * bins];
+                        for (int c = 0; c < GRAD_CHANNELS; ++c)
+                            if (first + c < r.channels) sums[c] += weight * at[c * t.grad[1]];
                     }
                 }
             }
         }
     }
-    if (left + x >= r.w || top + y >= r.h) return;
+    if (!is_in) return;
     out += ((int64_t(image) * r.channels + first) * r.h + top + y) * r.w + left + x;
 #pragma unroll
     for (int c = 0; c < GRAD_CHANNELS; ++c)
@@ -253,23 +244,22 @@ KernelPtr roi_align(const Request& q) {
 }
 
 KernelPtr roi_align_grad(const Request& q) {
+    constexpr size_t MOST = 40 << 10;  // bytes of weights
     const Operand &out = q.operands[0], &grad = q.operands[1], &boxes = q.operands[2];
     if (out.numel() == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     if (!are_of_one_dtype(q) || grad.shape[2] == 0 || grad.shape[3] == 0) return nullptr;
     const Regions r = regions_of(q, out, boxes, grad);
     const int64_t across = ceil_div(r.w, TILE_X), down = ceil_div(r.h, TILE_Y);
-    const int64_t sets = ceil_div(r.channels, ACROSS), blocks = across * down * sets * r.images;
-    const int64_t numbers = grad.shape[3] * TILE_X + grad.shape[2] * TILE_Y + ACROSS * grad.shape[2] * grad.shape[3];
-    const int64_t bytes = numbers * size_of(out.dtype), at_once = std::min(MOST_AT_ONCE, MOST_SHARED / bytes);
-    if (blocks > LIMIT || at_once < 1) return nullptr;
+    const int64_t sets = ceil_div(r.channels, GRAD_CHANNELS * SETS), blocks = across * down * sets * r.images;
+    const int64_t numbers = AT_ONCE * (grad.shape[3] * TILE_X + grad.shape[2] * TILE_Y);
+    if (blocks > LIMIT || size_t(numbers * size_of(out.dtype)) > MOST) return nullptr;
     const Tiles t{FastDivide(uint32_t(across)), FastDivide(uint32_t(down)), FastDivide(uint32_t(sets)),
                   {grad.strides[0], grad.strides[1], grad.strides[2], grad.strides[3]},
-                  int(boxes.shape[0]), int(at_once)};
+                  int(boxes.shape[0])};
     return floating(out.dtype, [&]<class T>(Tag<T>) {
         return make_kernel(0, [=](char* const* data, const Scalar*) {
-            launch_kernel("roi_align's gradient", region_grads<T>,
-                          norch::Grid{unsigned(blocks), THREADS, size_t(at_once * bytes)}, r, t,
-                          reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
+            launch_kernel("roi_align's gradient", region_grads<T>, norch::Grid{unsigned(blocks), THREADS, numbers * sizeof(T)},
+                          r, t, reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]),
                           reinterpret_cast<const T*>(data[2]));
         });
     });
