@@ -51,12 +51,14 @@ def get_float32_matmul_precision() -> str:
 def set_switch(name: str, value: object) -> None:
     """Keeps a switch that some backend knows, such as "cudnn.enabled", or forgets it where `value` is None. Kernels are
     compiled again after a change of one that a backend has asked for."""
-    if _switches.get(name) != value:
+    if _switches.get(name) == value:
+        return
+    if value is None:
+        del _switches[name]
+    else:
         _switches[name] = value
-        if value is None:
-            del _switches[name]
-        if name in _asked:
-            changed()
+    if name in _asked:
+        changed()
 
 
 def get_switch(name: str, default: object = None) -> object:

@@ -73,6 +73,13 @@ class _Layer(Module):
         out: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return out
 
+    # _sa_block, _mha_block and _ff_block are the parts of forward() under the names by which subclasses replace them.
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        out: Tensor = self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
+        return out
+
 
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then two linear layers with an activation ("relu", "gelu" or a callable) between; each block is
@@ -102,13 +109,6 @@ class TransformerEncoderLayer(_Layer):
             return x + self._ff_block(self.norm2(x))
         x = self.norm1(x + self._sa_block(x, *masks))
         out: Tensor = self.norm2(x + self._ff_block(x))
-        return out
-
-    # The parts of forward(), under the names by which subclasses replace and call them.
-    def _sa_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
-    ) -> Tensor:
-        out: Tensor = self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
         return out
 
     def _ff_block(self, x: Tensor) -> Tensor:
@@ -150,13 +150,6 @@ class TransformerDecoderLayer(_Layer):
         x = self.norm1(x + self._sa_block(x, *first))
         x = self.norm2(x + self._mha_block(x, memory, *second))
         out: Tensor = self.norm3(x + self._ff_block(x))
-        return out
-
-    # The parts of forward(), under the names by which subclasses replace and call them.
-    def _sa_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
-    ) -> Tensor:
-        out: Tensor = self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
         return out
 
     def _mha_block(
