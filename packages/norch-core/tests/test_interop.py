@@ -223,8 +223,30 @@ def test_dlpack() -> None:
     assert x.__dlpack_device__() == (1, 0)
     with pytest.raises(AutogradError):
         norch.ones(1, requires_grad=True).__dlpack__()
-    with pytest.raises(DTypeError, match="bfloat16"):
-        norch.ones(1, dtype=norch.bfloat16).__dlpack__()
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"max_version": (1, 0)}])
+def test_dlpack_of_bfloat16(kwargs):
+    x = norch.tensor([[1.0, 2.0, -3.0], [4.0, 5.0, 6.0]]).bfloat16()
+    y = norch.from_dlpack(x.t().__dlpack__(**kwargs))
+    assert y.dtype is norch.bfloat16
+    assert y.tolist() == x.t().tolist()
+    assert norch.from_dlpack(x).data_ptr() == x.data_ptr()
+    with pytest.raises(AutogradError):
+        norch.ones(1, dtype=norch.bfloat16, requires_grad=True).__dlpack__()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_dlpack_with_pytorch(name):
+    torch = pytest.importorskip("torch")
+    there = torch.tensor([[1.0, 2.0, -3.0], [4.0, 5.0, 6.0]]).to(getattr(torch, name))
+    here = norch.from_dlpack(there.t())
+    assert here.dtype is getattr(norch, name)
+    assert here.tolist() == there.t().tolist()
+    back = torch.from_dlpack(here)
+    assert back.dtype is there.dtype
+    assert back.data_ptr() == here.data_ptr() == there.data_ptr()
+    assert back.tolist() == there.t().tolist()
 
 
 def test_memory_outlives_its_owner() -> None:

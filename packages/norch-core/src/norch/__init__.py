@@ -122,7 +122,7 @@ from .submodules import LateFinder as _LateFinder
 from .submodules import join_einops as _join_einops
 from .submodules import missing_names as _missing_names
 from .tensor.assignment import index_put
-from .tensor.interop import from_dlpack
+from .tensor.dlpack import from_dlpack
 from .version import __version__
 
 if TYPE_CHECKING:

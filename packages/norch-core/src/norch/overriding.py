@@ -30,6 +30,10 @@ ENTRIES: set[CodeType] = set()
 
 class _Thread(local):
     disabled = False
+    asking: tuple[tuple[str, int], ...] = ()
+    """Names of functions and ids of the objects whose classes are being asked for them."""
+    given: tuple[tuple[Any, ...], ...] = ()
+    """What `disabled` is running: functions, and ids of their arguments."""
 
 
 _thread = _Thread()
@@ -48,12 +52,16 @@ class DisableTorchFunctionSubclass:
 
 
 def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The `__torch_function__` of a class that overrides nothing: `func` as it is."""
-    before, _thread.disabled = _thread.disabled, True
+    """The `__torch_function__` of a class that overrides nothing: `func` as it is, NotImplemented if that is another
+    framework's, which asks again."""
+    before, given = (_thread.disabled, _thread.given), (func, *map(id, args))
+    if given in before[1]:
+        return NotImplemented
+    _thread.disabled, _thread.given = True, (*before[1], given)
     try:
         return func(*args, **(kwargs or {}))
     finally:
-        _thread.disabled = before
+        _thread.disabled, _thread.given = before
 
 
 def unasked(function: F) -> F:
@@ -119,12 +127,26 @@ def ask(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], found: l
     """What the classes of the arguments give for `func` on them. Raises TypeError where none gives anything."""
     found = overriding(args, kwargs) if found is None else found
     types = tuple([type(value) for value in found])
-    for value in found:
-        result = type(value).__torch_function__(func, types, args, dict(kwargs))
-        if result is not NotImplemented:
-            return result
-    name = f"{getattr(func, '__module__', None)}.{getattr(func, '__name__', func)}"
+    before = _thread.asking
+    try:
+        for value in found:
+            _thread.asking = (*before, (_name_of(func), id(value)))
+            result = type(value).__torch_function__(func, types, args, dict(kwargs))
+            if result is not NotImplemented:
+                return result
+    finally:
+        _thread.asking = before
+    name = f"{getattr(func, '__module__', None)}.{_name_of(func)}"
     raise Unanswered(f"no implementation found for '{name}' on types that implement __torch_function__: {list(types)}")
+
+
+def _name_of(func: Any) -> str:
+    return getattr(func, "__name__", None) or str(func)
+
+
+def _is_asking(func: Any, found: Iterable[Any]) -> bool:
+    """Whether this is called from a `__torch_function__` that knows no better than to call the function again."""
+    return bool(_thread.asking) and any((_name_of(func), id(value)) in _thread.asking for value in found)
 
 
 def of_foreign(*values: Any) -> Callable[..., Any] | None:
@@ -188,6 +210,11 @@ def _within(frame: FrameType | None) -> str | None:
 
 def _call(frame: FrameType | None, func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
     """Asks for `func`, which was called from `frame`, or leaves it to the function that goes on there."""
+    found = overriding(args, kwargs)
+    if _is_asking(func, found):
+        kinds = ", ".join(f"{type(value).__module__}.{type(value).__qualname__}" for value in found)
+        raise Unanswered(f"{_name_of(func)}(): {kinds} is no Tensor of norch, and its __torch_function__ only calls "
+                         "the function again; norch.from_dlpack() converts it")  # fmt: skip
     within = _within(frame)
     if within is ENTRY:
         raise Overridden("left to the function that was called")
@@ -199,6 +226,8 @@ def recover(error: Exception, call: Callable[..., Any], args: Any, kwargs: Mappi
     found = overriding(args, kwargs)
     if not found or (not isinstance(error, Overridden) and all(isinstance(x, TensorBase) for x in found)):
         return None
+    if not isinstance(error, Overridden) and _is_asking(call, found):
+        raise error
     return (_call(sys._getframe(2).f_back, call, args, kwargs),)
 
 

@@ -1,4 +1,4 @@
-"""Tensors as NumPy arrays, Python numbers and DLPack capsules, and back."""
+"""Tensors as NumPy arrays, Python numbers and pickles, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..autograd.graph import is_recording, resolve
 from ..device import CPU, Device
-from ..dispatch.arguments import checked, describe
+from ..dispatch.arguments import describe
 from ..dispatch.failure import allocate_for, copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
@@ -288,48 +288,3 @@ def _rebuild(
 ) -> Tensor:
     out: Tensor = array_to_tensor(values, dtype, True).to(device).as_subclass(kind)
     return out.requires_grad_() if requires_grad else out
-
-
-@method()
-def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
-    """A DLPack capsule on this tensor's memory. Raises DTypeError for bfloat16 and floats of 8 bits.
-
-    NumPy, whose exporter it is, lacks them.
-    """
-    if self.spec.dtype.is_foreign:
-        raise DTypeError(f"__dlpack__(): {self.spec.dtype.name} is not supported; convert to float32")
-    return numpy(self).__dlpack__(**kwargs)
-
-
-@method()
-def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    if self.spec.device.type != "cpu":
-        raise DeviceError(f"__dlpack_device__(): only CPU tensors can be exchanged, this one is on {self.spec.device}")
-    return (1, 0)
-
-
-class _Exported:
-    """A capsule, once, as an object that gives it."""
-
-    def __init__(self, capsule: Any) -> None:
-        self.capsule = capsule
-
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-
-@checked
-def from_dlpack(source: Any) -> Tensor:
-    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU (NumPy, PyTorch,
-    JAX, …); else DeviceError.
-
-    A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
-    """
-    if type(source).__name__ == "PyCapsule":
-        source = _Exported(source)
-    if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
-        raise DeviceError("from_dlpack(): the data are not on the CPU")
-    return array_to_tensor(np.from_dlpack(source), None, False)

@@ -14,6 +14,7 @@ from ..ops.reduction import norms
 from ..ops.registry import FUNCTIONS, IN_PLACE, METHODS, method
 from . import (  # noqa: F401  (they register methods)
     assignment,
+    dlpack,
     elements,
     indexing,
     interop,

@@ -32,6 +32,7 @@ import norch.ops.shape.joining as shape_joining
 import norch.ops.shape.strided as shape_strided
 import norch.ops.shape.views as shape_views
 import norch.tensor.assignment as tensor_assignment
+import norch.tensor.dlpack as tensor_dlpack
 import norch.tensor.elements as tensor_elements
 import norch.tensor.indexing as tensor_indexing
 import norch.tensor.inplace as tensor_inplace
@@ -56,7 +57,7 @@ class OpMethods:
     __and__ = elementwise_arithmetic.bitwise_and; __array__ = tensor_interop.__array__;
     __array_wrap__ = tensor_interop.__array_wrap__; __bool__ = tensor_interop.__bool__;
     __contains__ = tensor_interop.__contains__; __deepcopy__ = tensor_interop.__deepcopy__;
-    __dlpack__ = tensor_interop.__dlpack__; __dlpack_device__ = tensor_interop.__dlpack_device__;
+    __dlpack__ = tensor_dlpack.__dlpack__; __dlpack_device__ = tensor_dlpack.__dlpack_device__;
     __float__ = tensor_interop.__float__; __floordiv__ = elementwise_arithmetic.floor_divide;
     __format__ = tensor_interop.__format__; __ge__ = elementwise_arithmetic.ge;
     __getitem__ = tensor_indexing.__getitem__; __gt__ = elementwise_arithmetic.gt; __iadd__ = in_place;

@@ -1,0 +1,116 @@
+"""Tensors as DLPack capsules, and back. NumPy, which makes and reads them, lacks some dtypes: they pass as integers.
+
+https://dmlc.github.io/dlpack/latest/c_api.html says how a capsule is laid out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dispatch.arguments import checked
+from ..dtype import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, int8, int16
+from ..errors import DeviceError
+from ..ops.from_data import array_to_tensor
+from ..ops.registry import method
+
+if TYPE_CHECKING:
+    from . import Tensor
+
+_INT = 0
+_CODES = {bfloat16: 4, float8_e4m3fn: 10, float8_e4m3fnuz: 11, float8_e5m2: 12, float8_e5m2fnuz: 13}
+"""DLDataTypeCode of what NumPy lacks."""
+_BY_CODE = {code: dtype for dtype, code in _CODES.items()}
+
+
+class _Tensor(ctypes.Structure):
+    """How a DLTensor begins."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+    )  # fmt: skip
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor),)
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    )  # fmt: skip
+
+
+def _unread(capsule: Any) -> _Tensor | None:
+    """What a capsule holds, to be read and written; None if it was taken already."""
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    for name, kind in ((b"dltensor", _Managed), (b"dltensor_versioned", _Versioned)):
+        if api.PyCapsule_IsValid(capsule, name):
+            found: _Tensor = kind.from_address(api.PyCapsule_GetPointer(capsule, name)).tensor
+            return found
+    return None
+
+
+def _stand_in(dtype: DType) -> DType:
+    return int16 if dtype is bfloat16 else int8
+
+
+@method()
+def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
+    """A DLPack capsule on this tensor's memory. Raises as `numpy()` does where that is not to be had."""
+    dtype = self.spec.dtype
+    if dtype not in _CODES:
+        return self.numpy().__dlpack__(**kwargs)
+    if self.requires_grad:
+        self.numpy()  # raises
+    capsule = self.view(_stand_in(dtype)).numpy().__dlpack__(**kwargs)
+    described = _unread(capsule)
+    assert described is not None
+    described.code = _CODES[dtype]
+    return capsule
+
+
+@method()
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    if self.spec.device.type != "cpu":
+        raise DeviceError(f"__dlpack_device__(): only CPU tensors can be exchanged, this one is on {self.spec.device}")
+    return (1, 0)
+
+
+class _Given:
+    """What NumPy is to read of `source`: integers where it lacks the dtype, which then is `dtype`."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.dtype: DType | None = None
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        capsule = self.source if type(self.source).__name__ == "PyCapsule" else self.source.__dlpack__(**kwargs)
+        described = _unread(capsule)
+        self.dtype = None if described is None else _BY_CODE.get(described.code)
+        if described is not None and self.dtype is not None:
+            described.code = _INT
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@checked
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU (NumPy, PyTorch,
+    JAX, …); else DeviceError.
+
+    A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
+    """
+    if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
+        raise DeviceError("from_dlpack(): the data are not on the CPU")
+    given = _Given(source)
+    result = array_to_tensor(np.from_dlpack(given), None, False)
+    return result if given.dtype is None else result.view(given.dtype)
