@@ -238,7 +238,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     if "flops" in limits:
         lines.append(f"It multiplies and adds at {limits['flops'] / 1e9:.0f} Gflop/s: {limits['flops_by']}.")
     if limits.get("tile_flops"):
-        lines.append(f"Its tile registers multiply bfloat16 at {limits['tile_flops'] / 1e9:.0f} Gflop/s.")
+        lines.append(f"It multiplies bfloat16 at {limits['tile_flops'] / 1e9:.0f} Gflop/s.")
     compared = [r for r in report["rows"] if "held" in r]
     if compared:
         lines.append(f"{sum(r['held'] for r in compared)} of {len(compared)} limits held; ! marks one that is not.")

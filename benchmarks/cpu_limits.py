@@ -51,13 +51,13 @@ class Machine:
         return max(self._peak, *self.seen)
 
     def peak_of(self, row: Row) -> float:
-        """The peak for a row's arithmetic: products in tile registers (AMX) have one of their own."""
+        """The peak for a row's arithmetic: products of bfloat16 have one of their own."""
         if row.tile_products and self.tile_peak():
-            return self.tile_peak() / row.tile_products
+            return max(self.tile_peak() / row.tile_products, self.peak()[0])
         return self.peak()[0]
 
     def tile_peak(self) -> float:
-        """bfloat16 operations a second in tile registers, 0 where there are none."""
+        """bfloat16 operations a second in tile registers or by dot products of pairs, 0 where there are neither."""
         if self._tile_peak is None:
             native = getattr(norch.cpu, "tile_peak", None)
             self._tile_peak = native(self.threads) if native else 0.0

@@ -214,7 +214,8 @@ assert not norch.cpu.has_tiles()
 """
 
 
-def test_without_tile_registers():
-    env = {**os.environ, "NORCH_CPU_TILES": "0"}
+@pytest.mark.parametrize("dots", ["0", "1"])
+def test_without_tile_registers(dots):
+    env = {**os.environ, "NORCH_CPU_TILES": "0", "NORCH_CPU_DPBF16": dots}
     done = subprocess.run([sys.executable, "-c", WITHOUT_TILES], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

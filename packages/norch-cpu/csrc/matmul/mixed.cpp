@@ -25,7 +25,7 @@ constexpr int64_t SHARED_PAIRS = 4 << 20;      // of b's columns that are packed
 constexpr int64_t PIECE_ROWS = 256, PIECE_COLUMNS = 256;
 
 /// How many rows are multiplied with a matrix as it lies.
-int64_t most_lines(Parts parts) { return has_tiles() && parts != Parts::two ? 2 : 8; }
+int64_t most_lines(Parts parts) { return multiplies_blocks(parts) && parts != Parts::two ? 2 : 8; }
 
 int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
 
@@ -65,7 +65,7 @@ MixedProduct<S>::MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, 
     if (k == 1) a_.column = 1, b_.row = n * b_.column;
     const bool has_few = std::min(m, n) <= most_lines(parts_);
     // Of two factors that lie along k one is turned over when it is packed for tiles: the smaller.
-    const bool along_k = a_.column == 1 && b_.row == 1 && has_tiles();
+    const bool along_k = a_.column == 1 && b_.row == 1 && multiplies_blocks(parts_);
     if (has_few ? n < m : along_k ? n > m : c_.column != 1 && c_.row == 1) {
         swapped_ = true;
         std::swap(m_, n_);
@@ -78,8 +78,8 @@ MixedProduct<S>::MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, 
 }
 
 template <class S>
-bool MixedProduct<S>::pays(int64_t m, int64_t n, int64_t k) {
-    return has_tiles() && m >= 16 && n >= 16 && k >= 32 && m * n * k >= 64 * 64 * 64;
+bool MixedProduct<S>::pays(int64_t m, int64_t n, int64_t k, int parts) {
+    return multiplies_blocks(parts == 1 ? Parts::one : Parts::two) && m >= 16 && n >= 16 && k >= 32 && m * n * k >= 64 * 64 * 64;
 }
 
 template <class S>
@@ -90,7 +90,7 @@ void MixedProduct<S>::choose_path() {
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1)
         path_ = Path::row_times_rows;
-    else if (has_tiles() && m_ > most_lines(parts_) && n_ > most_lines(parts_) && k_ >= 16)
+    else if (multiplies_blocks(parts_) && m_ > most_lines(parts_) && n_ > most_lines(parts_) && k_ >= 16)
         path_ = Path::tiles;
     else
         path_ = Path::widened;
@@ -101,7 +101,7 @@ void MixedProduct<S>::cut() {
     piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
     if (path_ == Path::fill) return;
     const double b_ns = double(k_) * double(n_) * sizeof(S) / LINE_BYTES_PER_NS;  // to read b once
-    const double product_ns = double(m_) * double(n_) * double(k_) / (path_ == Path::tiles ? 400.0 / double(2 * parts_of(parts_) - 1) : 5.0 * L);
+    const double product_ns = double(m_) * double(n_) * double(k_) / (path_ == Path::tiles ? block_rate(parts_) : 5.0 * L);
     const double whole_ns = product_ns + b_ns + double(m_) * double(k_ + n_) * 0.2;
     if (whole_ns >= PARALLEL_NS) {
         piece_rows_ = round_up(divide_up(m_, divide_up(m_, PIECE_ROWS)), LINES);

@@ -23,7 +23,7 @@ public:
     MixedProduct(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c, int parts);
 
     /// Whether a product of float32 is faster so.
-    static bool pays(int64_t m, int64_t n, int64_t k);
+    static bool pays(int64_t m, int64_t n, int64_t k, int parts);
 
     void run(const S* a, const S* b, S* c, const Epilogue<float>& epilogue = {}) const;
     int64_t pieces() const { return row_pieces_ * column_pieces_; }

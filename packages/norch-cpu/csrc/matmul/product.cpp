@@ -189,7 +189,7 @@ int float32_parts = 0;  // see set_float32_parts
     const int d = out.ndim() - 2;
     int64_t rows = out.shape[d];
     for (int i = 0; i < d && b.strides[i] == 0; ++i) rows *= out.shape[i];
-    if (!MixedProduct<float>::pays(rows, out.shape[d + 1], a.shape[d + 1])) return nullptr;
+    if (!MixedProduct<float>::pays(rows, out.shape[d + 1], a.shape[d + 1], float32_parts)) return nullptr;
     return std::make_unique<MixedKernel<float>>(out, a, b, bias, activation, float32_parts);
 }
 

@@ -17,7 +17,7 @@
 #include "matmul/transpose.h"
 #include "runtime/widen.h"
 
-// From here on functions may use what `has_tiles` has found.
+// From here on functions may use what `find_features` has found.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("amx-tile,amx-bf16,avx512bf16"))), apply_to = function)
 #else
@@ -31,18 +31,25 @@ namespace norch::matmul {
 namespace {
 
 struct Features {
-    bool tiles = false, half_tiles = false;
+    bool tiles = false, half_tiles = false, dots = false;
 };
+
+bool is_refused(const char* variable) {
+    const char* given = std::getenv(variable);
+    return given && !std::strcmp(given, "0");
+}
 
 Features find_features() {
     constexpr unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24, AVX512_BF16 = 1u << 5, AMX_FP16 = 1u << 21;
     constexpr int ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
-    const char* given = std::getenv("NORCH_CPU_TILES");
-    if (given && !std::strcmp(given, "0")) return {};
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (AMX_BF16 | AMX_TILE)) != (AMX_BF16 | AMX_TILE)) return {};
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & AVX512_BF16)) return {};
-    return {syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0, (a & AMX_FP16) != 0};
+    unsigned a, b, c, d, more;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__get_cpuid_count(7, 1, &more, &a, &b, &c)) return {};
+    if (!(more & AVX512_BF16)) return {};
+    Features found{.dots = !is_refused("NORCH_CPU_DPBF16")};
+    found.tiles = (d & AMX_BF16) && (d & AMX_TILE) && !is_refused("NORCH_CPU_TILES") &&
+                  syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+    found.half_tiles = found.tiles && (more & AMX_FP16);
+    return found;
 }
 
 const Features& features() {
@@ -258,13 +265,65 @@ void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
     asm volatile("" : : : "memory");
 }
 
+/// ROWS x COLUMNS * 16 of the sums, a pair of k at a time: enough that additions need not wait for one another.
+template <int ROWS, int COLUMNS>
+void add_dots(const TileFactors& f, const uint32_t* a, bool add, float* sums, int64_t row) {
+    const int64_t a_row = f.a_row ? f.a_row : 16, a_next = f.a_row ? 0 : BLOCK - 16, b_line = f.b_line;
+    const uint32_t* b = f.b;
+    __m512 total[ROWS][COLUMNS] = {};
+    int64_t p = f.steps;
+    do {
+        int pair = 16;
+        do {
+            __m512bh right[COLUMNS];
+            NORCH_UNROLL
+            for (int j = 0; j < COLUMNS; ++j) right[j] = bit_cast<__m512bh>(_mm512_load_si512(b + j * b_line));
+            NORCH_UNROLL
+            for (int i = 0; i < ROWS; ++i) {
+                const __m512bh left = bit_cast<__m512bh>(_mm512_set1_epi32(int(a[i * a_row])));
+                NORCH_UNROLL
+                for (int j = 0; j < COLUMNS; ++j) total[i][j] = _mm512_dpbf16_ps(total[i][j], left, right[j]);
+            }
+            ++a, b += 16;
+        } while (--pair);
+        a += a_next;
+    } while (--p);
+    NORCH_UNROLL
+    for (int i = 0; i < ROWS; ++i, sums += row) {
+        NORCH_UNROLL
+        for (int j = 0; j < COLUMNS; ++j) {
+            if (add) total[i][j] = _mm512_add_ps(total[i][j], _mm512_loadu_ps(sums + 16 * j));
+            _mm512_storeu_ps(sums + 16 * j, total[i][j]);
+        }
+    }
+}
+
+void multiply_by_dots(const TileFactors& f, bool add, float* sums, int64_t row) {
+    const int64_t a_row = f.a_row ? f.a_row : 16;
+    for (int i = 0; i < f.row_blocks; ++i, sums += 16 * row) {
+        const uint32_t* a = f.a + i * f.a_line;
+        if (f.column_blocks == 1) {
+            add_dots<16, 1>(f, a, add, sums, row);
+        } else {
+            add_dots<8, 2>(f, a, add, sums, row);
+            add_dots<8, 2>(f, a + 8 * a_row, add, sums + 8 * row, row);
+        }
+    }
+}
+
 }  // namespace
 
 bool has_tiles() { return features().tiles; }
-bool has_half_tiles() { return features().tiles && features().half_tiles; }
+bool has_half_tiles() { return features().half_tiles; }
+bool multiplies_blocks(Parts parts) { return features().tiles || (features().dots && parts == Parts::one); }
+double block_rate(Parts parts) { return features().tiles ? 400.0 / double(2 * parts_of(parts) - 1) : 180.0; }
 
-TileRegisters::TileRegisters() { configure(); }
-TileRegisters::~TileRegisters() { release(); }
+TileRegisters::TileRegisters() {
+    if (has_tiles()) configure();
+}
+TileRegisters::~TileRegisters() {
+    if (has_tiles()) release();
+}
 
 template <class S>
 bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, Parts parts, PairOrder order,
@@ -288,6 +347,7 @@ void multiply_parts(const TileFactors& f, bool add, float* sums, int64_t row) {
 }
 
 void multiply_blocks(const TileFactors& f, bool add, float* sums, int64_t row) {
+    if (!has_tiles()) return multiply_by_dots(f, add, sums, row);
     switch (f.parts) {
         case Parts::one: return multiply_parts<Parts::one>(f, add, sums, row);
         case Parts::two: return multiply_parts<Parts::two>(f, add, sums, row);
@@ -303,12 +363,14 @@ void multiply_blocks(const TileFactors& f, bool add, float* sums, int64_t row) {
 #pragma GCC pop_options
 #endif
 
-#else  // no tile registers
+#else  // neither
 
 namespace norch::matmul {
 
 bool has_tiles() { return false; }
 bool has_half_tiles() { return false; }
+bool multiplies_blocks(Parts) { return false; }
+double block_rate(Parts) { return 1; }
 TileRegisters::TileRegisters() {}
 TileRegisters::~TileRegisters() {}
 template <class S>

@@ -1,5 +1,5 @@
-// Products of 16-bit floats in the tile registers (AMX) that some processors have, summed in float32. Factors are packed as
-// blocks of 16 lines, rows of a or columns of b, by 32 steps of k.
+// Products of 16-bit floats, summed in float32, in the tile registers (AMX) that some processors have, or by dot products of
+// pairs (AVX512-BF16). Factors are packed as blocks of 16 lines, rows of a or columns of b, by 32 steps of k.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,11 @@ inline int64_t parts_of(Parts parts) { return parts == Parts::two ? 2 : 1; }
 bool has_tiles();
 /// Whether they also multiply float16 numbers.
 bool has_half_tiles();
+/// Whether blocks of such parts are multiplied faster than float32: with tile registers all, with dot products of pairs
+/// what has one bfloat16 for a number. NORCH_CPU_DPBF16=0 says no to the latter.
+bool multiplies_blocks(Parts parts);
+/// Multiplications and additions per nanosecond of one thread, about.
+double block_rate(Parts parts);
 
 /// In which order a block's pairs lie: for a, line after line; for b, all lines of a pair, then the next pair.
 enum class PairOrder : uint8_t { by_line, by_pair };
@@ -32,7 +37,7 @@ template <class S>
 bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, Parts parts, PairOrder order,
                  uint32_t* out, int64_t out_line);
 
-/// The tile registers, set up for this thread.
+/// The tile registers, where there are, set up for this thread.
 class TileRegisters {
 public:
     TileRegisters();

@@ -69,7 +69,7 @@ double fma_peak(int threads) {
 }
 
 double tile_peak(int threads) {
-    if (!matmul::has_tiles()) return 0;
+    if (!matmul::multiplies_blocks(matmul::Parts::one)) return 0;
     Threads chosen(threads);
     // 32 rows and columns that stay in the first cache.
     constexpr int64_t STEPS = 8, PRODUCTS = 500;

@@ -57,7 +57,8 @@ def has_tiles() -> bool:
 
 
 def tile_peak(threads: int) -> float:
-    """Bfloat16 operations per second that `threads` threads reach in tile registers, measured now; 0 without them."""
+    """Bfloat16 operations per second that `threads` threads reach, measured now: in tile registers (AMX), else by dot
+    products of pairs (AVX512-BF16), which the environment variable NORCH_CPU_DPBF16=0 leaves alone; 0 without both."""
     rate: float = native.tile_peak(threads)
     return rate
 
