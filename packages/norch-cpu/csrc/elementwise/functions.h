@@ -22,7 +22,7 @@ struct Functions {
     template <class C>
     static C normal_cdf(C x, C& exponential) {
         exponential = math::exp(x * x * C(-0.5));
-        return (math::erf(x * C(M_SQRT1_2)) + C(1)) * C(0.5);
+        return math::normal_cdf(x);
     }
 };
 
