@@ -52,6 +52,19 @@ def test_transposed_matrices(dtype, shape):
     check(numbered(dtype, *shape), lambda x: x.swapaxes(-1, -2))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(256, 1024), (1024, 300), (520, 2048), (2050, 1100), (1100, 2048)])
+def test_large_transposed_matrices(dtype, shape):
+    """Of rows whose lines fall upon few places of the cache, and so large that they are written past it."""
+    array = numbered(dtype, *shape)
+    check(array, lambda x: x.swapaxes(0, 1))
+    check(array[1:, 3:], lambda x: x.swapaxes(0, 1))
+    into = norch.zeros(shape[1], shape[0] + 1).to(norch.tensor(array[:1]).dtype)
+    into[:, 1:].copy_(norch.tensor(array).mT)
+    np.testing.assert_array_equal(into.numpy()[:, 1:], array.T)
+    assert not into.numpy()[:, 0].any()
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
 @pytest.mark.parametrize("shape", [(5, 7), (7, 5), (1, 9), (9, 1), (2, 3, 300, 40), (0, 4), (4, 0), (2, 0, 3, 3)])
 def test_triangles(dtype, shape):

@@ -4,6 +4,7 @@
 #include "elementwise/loop.h"
 #include "elementwise/small_integers.h"
 #include "runtime/parallel.h"
+#include "runtime/streams.h"
 #include "runtime/tile.h"
 #include "runtime/widen.h"
 
@@ -117,6 +118,7 @@ public:
         column_pieces_ = (columns_ + piece_columns_ - 1) / piece_columns_;
         items_ = loops_.numel / (rows_ * columns_) * row_pieces_ * column_pieces_;
         work = double(loops_.numel) * inner.ns;
+        streams_ = loops_.numel * size >= STREAMED_FROM;
     }
 
     void run(char* const* data, const Scalar*) const override {
@@ -132,16 +134,20 @@ public:
                     return Plane{at[k] + row * rows + column * columns, rows, columns};
                 };
                 copy_tile(plane(0), plane(1), std::min(piece_rows_, rows_ - row),
-                          std::min(piece_columns_, columns_ - column), size_);
+                          std::min(piece_columns_, columns_ - column), size_, streams_);
             }
+            if (streams_) end_streams();
         });
     }
 
     Inner inner() const override { return inner_; }
 
 private:
+    static constexpr int64_t STREAMED_FROM = 8 << 20;  // bytes that hardly stay in a second cache
+
     Inner inner_;
     Loops loops_;
+    bool streams_;
     int outer_dims_;
     int64_t size_, rows_, columns_, piece_rows_, piece_columns_, row_pieces_, column_pieces_, items_;
 };

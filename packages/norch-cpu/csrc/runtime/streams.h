@@ -1,9 +1,14 @@
 // What is read once comes from memory faster in a few long streams side by side than in one, or in many short ones:
-// prefetchers stop at the end of a page, and need some lines to begin.
+// prefetchers stop at the end of a page, and need some lines to begin. What is written for later goes past the caches.
 #pragma once
 
 #include <cstdint>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "common/dtype.h"
 #include "runtime/simd.h"
 
 namespace norch {
@@ -13,6 +18,29 @@ constexpr int64_t STREAM_BYTES = 16 << 10;
 /// How many lines there are from one to the next of those that are read side by side.
 NORCH_INLINE constexpr int64_t lines_apart(int64_t line_bytes) {
     return line_bytes > 0 && line_bytes < STREAM_BYTES ? STREAM_BYTES / line_bytes : 1;
+}
+
+/// Where whole lines of the cache are written past it: their size, else 0.
+#if defined(__AVX512F__)
+constexpr int64_t STREAMED_BYTES = 64;
+#else
+constexpr int64_t STREAMED_BYTES = 0;
+#endif
+
+/// Writes a line past the caches, which then need not read it first. `to` is aligned to it.
+template <class V>
+NORCH_INLINE void stream_vector([[maybe_unused]] char* to, [[maybe_unused]] V line) {
+#if defined(__AVX512F__)
+    static_assert(sizeof line == STREAMED_BYTES);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bit_cast<__m512i>(line));
+#endif
+}
+
+/// Has other threads see what was so written before anything that this one writes later.
+inline void end_streams() {
+#if defined(__AVX512F__)
+    _mm_sfence();
+#endif
 }
 
 }  // namespace norch

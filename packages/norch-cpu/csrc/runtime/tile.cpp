@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/streams.h"
 #include "runtime/widen.h"
 
 namespace norch {
@@ -11,61 +12,42 @@ namespace {
 #if defined(__clang__) || __GNUC__ >= 12
 #define NORCH_SHUFFLE 1
 
-/// 8 x 8 elements, columns to rows, in three rounds of interleaving.
-template <class T>
-struct Block8 {
-    using Element = T;
-    static constexpr int64_t SIDE = 8;
-    static void transpose(char* to, int64_t to_row, const char* from, int64_t from_column) {
-        vector_t<T, 8> a[8], b[8];
-        NORCH_UNROLL
-        for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + i * from_column, sizeof a[i]);
-        NORCH_UNROLL
-        for (int i = 0; i < 8; i += 2) {
-            b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-            b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-        }
-        NORCH_UNROLL
-        for (int i = 0; i < 8; i += 4) {
-            NORCH_UNROLL
-            for (int j = 0; j < 2; ++j) {
-                a[i + j] = __builtin_shufflevector(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-                a[i + j + 2] = __builtin_shufflevector(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-            }
-        }
-        NORCH_UNROLL
-        for (int j = 0; j < 4; ++j) {
-            b[j] = __builtin_shufflevector(a[j], a[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-            b[j + 4] = __builtin_shufflevector(a[j], a[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-        }
-        NORCH_UNROLL
-        for (int i = 0; i < 8; ++i) std::memcpy(to + i * to_row, &b[i], sizeof b[i]);
-    }
-};
+constexpr int64_t FEW_PLACES = 1024;  // bytes from a line to the next, of 4,096 that a way of the first cache has
 
-/// 4 x 4 elements, in two rounds.
-template <class T>
-struct Block4 {
-    using Element = T;
-    static constexpr int64_t SIDE = 4;
-    static void transpose(char* to, int64_t to_row, const char* from, int64_t from_column) {
-        vector_t<T, 4> a[4], b[4];
-        NORCH_UNROLL
-        for (int i = 0; i < 4; ++i) std::memcpy(&a[i], from + i * from_column, sizeof a[i]);
-        NORCH_UNROLL
-        for (int i = 0; i < 4; i += 2) {
-            b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 4, 2, 6);
-            b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 5, 3, 7);
-        }
-        NORCH_UNROLL
-        for (int j = 0; j < 2; ++j) {
-            a[j] = __builtin_shufflevector(b[j], b[j + 2], 0, 1, 4, 5);
-            a[j + 2] = __builtin_shufflevector(b[j], b[j + 2], 2, 3, 6, 7);
-        }
-        NORCH_UNROLL
-        for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_row, &a[i], sizeof a[i]);
+/// Lanes of row i, then of row i + S, of which every second S lanes change places.
+template <int S, bool SECOND, class V, int... I>
+NORCH_INLINE V exchanged(V a, V b, std::integer_sequence<int, I...>) {
+    constexpr int N = sizeof...(I);
+    return __builtin_shufflevector(a, b, ((I & S ? N + I : I) + (SECOND == bool(I & S) ? 0 : SECOND ? S : -S))...);
+}
+
+template <int S, int N, class V>
+NORCH_INLINE void exchange(V (&rows)[N]) {
+    constexpr std::make_integer_sequence<int, N> lanes;
+    NORCH_UNROLL
+    for (int i = 0; i < N; ++i) {
+        if (i & S) continue;
+        const V a = rows[i], b = rows[i + S];
+        rows[i] = exchanged<S, false>(a, b, lanes), rows[i + S] = exchanged<S, true>(a, b, lanes);
     }
-};
+}
+
+/// N x N elements, columns to rows.
+template <class T, int N, bool STREAMS = false>
+void transpose_block(char* to, int64_t to_row, const char* from, int64_t from_column) {
+    vector_t<T, N> rows[N];
+    NORCH_UNROLL
+    for (int i = 0; i < N; ++i) std::memcpy(&rows[i], from + i * from_column, sizeof rows[i]);
+    exchange<1>(rows);
+    exchange<2>(rows);
+    if constexpr (N > 4) exchange<4>(rows);
+    if constexpr (N > 8) exchange<8>(rows);
+    NORCH_UNROLL
+    for (int i = 0; i < N; ++i) {
+        if constexpr (STREAMS) stream_vector(to + i * to_row, rows[i]);
+        else std::memcpy(to + i * to_row, &rows[i], sizeof rows[i]);
+    }
+}
 #endif
 
 template <class To, class From, class F>
@@ -144,21 +126,35 @@ int64_t split_bytes(const uint8_t* pixels, uint8_t* const* lines, int64_t n, std
 #endif
 
 #ifdef NORCH_SHUFFLE
-/// Columns to rows by blocks, and what is left at the edges.
-template <class Block>
-void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns) {
-    using T = typename Block::Element;
-    constexpr int64_t SIDE = Block::SIDE, SIZE = sizeof(T);
+/// Columns to rows by blocks, and what is left at the edges. Where the lines that are written fall upon few places of the
+/// cache, each is finished before the next, else each that is read.
+template <class T, int SIDE>
+void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns, [[maybe_unused]] bool streams) {
+    constexpr int64_t SIZE = sizeof(T);
     const int64_t i_end = rows / SIDE * SIDE, j_end = columns / SIDE * SIDE;
-    for (int64_t j = 0; j < j_end; j += SIDE)
+    auto block = transpose_block<T, SIDE>;
+    if constexpr (SIDE * SIZE == STREAMED_BYTES)
+        if (streams && (reinterpret_cast<uintptr_t>(to.data) | uintptr_t(to.row)) % STREAMED_BYTES == 0)
+            block = transpose_block<T, SIDE, true>;
+    const auto at = [&](int64_t i, int64_t j) NORCH_INLINE_LAMBDA {
+        block(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
+    };
+    if (to.row % FEW_PLACES == 0) {
         for (int64_t i = 0; i < i_end; i += SIDE)
-            Block::transpose(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
-    if (j_end < columns)
-        copy_elements<T>({to.data + j_end * SIZE, to.row, SIZE}, {from.data + j_end * from.column, SIZE, from.column}, rows,
-                         columns - j_end);
-    if (i_end < rows)
-        copy_elements<T>({to.data + i_end * to.row, to.row, SIZE}, {from.data + i_end * SIZE, SIZE, from.column},
-                         rows - i_end, j_end);
+            for (int64_t j = 0; j < j_end; j += SIDE) at(i, j);
+    } else {
+        for (int64_t j = 0; j < j_end; j += SIDE)
+            for (int64_t i = 0; i < i_end; i += SIDE) at(i, j);
+    }
+    const Plane right{to.data + j_end * SIZE, to.row, SIZE}, right_from{from.data + j_end * from.column, SIZE, from.column};
+    const Plane below{to.data + i_end * to.row, to.row, SIZE}, below_from{from.data + i_end * SIZE, SIZE, from.column};
+    if constexpr (SIDE > 8) {
+        if (j_end < columns) transpose_tile<T, 8>(right, right_from, rows, columns - j_end, false);
+        if (i_end < rows) transpose_tile<T, 8>(below, below_from, rows - i_end, j_end, false);
+    } else {
+        if (j_end < columns) copy_elements<T>(right, right_from, rows, columns - j_end);
+        if (i_end < rows) copy_elements<T>(below, below_from, rows - i_end, j_end);
+    }
 }
 #endif
 
@@ -237,15 +233,16 @@ bool copy_pixels(Plane to, Plane from, int64_t rows, int64_t columns) {
 
 }  // namespace
 
-void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size) {
+void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, [[maybe_unused]] bool streams) {
     if (to.column == size && from.column == size) return copy_rows(to, from, rows, columns * size);
     const bool are_pixels = visit_bits(size, [&]<class T>(Tag<T>) { return copy_pixels<T>(to, from, rows, columns); });
     if (are_pixels) return;
 #ifdef NORCH_SHUFFLE
     if (to.column == size && from.row == size) {
-        if (size == 8) return transpose_tile<Block4<uint64_t>>(to, from, rows, columns);
-        if (size == 4) return transpose_tile<Block8<uint32_t>>(to, from, rows, columns);
-        if (size == 2) return transpose_tile<Block8<uint16_t>>(to, from, rows, columns);
+        constexpr bool IS_WIDE = VECTOR_BYTES == 64;
+        if (size == 8) return transpose_tile<uint64_t, IS_WIDE ? 8 : 4>(to, from, rows, columns, streams);
+        if (size == 4) return transpose_tile<uint32_t, IS_WIDE ? 16 : 8>(to, from, rows, columns, streams);
+        if (size == 2) return transpose_tile<uint16_t, 8>(to, from, rows, columns, streams);
     }
 #endif
     visit_bits(size, [&]<class T>(Tag<T>) { copy_elements<T>(to, from, rows, columns); });

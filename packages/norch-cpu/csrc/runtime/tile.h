@@ -20,8 +20,9 @@ inline Convert conversion_of(DType dtype) {
     return dtype == DType::f16 ? Convert::half : dtype == DType::bf16 ? Convert::bfloat16 : Convert::none;
 }
 
-/// from -> to, `rows` x `columns` elements of `size` bytes (1, 2, 4, 8).
-void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size);
+/// from -> to, `rows` x `columns` elements of `size` bytes (1, 2, 4, 8). streams: what is written need not stay in the
+/// caches; `end_streams` of runtime/streams.h comes after.
+void copy_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, bool streams = false);
 
 /// The same, but 16-bit floats become float32, or come of it with rounding, unless `convert` is none.
 void load_tile(Plane to, Plane from, int64_t rows, int64_t columns, int64_t size, Convert convert);
