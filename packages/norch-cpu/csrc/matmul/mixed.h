@@ -11,6 +11,7 @@ namespace norch::matmul {
 /// How many bfloat16 numbers may stand for a factor of float32 in kernels that are made from now on: 1, 2, or 0, where float32
 /// products are exact.
 void set_float32_parts(int parts);
+int float32_parts();
 
 /// c = a @ b for (m, k) and (k, n) of S: half, bfloat16 or float; used as Product is.
 template <class S>

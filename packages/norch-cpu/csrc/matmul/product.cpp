@@ -177,7 +177,7 @@ private:
     Batched<MixedProduct<S>, S, int> product_;
 };
 
-int float32_parts = 0;  // see set_float32_parts
+int parts_of_float32 = 0;  // see set_float32_parts
 
 /// The kernel of a product whose factors are taken as they lie, or null where that is not possible or does not pay.
 [[gnu::cold]] KernelPtr mixed_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
@@ -185,17 +185,18 @@ int float32_parts = 0;  // see set_float32_parts
     if (a.dtype != out.dtype || b.dtype != out.dtype) return nullptr;
     if (out.dtype == DType::f16) return std::make_unique<MixedKernel<half>>(out, a, b, bias, activation, 2);
     if (out.dtype == DType::bf16) return std::make_unique<MixedKernel<bfloat16>>(out, a, b, bias, activation, 1);
-    if (out.dtype != DType::f32 || !float32_parts) return nullptr;
+    if (out.dtype != DType::f32 || !parts_of_float32) return nullptr;
     const int d = out.ndim() - 2;
     int64_t rows = out.shape[d];
     for (int i = 0; i < d && b.strides[i] == 0; ++i) rows *= out.shape[i];
-    if (!MixedProduct<float>::pays(rows, out.shape[d + 1], a.shape[d + 1], float32_parts)) return nullptr;
-    return std::make_unique<MixedKernel<float>>(out, a, b, bias, activation, float32_parts);
+    if (!MixedProduct<float>::pays(rows, out.shape[d + 1], a.shape[d + 1], parts_of_float32)) return nullptr;
+    return std::make_unique<MixedKernel<float>>(out, a, b, bias, activation, parts_of_float32);
 }
 
 }  // namespace
 
-void set_float32_parts(int parts) { float32_parts = parts; }
+void set_float32_parts(int parts) { parts_of_float32 = parts; }
+int float32_parts() { return parts_of_float32; }
 
 [[gnu::cold]] KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                          const std::string& activation) {

@@ -6,6 +6,10 @@
 
 #include "common/dtype.h"
 
+#if defined(__AVX512BW__) && defined(__linux__)
+#define NORCH_TILES 1
+#endif
+
 namespace norch::matmul {
 
 constexpr int64_t BLOCK_LINES = 16, BLOCK_STEPS = 32;
@@ -36,6 +40,11 @@ enum class PairOrder : uint8_t { by_line, by_pair };
 template <class S>
 bool pack_blocks(const S* x, int64_t line, int64_t step, int64_t lines, int64_t steps, Parts parts, PairOrder order,
                  uint32_t* out, int64_t out_line);
+
+/// One block by pair of 32 steps that lie anywhere: element (i, p) at x + places[p] + i, or zeros for `NOWHERE`.
+constexpr int64_t NOWHERE = INT64_MIN;
+template <class S>
+bool pack_scattered(const S* x, const int64_t* places, int64_t lines, Parts parts, uint32_t* out);
 
 /// The tile registers, where there are, set up for this thread.
 class TileRegisters {

@@ -14,47 +14,27 @@ namespace {
 
 constexpr int64_t AT_ONCE = 96;  // windows: their sums stay in the first cache
 
-/// Where results go: channel, row and column strides in elements.
-struct Target {
-    int64_t offset, image, channel, row, column;
-};
-
-/// Weights as the panels want them: one row for each source channel and tap, one column for each target channel.
-struct Weights {
-    std::vector<int64_t> taps;  // where each lies
-    int64_t channel, group, column;  // strides
-
-    int64_t row(int64_t i) const { return i / int64_t(taps.size()) * channel + taps[size_t(i) % taps.size()]; }
-    /// Whether rows lie next to each other.
-    bool is_row_by_row() const {
-        for (size_t t = 0; t < taps.size(); ++t)
-            if (taps[t] != int64_t(t)) return false;
-        return channel == int64_t(taps.size());
-    }
-};
-
 /// out[n, t, window] = bias[t] + the sum over source channels and taps of image[...] * weight[...].
 template <class S>
 class Correlation {
 public:
     using T = compute_t<S>;
-    Correlation(const Image& image, const WindowGrid& grid, const Target& target, Weights weights, int64_t groups,
-                int64_t channels)
-        : batch_(image.size[0]),
+    Correlation(Pass pass, int64_t groups, int64_t channels)
+        : batch_(pass.image.size[0]),
           groups_(groups),
-          from_(image.size[1] / groups),
+          from_(pass.image.size[1] / groups),
           channels_(channels),
-          grid_(grid),
-          tiling_(Tiling::make<T>(grid, from_, 1 << 14, 4 * num_threads() / std::max<int64_t>(batch_ * groups, 1))),
-          source_(image, grid, tiling_, from_),
-          target_(target),
-          weights_(std::move(weights)),
+          grid_(pass.grid),
+          tiling_(Tiling::make<T>(grid_, from_, 1 << 14, 4 * num_threads() / std::max<int64_t>(batch_ * groups, 1))),
+          source_(pass.image, grid_, tiling_, from_),
+          target_(pass.target),
+          weights_(std::move(pass.weights)),
           blocks_(blocks_of<T>(channels)),
-          depth_(from_ * int64_t(grid.taps.size())),
+          depth_(from_ * int64_t(grid_.taps.size())),
           steps_(size_t(depth_)) {
         source_.tap_offsets(steps_.data());
         for (const Block& block : blocks_) width_ += block.width<T>();
-        const int64_t windows = std::max<int64_t>(1, grid.rows * grid.columns), few = batch_ / (2 * num_threads());
+        const int64_t windows = std::max<int64_t>(1, grid_.rows * grid_.columns), few = batch_ / (2 * num_threads());
         together_ = tiling_.count() == 1 ? std::clamp(AT_ONCE * 4 / windows, int64_t(1), std::max<int64_t>(1, few)) : 1;
     }
 
@@ -209,32 +189,6 @@ public:
     int64_t bias_stride = 0;
 };
 
-template <class S>
-[[gnu::cold]] KernelPtr forward(const Request& r) {
-    const Operand &out = r.operands[0], &weight = r.operands[2];
-    const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
-    const auto& dilation = r.attrs.integers("dilation");
-    const int64_t groups = r.attrs.integer("groups");
-    WindowGrid grid(out.shape[2], out.shape[3], stride[0], stride[1],
-                    taps_of(weight.shape[2], weight.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
-    Weights weights;
-    for (const Tap& tap : grid.taps) weights.taps.push_back(tap.i * weight.strides[2] + tap.j * weight.strides[3]);
-    weights.channel = weight.strides[1];
-    weights.group = out.shape[1] / groups * weight.strides[0];
-    weights.column = weight.strides[0];
-    const auto& to = out.strides;
-    Correlation<S> all(Image(r.operands[1]), grid, {0, to[0], to[1], to[2], to[3]}, std::move(weights), groups,
-                       out.shape[1] / groups);
-    const bool has_bias = r.operands.size() == 4;
-    if (has_bias) all.bias_stride = r.operands[3].strides[0];
-    const double work = all.work();
-    note_scratch(all.panels_size() * int64_t(sizeof(compute_t<S>)));
-    return make_kernel(work, [all = std::move(all), has_bias](char* const* data, const Scalar*) {
-        auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
-        all.run(at(1), at(2), has_bias ? at(3) : nullptr, at(0));
-    });
-}
-
 /// Quotient towards minus infinity.
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
@@ -248,24 +202,38 @@ std::vector<std::pair<int64_t, int64_t>> contributing(int64_t phase, int64_t k, 
     return out;
 }
 
-template <class S>
-[[gnu::cold]] KernelPtr input_grad(const Request& r) {
+Passes forward_passes(const Request& r) {
+    const Operand &out = r.operands[0], &weight = r.operands[2];
+    const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
+    const auto& dilation = r.attrs.integers("dilation");
+    Passes passes{{}, r.attrs.integer("groups"), 0};
+    passes.channels = out.shape[1] / passes.groups;
+    WindowGrid grid(out.shape[2], out.shape[3], stride[0], stride[1],
+                    taps_of(weight.shape[2], weight.shape[3], dilation[0], dilation[1], pads[0], pads[2]));
+    Weights weights;
+    for (const Tap& tap : grid.taps) weights.taps.push_back(tap.i * weight.strides[2] + tap.j * weight.strides[3]);
+    weights.channel = weight.strides[1];
+    weights.group = passes.channels * weight.strides[0];
+    weights.column = weight.strides[0];
+    const auto& to = out.strides;
+    passes.all.push_back({Image(r.operands[1]), std::move(grid), {0, to[0], to[1], to[2], to[3]}, std::move(weights)});
+    return passes;
+}
+
+Passes input_grad_passes(const Request& r) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &weight = r.operands[2];
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
     const auto& dilation = r.attrs.integers("dilation");
-    const int64_t groups = r.attrs.integer("groups"), o = grad.shape[1] / groups;
-    const int64_t h = out.shape[2], w = out.shape[3];
+    Passes passes{{}, r.attrs.integer("groups"), 0};
+    passes.channels = out.shape[1] / passes.groups;
+    const int64_t o = grad.shape[1] / passes.groups, h = out.shape[2], w = out.shape[3];
     const auto& to = out.strides;
-    std::vector<Correlation<S>> phases;
-    bool is_covered = true;
-    double work = double(out.numel());
-    int64_t panels = 0;
     for (int64_t a = 0; a < std::min(stride[0], h); ++a) {
         for (int64_t b = 0; b < std::min(stride[1], w); ++b) {
             std::vector<Tap> taps;
             for (auto [i, y] : contributing(a, weight.shape[2], stride[0], dilation[0], pads[0]))
                 for (auto [j, x] : contributing(b, weight.shape[3], stride[1], dilation[1], pads[2])) taps.push_back({i, j, y, x});
-            is_covered &= !taps.empty();
+            passes.is_covered &= !taps.empty();
             if (taps.empty()) continue;
             WindowGrid grid((h - a + stride[0] - 1) / stride[0], (w - b + stride[1] - 1) / stride[1], 1, 1, taps);
             Weights weights;
@@ -273,40 +241,49 @@ template <class S>
             weights.channel = weight.strides[0];
             weights.group = o * weight.strides[0];
             weights.column = weight.strides[1];
-            phases.emplace_back(Image(grad), grid,
-                                Target{a * to[2] + b * to[3], to[0], to[1], stride[0] * to[2], stride[1] * to[3]},
-                                std::move(weights), groups, out.shape[1] / groups);
-            work += phases.back().work();
-            panels = std::max(panels, phases.back().panels_size());
+            passes.all.push_back({Image(grad), std::move(grid),
+                                  {a * to[2] + b * to[3], to[0], to[1], stride[0] * to[2], stride[1] * to[3]}, std::move(weights)});
         }
     }
+    return passes;
+}
+
+template <class S>
+[[gnu::cold]] KernelPtr direct(const Request& r, const Passes& given) {
+    std::vector<Correlation<S>> passes;
+    double work = given.is_covered ? 0 : double(r.operands[0].numel());
+    int64_t panels = 0;
+    const bool has_bias = r.operands.size() == 4;
+    for (const Pass& pass : given.all) {
+        passes.emplace_back(pass, given.groups, given.channels);
+        if (has_bias) passes.back().bias_stride = r.operands[3].strides[0];
+        work += passes.back().work();
+        panels = std::max(panels, passes.back().panels_size());
+    }
     note_scratch(panels * int64_t(sizeof(compute_t<S>)));
-    const int64_t numel = out.numel();
-    return make_kernel(work, [phases = std::move(phases), is_covered, numel](char* const* data, const Scalar*) {
+    const int64_t zeros = given.is_covered ? 0 : r.operands[0].numel();
+    return make_kernel(work, [passes = std::move(passes), has_bias, zeros](char* const* data, const Scalar*) {
         auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
-        if (!is_covered) std::fill_n(at(0), numel, store<S>(0));
-        for (const auto& phase : phases) phase.run(at(1), at(2), nullptr, at(0));
+        std::fill_n(at(0), zeros, store<S>(0));
+        for (const auto& pass : passes) pass.run(at(1), at(2), has_bias ? at(3) : nullptr, at(0));
     });
 }
 
-template <class F>
-[[gnu::cold]] KernelPtr of_one_dtype(const Request& r, const F& make) {
+[[gnu::cold]] KernelPtr convolution(const Request& r) {
     for (const Operand& operand : r.operands)
         if (operand.dtype != r.operands[0].dtype) return nullptr;
     if (KernelPtr found = conv2d_special(r)) return found;
-    KernelPtr direct = is_image_output(r.operands[0]) ? visit_floating(r.operands[0].dtype, make) : nullptr;
-    return direct ? conv2d_winograd(r, std::move(direct)) : nullptr;
+    if (!is_image_output(r.operands[0])) return nullptr;
+    const Passes passes = r.op == "conv2d" ? forward_passes(r) : input_grad_passes(r);
+    KernelPtr found = visit_floating(r.operands[0].dtype, [&]<class S>(Tag<S>) { return direct<S>(r, passes); });
+    return conv2d_winograd(r, conv2d_in_blocks(r, passes, std::move(found)));
 }
 
 }  // namespace
 
 void add_convolution(Registry& registry) {
-    registry["conv2d"] = [](const Request& r) {
-        return of_one_dtype(r, [&]<class S>(Tag<S>) { return forward<S>(r); });
-    };
-    registry["conv2d_input_grad"] = [](const Request& r) {
-        return of_one_dtype(r, [&]<class S>(Tag<S>) { return input_grad<S>(r); });
-    };
+    registry["conv2d"] = convolution;
+    registry["conv2d_input_grad"] = convolution;
     registry["conv2d_weight_grad"] = conv2d_weight_grad;
 }
 

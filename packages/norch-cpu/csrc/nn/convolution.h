@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/kernel.h"
 #include "common/image_layout.h"
+#include "matmul/tiles.h"
 #include "nn/panel.h"
 
 namespace norch::nn {
@@ -78,6 +80,40 @@ private:
     void copy_pixels(const S* from, int64_t first, int64_t last, int64_t before, int64_t end, T* to) const;
 };
 
+/// Where results go: channel, row and column strides in elements.
+struct Target {
+    int64_t offset, image, channel, row, column;
+};
+
+/// Weights as a matrix: one row for each source channel and tap, one column for each target channel.
+struct Weights {
+    std::vector<int64_t> taps;  // where each lies
+    int64_t channel, group, column;  // strides
+
+    int64_t row(int64_t i) const { return i / int64_t(taps.size()) * channel + taps[size_t(i) % taps.size()]; }
+    /// Whether rows lie next to each other.
+    bool is_row_by_row() const {
+        for (size_t t = 0; t < taps.size(); ++t)
+            if (taps[t] != int64_t(t)) return false;
+        return channel == int64_t(taps.size());
+    }
+};
+
+/// A grid of windows times a matrix of weights.
+struct Pass {
+    Image image;
+    WindowGrid grid;
+    Target target;
+    Weights weights;
+};
+
+/// conv2d is one; the gradient of its input at stride s is s * s of them, or less, for elements that no window sees are 0.
+struct Passes {
+    std::vector<Pass> all;
+    int64_t groups, channels;  // channels: of a group's results
+    bool is_covered = true;
+};
+
 /// The taps of a kernel of kh * kw elements, in their order.
 std::vector<Tap> taps_of(int64_t kh, int64_t kw, int64_t dilation_y, int64_t dilation_x, int64_t top, int64_t left);
 
@@ -109,6 +145,13 @@ KernelPtr conv2d_col2im(const Request& request);  // convolution_col2im.cpp
 /// same, is taken where results are not finite.
 KernelPtr conv2d_winograd(const Request& request, KernelPtr direct);         // convolution_winograd.cpp
 KernelPtr conv2d_winograd_weight(const Request& request, KernelPtr direct);  // convolution_winograd_weight.cpp
+
+/// What `passes` say where products of blocks (matmul/tiles.h) are faster than `direct`, else that. The gradient of the weight
+/// likewise.
+KernelPtr conv2d_in_blocks(const Request& request, const Passes& passes, KernelPtr direct);      // convolution_blocks.cpp
+KernelPtr conv2d_weight_grad_in_blocks(const Request& request, const WindowGrid& grid, KernelPtr direct);
+/// The parts of products whose k has `steps` without a gap, where those of blocks are faster.
+std::optional<matmul::Parts> block_parts(DType dtype, int64_t steps, int64_t lines);
 
 /// The first of these that there is.
 [[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {

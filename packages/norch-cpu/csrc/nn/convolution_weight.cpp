@@ -184,7 +184,7 @@ private:
             all.run(at(1), at(2), at(0));
         });
     });
-    return conv2d_winograd_weight(r, std::move(direct));
+    return conv2d_winograd_weight(r, conv2d_weight_grad_in_blocks(r, grid, std::move(direct)));
 }
 
 }  // namespace norch::nn

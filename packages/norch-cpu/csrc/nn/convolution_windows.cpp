@@ -151,6 +151,9 @@ void Source<S>::window_offsets(const Tile& tile, int64_t* out) const {
 }
 
 template Tiling Tiling::make<float>(const WindowGrid&, int64_t, int64_t, int64_t);
+template Tiling Tiling::make<uint16_t>(const WindowGrid&, int64_t, int64_t, int64_t);
+template Tiling Tiling::make<half>(const WindowGrid&, int64_t, int64_t, int64_t);
+template Tiling Tiling::make<bfloat16>(const WindowGrid&, int64_t, int64_t, int64_t);
 template Tiling Tiling::make<double>(const WindowGrid&, int64_t, int64_t, int64_t);
 template class Source<float>;
 template class Source<double>;
