@@ -117,10 +117,11 @@ void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
         _tile_zero(2);
         _tile_zero(3);
     }
-    const uint32_t *a = f.a, *b = f.b;
+    const uint32_t* b = f.b;
     const bool lies = f.a_row != 0;
     const int64_t a_step = lies ? BLOCK_STEPS / 2 : STEP, a_bytes = lies ? f.a_row * 4 : 64;
-    for (int64_t p = 0; p < f.steps; ++p, a += a_step, b += STEP) {
+    for (int64_t p = 0; p < f.steps; ++p, b += STEP) {
+        const uint32_t* const a = f.a + (f.places ? f.places[p] : p * a_step);
         load_b<COLUMNS>(b, f.b_line);
         if constexpr (TWO) {
             load_a<ROWS>(a + BLOCK, f.a_line, a_bytes);
@@ -144,12 +145,13 @@ void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
 
 /// ROWS x COLUMNS * 16 of the sums, a pair of k at a time: enough that additions need not wait for one another.
 template <int ROWS, int COLUMNS>
-void add_dots(const TileFactors& f, const uint32_t* a, bool add, float* sums, int64_t row) {
-    const int64_t a_row = f.a_row ? f.a_row : 16, a_next = f.a_row ? 0 : BLOCK - 16, b_line = f.b_line;
+void add_dots(const TileFactors& f, const uint32_t* rows, bool add, float* sums, int64_t row) {
+    const int64_t a_row = f.a_row ? f.a_row : 16, a_step = f.a_row ? BLOCK_STEPS / 2 : BLOCK, b_line = f.b_line;
     const uint32_t* b = f.b;
     __m512 total[ROWS][COLUMNS] = {};
-    int64_t p = f.steps;
+    int64_t p = 0;
     do {
+        const uint32_t* a = rows + (f.places ? f.places[p] : p * a_step);
         int pair = 16;
         do {
             __m512bh right[COLUMNS];
@@ -163,8 +165,7 @@ void add_dots(const TileFactors& f, const uint32_t* a, bool add, float* sums, in
             }
             ++a, b += 16;
         } while (--pair);
-        a += a_next;
-    } while (--p);
+    } while (++p < f.steps);
     NORCH_UNROLL
     for (int i = 0; i < ROWS; ++i, sums += row) {
         NORCH_UNROLL

@@ -64,6 +64,7 @@ struct TileFactors {
     Parts parts;
     int row_blocks, column_blocks;
     int64_t a_row = 0;  // pairs from a row to the next, where a is not packed but lies as a matrix
+    const int64_t* places = nullptr;  // where each step's block of a lies, if they do not lie one after the other
 };
 /// sums[i][j] (+)= the product; its rows are `row` apart.
 void multiply_blocks(const TileFactors& factors, bool add, float* sums, int64_t row);

@@ -1,5 +1,6 @@
 // conv2d and the gradient of its input as products of blocks (matmul/tiles.h): an image's pixels are packed once, 32 channels
-// as a line of pairs; for each tap a window's line is copied from there.
+// as a line of pairs. At stride 1 the lines of windows next to each other are blocks as they lie, from whichever pixel a tap
+// has them begin; else a window's line is copied for each tap.
 #include <algorithm>
 #include <atomic>
 
@@ -48,8 +49,21 @@ public:
           panel_(depth_ * lines_ * BLOCK),
           columns_(round_up(channels_, LINES)) {
         const int64_t width = (tiling_.columns - 1) * grid_.step_x + grid_.extent_x;
-        row_ = round_up(std::min(width, image_.size[3]), BLOCK_LINES) / BLOCK_LINES * pixel_;
-        height_ = std::min((tiling_.rows - 1) * grid_.step_y + grid_.extent_y, image_.size[2]);
+        const int64_t height = (tiling_.rows - 1) * grid_.step_y + grid_.extent_y;
+        // What lies so has windows across the ends of rows too, of no use; to copy costs more where products are fast.
+        const double most = matmul::has_tiles() ? 1.25 : 1.09;
+        lies_ = lines_ == 1 && grid_.step_x == 1 && grid_.step_y == 1 && double(width) <= most * double(tiling_.columns);
+        if (lies_) {
+            constexpr int64_t WAY = 64, APART = 36;  // lines; what is read together shall fall upon different ones of a way
+            row_ = width * LINE;
+            plane_ = (round_up(height * width + LINES, WAY) + APART) * LINE;
+            for (int64_t c = 0; c < chunks_; ++c)  // what a channel's taps see is nearly the same
+                for (const Tap& tap : grid_.taps)
+                    places_.push_back((tap.y - grid_.top) * row_ + (tap.x - grid_.left) * LINE + c * plane_);
+        } else {
+            row_ = round_up(std::min(width, image_.size[3]), BLOCK_LINES) / BLOCK_LINES * pixel_;
+            plane_ = std::min(height, image_.size[2]) * row_;
+        }
     }
 
     /// Pairs of the packed weights.
@@ -68,23 +82,27 @@ public:
         if (!pack_weights(weight, panels.data())) return false;
         std::atomic<bool> fits = true;
         parallel_for(items, work() / double(items), [&](int64_t begin, int64_t end) {
-            const Scratch<uint32_t> pixels(height_ * row_), windows(WINDOWS * std::min(depth_, MOST_BLOCKS) * lines_ * LINE);
+            const Scratch<uint32_t> pixels((lies_ ? chunks_ : 1) * plane_);
+            const Scratch<uint32_t> windows(lies_ ? 0 : WINDOWS * std::min(depth_, MOST_BLOCKS) * lines_ * LINE);
             const Scratch<float> sums(WINDOWS * columns_);
             for (int64_t i = begin; i < end; ++i) {
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
                 const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_;
                 const Seen seen = seen_by(tile);
                 const S* from = image + n * image_.stride[0] + group * from_ * image_.stride[1];
-                if (!pack_pixels(from, seen, pixels.data())) {
+                if (lies_) {
+                    lay_pixels(from, seen, tile, pixels.data());
+                } else if (!pack_pixels(from, seen, pixels.data())) {
                     fits = false;
                     return;
                 }
                 const uint32_t* panel = panels.data() + group * columns_ / BLOCK_LINES * panel_;
                 S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
-                for (int64_t first = 0; first < tile.count(); first += WINDOWS) {
-                    const int64_t count = std::min(WINDOWS, tile.count() - first);
+                const int64_t pitch = lies_ ? row_ / LINE : tile.columns, all = (tile.rows - 1) * pitch + tile.columns;
+                for (int64_t first = 0; first < all; first += WINDOWS) {
+                    const int64_t count = std::min(WINDOWS, all - first);
                     multiply(pixels.data(), seen, tile, first, count, panel, windows.data(), sums.data());
-                    put(sums.data(), tile, first, count, bias ? bias + group * channels_ * bias_stride_ : nullptr, to);
+                    put(sums.data(), tile, pitch, first, count, bias ? bias + group * channels_ * bias_stride_ : nullptr, to);
                 }
             }
         });
@@ -113,10 +131,26 @@ private:
         return fits;
     }
 
-    /// A column's weights tap by tap, of each tap channel by channel; then as blocks.
+    /// The pixels one after the other, for 32 channels after 32, with zeros around the image.
+    void lay_pixels(const S* from, const Seen& seen, const Tile& tile, uint32_t* pixels) const {
+        const auto& stride = image_.stride;
+        const int64_t y = tile.y + grid_.top, x = tile.x + grid_.left, width = tile.columns - 1 + grid_.extent_x;
+        const bool is_whole = seen.top == y && seen.left == x && seen.bottom == y + tile.rows - 1 + grid_.extent_y && seen.right == x + width;
+        if (!is_whole) std::fill_n(pixels, chunks_ * plane_, 0u);
+        for (int64_t r = seen.top; r < seen.bottom; ++r) {  // what is filled up behind a row the next one overwrites
+            uint32_t* to = pixels + (r - y) * row_ + (seen.left - x) * LINE;
+            for (int64_t c = 0; c < from_; c += BLOCK_STEPS, to += plane_)
+                matmul::pack_blocks(from + r * stride[2] + seen.left * stride[3] + c * stride[1], stride[3], stride[1],
+                                    seen.right - seen.left, std::min(BLOCK_STEPS, from_ - c), parts_, PairOrder::by_line, to, BLOCK);
+        }
+    }
+
+    /// A column's weights in k's order: 32 channels of each tap, then the next 32, or all channels of a tap, then of the next; as
+    /// blocks.
     bool pack_weights(const S* weight, uint32_t* panels) const {
         const int64_t count = columns_ / BLOCK_LINES, steps = depth_ * BLOCK_STEPS, size = sizeof(S);
-        const int64_t taps = int64_t(weights_.taps.size()), padded = steps / taps;
+        const int64_t taps = int64_t(weights_.taps.size());
+        const int64_t next_tap = lies_ ? BLOCK_STEPS : steps / taps, next_chunk = lies_ ? taps * BLOCK_STEPS : BLOCK_STEPS;
         const int64_t tap_step = taps > 1 ? weights_.taps[1] - weights_.taps[0] : 0;
         bool is_even = true;
         for (int64_t t = 0; t < taps; ++t) is_even &= weights_.taps[size_t(t)] == weights_.taps[0] + t * tap_step;
@@ -129,9 +163,13 @@ private:
                 for (int64_t l = 0; l < lines; ++l) {
                     const S* from = weight + i / count * weights_.group + (first + l) * weights_.column;
                     for (int64_t t = 0; t < taps; t += is_even ? taps : 1) {
-                        const Plane to{reinterpret_cast<char*>(rows.data() + l * steps + t * padded), padded * size, size};
-                        char* const tap = reinterpret_cast<char*>(const_cast<S*>(from + weights_.taps[size_t(t)]));
-                        copy_tile(to, {tap, tap_step * size, weights_.channel * size}, is_even ? taps : 1, from_, size);
+                        for (int64_t c = 0; c < chunks_; ++c) {
+                            const S* tap = from + weights_.taps[size_t(t)] + c * BLOCK_STEPS * weights_.channel;
+                            S* const to = rows.data() + l * steps + t * next_tap + c * next_chunk;
+                            copy_tile({reinterpret_cast<char*>(to), next_tap * size, size},
+                                      {reinterpret_cast<char*>(const_cast<S*>(tap)), tap_step * size, weights_.channel * size},
+                                      is_even ? taps : 1, std::min(BLOCK_STEPS, from_ - c * BLOCK_STEPS), size);
+                        }
                     }
                 }
                 if (!matmul::pack_blocks(rows.data(), steps, int64_t(1), lines, steps, parts_, PairOrder::by_pair,
@@ -149,7 +187,7 @@ private:
         for (int64_t from = 0; from < depth_; from += most) {
             const int64_t blocks = std::min(most, depth_ - from), line = blocks * lines_ * BLOCK;
             const Part part{from / chunks_, from % chunks_, blocks};
-            for (int64_t w = 0, y = first / tile.columns, x = first % tile.columns; w < count; ++w) {
+            for (int64_t w = 0, y = first / tile.columns, x = first % tile.columns; w < count && !lies_; ++w) {
                 pack_window(pixels, seen, (tile.y + y) * grid_.step_y, (tile.x + x) * grid_.step_x, part,
                             windows + w / BLOCK_LINES * line + w % BLOCK_LINES * LINE);
                 if (++x == tile.columns) x = 0, ++y;
@@ -157,9 +195,10 @@ private:
             for (int64_t c = 0; c < columns_; c += LINES) {
                 for (int64_t w = 0; w < count; w += LINES) {
                     const int rows = count - w > BLOCK_LINES ? 2 : 1, columns = channels_ - c > BLOCK_LINES ? 2 : 1;
-                    matmul::multiply_blocks({windows + w / BLOCK_LINES * line, panel + c / BLOCK_LINES * panel_ + from * lines_ * BLOCK,
-                                             line, panel_, blocks, parts_, rows, columns},
-                                            from > 0, sums + w * columns_ + c, columns_);
+                    matmul::TileFactors factors{windows + w / BLOCK_LINES * line, panel + c / BLOCK_LINES * panel_ + from * lines_ * BLOCK,
+                                                line, panel_, blocks, parts_, rows, columns};
+                    if (lies_) factors.a = pixels + (first + w) * LINE, factors.a_line = BLOCK, factors.places = places_.data() + from;
+                    matmul::multiply_blocks(factors, from > 0, sums + w * columns_ + c, columns_);
                 }
             }
         }
@@ -188,18 +227,19 @@ private:
         }
     }
 
-    /// Writes the sums of some of a tile's windows.
-    void put(float* sums, const Tile& tile, int64_t first, int64_t count, const S* bias, S* out) const {
+    /// Writes the sums of some of a tile's windows, of which the next row's begin `pitch` further.
+    void put(float* sums, const Tile& tile, int64_t pitch, int64_t first, int64_t count, const S* bias, S* out) const {
         if (bias)
             for (int64_t c = 0; c < channels_; ++c) {
                 const float one = load(bias[c * bias_stride_]);
                 for (int64_t w = 0; w < count; ++w) sums[w * columns_ + c] += one;
             }
-        const bool is_run = target_.column == 1 && target_.row == tile.columns;
+        const bool is_run = target_.column == 1 && target_.row == tile.columns && pitch == tile.columns;
         for (int64_t w = 0, here; w < count; w += here) {
-            const int64_t y = (first + w) / tile.columns, x = (first + w) % tile.columns;
-            here = is_run ? count : std::min(tile.columns - x, count - w);
-            put_run(sums + w * columns_, here, out + (tile.y + y) * target_.row + (tile.x + x) * target_.column);
+            const int64_t y = (first + w) / pitch, x = (first + w) % pitch;
+            here = is_run ? count : std::min(pitch - x, count - w);
+            const int64_t within = is_run ? count : std::min(here, tile.columns - x);
+            if (within > 0) put_run(sums + w * columns_, within, out + (tile.y + y) * target_.row + (tile.x + x) * target_.column);
         }
     }
 
@@ -235,7 +275,9 @@ private:
     int64_t depth_;    // blocks of k
     int64_t panel_;    // pairs of 16 columns of the weights
     int64_t columns_;  // of the sums
-    int64_t row_, height_;  // of the packed pixels
+    bool lies_;
+    int64_t row_, plane_;  // pairs of the packed pixels
+    std::vector<int64_t> places_;
 };
 
 template <class S>
