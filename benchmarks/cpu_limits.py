@@ -48,7 +48,7 @@ class Machine:
         if self._peak is None:
             native = getattr(norch.cpu, "fma_peak", None)
             self._peak = (native(self.threads), "independent FMAs in registers") if native else max(_matmul_rates())
-        return max(self._peak, *self.seen)
+        return max([self._peak, *self.seen])
 
     def peak_of(self, row: Row) -> float:
         """The peak for a row's arithmetic: products of bfloat16 have one of their own."""

@@ -49,11 +49,12 @@ def _networks(title: str, model: Callable[[Any], Any]) -> list[tuple[str, Any, A
 
 
 def _scores(net: Any, tokens: Any, kept: Any) -> Any:
-    return net(tokens, kept)[0]
+    return net(tokens, kept)[0].float()
 
 
-def _language(title: str, at_most: float, before: int, tokens: int) -> Row:
+def _language(work: str, at_most: float, before: int, tokens: int, dtype: str = "float32") -> Row:
     """A call for `tokens` tokens after `before` others."""
+    title = f"Llama of 135M, {work}" if dtype == "float32" else f"Llama of 135M in {dtype}, {work}"
 
     def prepare() -> dict[str, Call]:
         norch.manual_seed(0)
@@ -61,15 +62,21 @@ def _language(title: str, at_most: float, before: int, tokens: int) -> Row:
         first, then = (rng.integers(0, VOCABULARY, (1, n)) for n in (before, tokens))
         calls: dict[str, Call] = {}
         for name, lib, net in _networks(title, llama):
+            net = {"bfloat16": net.bfloat16, "float16": net.half, "float32": net.float}[dtype]()
             kept: Any = inference(lib, functools.partial(net, lib.tensor(first)))() if before else (None, None)
             calls[name] = inference(lib, functools.partial(_scores, net, lib.tensor(then), kept[1]))
         return calls
 
     attention = 2 * LAYERS * (before + tokens) * HEAD
     flops = 2 * (WEIGHTS - VOCABULARY * WIDTH) * tokens + 2 * VOCABULARY * WIDTH + 2 * attention * HEADS * tokens
-    moved = 4 * (WEIGHTS + attention * KEY_HEADS)
-    about = {"flops": flops} if tokens > 1 else {"moved": moved}
-    return Row(title, "networks", at_most, prepare, same_outputs, **about)  # type: ignore[arg-type]
+    moved = (4 if dtype == "float32" else 2) * (WEIGHTS + attention * KEY_HEADS)
+    about = {"flops": flops, "tile_products": int(dtype == "bfloat16")} if tokens > 1 else {"moved": moved}
+    check = same_outputs if dtype == "float32" else near_outputs
+    return Row(title, "networks", at_most, prepare, check, **about)  # type: ignore[arg-type]
+
+
+def _in_16_bits(work: str, before: int, tokens: int) -> list[Row]:
+    return [_language(work, most, before, tokens, dtype) for dtype, most in (("bfloat16", 0.9), ("float16", 0.7))]
 
 
 def _quantised(format: str, at_most: float) -> Row:
@@ -83,17 +90,13 @@ def _quantised(format: str, at_most: float) -> Row:
         for name, lib, net in _networks(format, llama):
             net = quantize_(net, format) if name == "norch" else net.bfloat16()
             kept = inference(lib, functools.partial(net, lib.tensor(first)))()
-            calls[name] = inference(lib, functools.partial(_float_scores, net, lib.tensor(then), kept[1]))
+            calls[name] = inference(lib, functools.partial(_scores, net, lib.tensor(then), kept[1]))
         return calls
 
     nbytes = {"int8": 1, "q8_0": 34 / 32, "q4_0": 18 / 32}[format]
     return Row(
         f"Llama of 135M in {format}, a token", "networks", at_most, prepare, near_outputs, moved=WEIGHTS * nbytes
     )
-
-
-def _float_scores(net: Any, tokens: Any, kept: Any) -> Any:
-    return _scores(net, tokens, kept).float()
 
 
 def near_outputs(calls: Mapping[str, Call]) -> str | None:
@@ -130,9 +133,12 @@ def _attention(title: str, at_most: float, queries: int, keys: int, **options: A
 
 
 NETWORKS = [
-    _language("Llama of 135M, prefill of 128", 0.85, 0, 128),
-    _language("Llama of 135M, a token after 16", 0.8, 16, 1),
-    _language("Llama of 135M, a token after 1,500", 0.8, 1500, 1),
+    _language("prefill of 128", 0.85, 0, 128),
+    _language("a token after 16", 0.8, 16, 1),
+    _language("a token after 1,500", 0.8, 1500, 1),
+    *_in_16_bits("prefill of 128", 0, 128),
+    *_in_16_bits("a token after 16", 16, 1),
+    *_in_16_bits("a token after 1,500", 1500, 1),
     *[_quantised(format, 0.7) for format in ("int8", "q8_0", "q4_0")],
     _images("EfficientNet-Lite0, batch 1", 0.8, 1),
     _images("EfficientNet-Lite0, batch 8", 0.8, 8),

@@ -143,7 +143,7 @@ public:
     Inner inner() const override { return inner_; }
 
 private:
-    static constexpr int64_t STREAMED_FROM = 8 << 20;  // bytes that hardly stay in a second cache
+    static constexpr int64_t STREAMED_FROM = 16 << 20;  // bytes that hardly stay in a cache
 
     Inner inner_;
     Loops loops_;
