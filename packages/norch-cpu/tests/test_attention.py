@@ -86,6 +86,18 @@ def test_sizes(causal, batch, sizes):
     check(*operands(batch, *sizes), causal)
 
 
+@pytest.mark.parametrize(
+    "sizes", [(16, 33, 32, 16), (64, 64, 32, 32), (65, 63, 40, 48), (47, 300, 72, 80), (130, 140, 64, 64)]
+)
+def test_bfloat16_in_blocks(sizes):
+    """Where the processor has products of bfloat16, these are computed by them."""
+    q, k, v = (x.bfloat16() for x in operands((2,), *sizes))
+    for causal in (False, True):
+        check(q, k, v, causal, dtype=norch.bfloat16)
+    looks = norch.tensor(draw(*sizes[:2], seed=5)) > 0
+    check(q, k, v, False, dtype=norch.bfloat16, mask=looks)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_heads_of_one_projection(causal):
     x = norch.tensor(draw(3, 20, 3 * 4 * 8), dtype=norch.float32)

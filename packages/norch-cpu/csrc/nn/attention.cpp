@@ -2,7 +2,9 @@
 // is summed over the keys of a query is then summed for a vector of queries.
 #include "nn/attention.h"
 
+#include "matmul/tiles.h"
 #include "matmul/transpose.h"
+#include "runtime/allocator.h"
 
 namespace norch::nn {
 namespace {
@@ -74,6 +76,8 @@ std::optional<Attention> Attention::of(const Request& request, int query) {
     a.size = q.shape.back();
     a.values = v.shape.back();
     a.is_causal = request.attrs.flag("is_causal");
+    a.in_blocks = a.dtype == DType::bf16 && matmul::multiplies_blocks(matmul::Parts::one) && a.size >= matmul::BLOCK_STEPS &&
+                  a.values >= matmul::BLOCK_LINES && a.keys >= matmul::BLOCK_STEPS && a.queries >= matmul::BLOCK_LINES;
     a.scale = float(request.attrs.number("scale"));
     if (count == at + 4) {
         const Operand& mask = operands.back();
@@ -84,6 +88,37 @@ std::optional<Attention> Attention::of(const Request& request, int query) {
     }
     a.loops = collapse(operands, dims_but(first.ndim() - 2));
     return a;
+}
+
+void multiply_in_blocks(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width,
+                        const std::function<Range(int64_t, int64_t)>& steps) {
+    using namespace matmul;
+    constexpr int64_t LINES = 2 * BLOCK_LINES;
+    const int64_t all = steps(0, rows).end, line = (all + BLOCK_STEPS - 1) / BLOCK_STEPS * BLOCK;
+    const Scratch<uint32_t> columns((width + BLOCK_LINES - 1) / BLOCK_LINES * line), lines(2 * line);
+    pack_blocks(b.data, int64_t(1), b.row, width, all, Parts::one, PairOrder::by_pair, columns.data(), line);
+    alignas(64) float edge[LINES * LINES];
+    const TileRegisters registers;
+    for (int64_t i = 0; i < rows; i += LINES) {
+        const int64_t height = std::min(LINES, rows - i);
+        const Range p = steps(i, i + height);
+        const int64_t first = p.begin / BLOCK_STEPS, count = (p.end + BLOCK_STEPS - 1) / BLOCK_STEPS - first;
+        pack_blocks(a.data + i * a.row + first * BLOCK_STEPS * a.column, a.row, a.column, height,
+                    std::min(all, (first + count) * BLOCK_STEPS) - first * BLOCK_STEPS, Parts::one, PairOrder::by_line,
+                    lines.data(), line);
+        for (int64_t j = 0; j < width; j += LINES) {
+            const int64_t across = std::min(LINES, width - j);
+            const bool is_whole = height % BLOCK_LINES == 0 && across % BLOCK_LINES == 0;
+            float *const to = c.data + i * c.row + j, *const sums = is_whole ? to : edge;
+            multiply_blocks({lines.data(), columns.data() + j / BLOCK_LINES * line + first * BLOCK, line, line, count, Parts::one,
+                             height > BLOCK_LINES ? 2 : 1, across > BLOCK_LINES ? 2 : 1},
+                            add && is_whole, sums, is_whole ? c.row : LINES);
+            for (int64_t r = 0; r < height && !is_whole; ++r) {
+                const float* from = edge + r * LINES;
+                for (int64_t k = 0; k < across; ++k) to[r * c.row + k] = add ? to[r * c.row + k] + from[k] : from[k];
+            }
+        }
+    }
 }
 
 void Mask::load(int64_t query, int64_t key, int64_t queries, int64_t keys, float* out, int64_t out_row) const {
@@ -113,7 +148,8 @@ void turn(Matrix to, const Rows& x, int64_t queries, int64_t n, float scale, flo
 void scores(Matrix out, Matrix rows, Matrix turned, const Seen& seen, Range keys, int64_t n) {
     multiply(
         out, false, rows, turned, keys.end - keys.begin, turned.row,
-        [&](int64_t i) { return seen.hidden(keys.begin + i) / L * L; }, [=](int64_t, int64_t) { return Range{0, n}; });
+        [&](int64_t i) { return seen.hidden(keys.begin + i) / L * L; }, [=](int64_t, int64_t) { return Range{0, n}; },
+        seen.in_blocks);
 }
 
 void add_mask(Matrix scores, const Mask& mask, const Seen& seen, Range keys, float* room) {

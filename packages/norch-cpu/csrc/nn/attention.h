@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,11 +59,17 @@ struct Range {
     int64_t begin, end;
 };
 
+/// c (+)= a @ b of numbers that are rounded to bfloat16, where products of blocks (matmul/tiles.h) are faster; other columns
+/// of a than those that steps(i, j) says must be 0 or without effect.
+void multiply_in_blocks(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width,
+                        const std::function<Range(int64_t, int64_t)>& steps);
+
 /// c (+)= a @ b. For the rows from i to j, columns(i) is where c's begin (a whole number of vectors), and steps(i, j) what
 /// of a's columns counts. `width` is that of c and b, in whole vectors.
 template <class Columns, class Steps>
 void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width, const Columns& columns,
-              const Steps& steps) {
+              const Steps& steps, bool in_blocks = false) {
+    if (in_blocks) return multiply_in_blocks(c, add, a, b, rows, width, steps);
     using matmul::TILE_VECTORS;
     alignas(64) static constexpr float zeros[TILE_VECTORS * L] = {};
     const int64_t whole = width / (TILE_VECTORS * L) * (TILE_VECTORS * L);
@@ -110,6 +117,7 @@ public:
 
     int64_t queries, keys, size, values;
     bool is_causal, has_mask = false;
+    bool in_blocks = false;  // its products
     float scale;
     DType dtype, mask_dtype = DType::boolean;
     Loops loops;               // over the heads
@@ -120,11 +128,11 @@ public:
 /// Some queries, and the keys that they look at.
 struct Seen {
     int64_t first, queries, keys;
-    bool is_causal;
+    bool is_causal, in_blocks;
 
     static Seen from(const Attention& a, int64_t first) {
         const int64_t count = std::min(QUERIES, a.queries - first);
-        return {first, count, a.is_causal ? std::min(a.keys, first + count) : a.keys, a.is_causal};
+        return {first, count, a.is_causal ? std::min(a.keys, first + count) : a.keys, a.is_causal, a.in_blocks};
     }
     /// How many of the queries do not look at a key.
     int64_t hidden(int64_t key) const { return is_causal ? std::max<int64_t>(0, key - first) : 0; }

@@ -81,7 +81,8 @@ void attend_block(const Attention& a, char* const* p, int64_t first, Room room) 
             sums, key > 0, {weights.data, 1, width}, v, seen.queries, values, [](int64_t) { return 0; },
             [&](int64_t, int64_t j) {
                 return Range{0, a.is_causal ? std::clamp<int64_t>(first + j - key, 1, count) : count};
-            });
+            },
+            a.in_blocks);
     }
     for (int64_t i = 0; i < seen.queries; ++i)
         scale_row(sums.data + i * values, values, softmax.sums[i] > 0 ? 1 / softmax.sums[i] : softmax.sums[i]);

@@ -94,13 +94,15 @@ void by_queries(Matrix out, Matrix factors, Matrix rows, const Seen& seen, int64
     const auto steps = [&](int64_t, int64_t j) {
         return Range{0, seen.is_causal ? std::min(seen.keys, seen.first + j) : seen.keys};
     };
-    multiply(out, false, {factors.data, 1, factors.row}, rows, seen.queries, whole_vectors(n), [](int64_t) { return 0; }, steps);
+    multiply(out, false, {factors.data, 1, factors.row}, rows, seen.queries, whole_vectors(n), [](int64_t) { return 0; }, steps,
+             seen.in_blocks);
 }
 
 /// out[key] += the sum over queries of factors[key][query] * rows[query]
 void by_keys(Matrix out, Matrix factors, Matrix rows, const Seen& seen, int64_t n) {
     const auto steps = [&](int64_t i, int64_t) { return Range{seen.hidden(i), seen.queries}; };
-    multiply(out, true, factors, rows, seen.keys, whole_vectors(n), [](int64_t) { return 0; }, steps);
+    multiply(out, true, factors, rows, seen.keys, whole_vectors(n), [](int64_t) { return 0; }, steps,
+             seen.in_blocks);
 }
 
 void head_grad(const Attention& a, int results, char* const* p, Room room) {
