@@ -82,6 +82,22 @@ def test_dims_and_layouts(dtype, descending):
             check(view, dim, descending)
 
 
+@pytest.mark.parametrize("dtype", [norch.float32, norch.int64, norch.float16, norch.uint8], **ids)
+@pytest.mark.parametrize(("shape", "dim"), [((70, 1024), 0), ((2, 65, 1024), 1), ((3, 100, 8, 128), 1)])
+def test_lines_whose_elements_fall_upon_few_places_of_the_cache(shape, dim, dtype):
+    x = norch.tensor(numbers(shape, dtype), dtype=dtype)[..., :-3]
+    lines = x.movedim(dim, -1).contiguous()
+    for got, want in (
+        (x.sort(dim), lines.sort(-1)),
+        (x.topk(5, dim), lines.topk(5)),
+        (x.median(dim), lines.median(-1)),
+    ):
+        wanted = [w.movedim(-1, dim) if w.ndim == x.ndim else w for w in want]
+        assert got[0].numpy().tobytes() == wanted[0].contiguous().numpy().tobytes()
+        assert norch.equal(got[1], wanted[1])
+    assert norch.equal(x.argsort(dim, stable=True), lines.sort(-1, stable=True)[1].movedim(-1, dim))
+
+
 def test_many_rows_in_several_threads():
     before = native.num_threads()
     for count in (1, 3):

@@ -127,7 +127,7 @@ template <class T, class Entry>
     const int64_t n = operands[2].shape[size_t(dim)];
     if (lines.numel == 0 || n == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     const int64_t stride = operands[2].strides[size_t(dim)] * size_of(operands[2].dtype);
-    return selection(operands[2].dtype, lines, {nullptr, nullptr, nullptr, 0, 0, stride, n, 1},
+    return selection(operands[2].dtype, lines, {nullptr, nullptr, nullptr, 0, 0, stride, n, 1, true, size_of(operands[2].dtype)},
                      kind_named(request.attrs.text("kind")), request.attrs.integer("k"));
 }
 

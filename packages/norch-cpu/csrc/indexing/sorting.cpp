@@ -3,6 +3,7 @@
 // before the k-th of all so far.
 #include <cmath>
 
+#include "indexing/keys.h"
 #include "indexing/order.h"
 
 namespace norch::indexing {
@@ -128,7 +129,7 @@ void sort_digits(const Line& line, bool descending, Packed* scratch) {
 }
 
 constexpr int64_t AT_ONCE = 64;  // elements
-constexpr int64_t FEW = 4;       // entries that are kept in order as they are found
+constexpr int64_t FEW = 16;      // entries that are kept in order as they are found
 
 /// Entries that `top_line` has room for: those that it looks at when they are twice as many as it keeps.
 int64_t top_room(int64_t k) { return 2 * k + AT_ONCE; }
@@ -138,19 +139,18 @@ void top_line(const Line& line, bool descending, Entry* found) {
     using U = unsigned_t<T>;
     const U flip = flip_of<T>(descending);
     const int64_t k = line.kept;
+    T together[AT_ONCE];
     U keys[AT_ONCE], limit = U(~U(0));  // a later one as large as the k-th comes after it
     bool is_full = false;
     int64_t count = 0;
     for (int64_t first = 0; first < line.n; first += AT_ONCE) {
         const int64_t n = std::min(AT_ONCE, line.n - first);
-        if (line.x_stride == int64_t(sizeof(T))) {
-            const T* x = reinterpret_cast<const T*>(line.x) + first;
-            for (int64_t i = 0; i < n; ++i) keys[i] = U(key_of(x[i]) ^ flip);
-        } else {
-            for (int64_t i = 0; i < n; ++i) keys[i] = U(key_of(line.at<T>(first + i)) ^ flip);
+        const T* x = reinterpret_cast<const T*>(line.x) + first;
+        if (line.x_stride != int64_t(sizeof(T))) {
+            for (int64_t i = 0; i < n; ++i) together[i] = line.at<T>(first + i);
+            x = together;
         }
-        U least = keys[0];
-        for (int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);
+        const U least = U(keys_of(x, n, flip, keys));
         if (is_full && least >= limit) continue;
         if (k <= FEW) {
             for (int64_t i = 0; i < n; ++i) {
@@ -214,7 +214,7 @@ template <class T, class Entry>
     Loops lines = collapse(operands, dims_but(operands[0].ndim(), dim));
     auto stride = [&](int i) { return operands[i].strides[size_t(dim)] * size_of(operands[i].dtype); };
     Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[2].shape[size_t(dim)],
-              operands[0].shape[size_t(dim)], has_values};
+              operands[0].shape[size_t(dim)], has_values, size_of(operands[2].dtype)};
     if (line.kept == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
     return visit(operands[2].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (sizeof(T) < 8)
