@@ -179,6 +179,44 @@ def test_group_norm(shape, groups, dtype):
     close(plain, normal.reshape(shape), BOUNDS[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((2, 6, 5, 7), 3), ((1, 70, 20, 30), 10), ((3, 64, 1, 300), 32), ((2, 40, 33, 9), 1), ((1, 3, 1, 1), 3)],
+    ids=str,
+)
+def test_group_norm_channels_last(shape, groups, dtype):
+    x, w, b, g = (rounded(drawn(*s, seed=i), dtype) for i, s in enumerate((shape, shape[1:2], shape[1:2], shape)))
+
+    def last(a):
+        return tensor(a, dtype).contiguous(memory_format=norch.channels_last)
+
+    t, u, v = last(x).requires_grad_(), *(tensor(a, dtype).requires_grad_() for a in (w, b))
+    y = norch.group_norm(t, groups, u, v, 0.01)
+    normal, factor = standard(x.reshape(shape[0], groups, -1), 2, 0.01)
+    across = (-1, 1, 1)
+    close(y.detach(), normal.reshape(shape) * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
+    y.backward(last(g))
+    assert y.stride() == t.grad.stride() == t.stride()
+    expected = gradient((g * w.reshape(across)).reshape(normal.shape), normal, factor, 2).reshape(shape)
+    close(t.grad, expected, BOUNDS[dtype])
+    close(u.grad, (g * normal.reshape(shape)).sum((0, 2, 3)), BOUNDS[dtype])
+    close(v.grad, g.sum((0, 2, 3)), BOUNDS[dtype])
+    t.grad = None
+    plain = norch.group_norm(t, groups, eps=0.01)
+    close(plain.detach(), normal.reshape(shape), BOUNDS[dtype])
+    plain.backward(last(g))
+    close(t.grad, gradient(g.reshape(normal.shape), normal, factor, 2).reshape(shape), BOUNDS[dtype])
+
+
+def test_group_norm_channels_last_of_numbers_far_from_0():
+    x = (drawn(2, 32, 20, 20) * 0.01 + 1000).astype(np.float32)
+    t = tensor(x, "float32").contiguous(memory_format=norch.channels_last)
+    far = x.astype(np.float64)
+    found = standard(far.reshape(2, 8, -1), 2, 1e-5)[0].reshape(x.shape)
+    close(norch.group_norm(t, 8), found, 1e-3)
+
+
 @pytest.mark.parametrize("weight", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("n", [6, 700])

@@ -123,11 +123,12 @@ bool is_possible(const Request& request, int outputs, int images) {
 
 void add_group_normalization(Registry& registry) {
     registry["group_norm"] = [](const Request& r) -> KernelPtr {
-        if (!is_possible(r, 1, 1)) return nullptr;
+        if (!is_possible(r, 1, 1)) return group_norm_last(r, 1, 1);
         return visit_floating(r.operands[0].dtype, [&]<class S>(Tag<S>) { return forward<S>(r); });
     };
     registry["group_norm_grad"] = [](const Request& r) -> KernelPtr {
-        if (!is_possible(r, 3, 2) || r.operands[1].dtype != computed_dtype(r.operands[0].dtype)) return nullptr;
+        if (r.operands[1].dtype != computed_dtype(r.operands[0].dtype)) return nullptr;
+        if (!is_possible(r, 3, 2)) return group_norm_last(r, 3, 2);
         return visit_floating(r.operands[0].dtype, [&]<class S>(Tag<S>) { return backward<S>(r); });
     };
 }

@@ -172,6 +172,9 @@ private:
     const C* data_;
 };
 
+/// group_norm, or its gradient, of images whose channels lie next to each other, else null. outputs: how many; images: inputs.
+KernelPtr group_norm_last(const Request& request, int outputs, int images);  // groupnorm_last.cpp
+
 void add_channel_normalization(Registry&);  // channelnorm.cpp: batch_norm
 void add_running_normalization(Registry&);  // runningnorm.cpp: batch_norm with statistics that are given
 void add_group_normalization(Registry&);    // groupnorm.cpp

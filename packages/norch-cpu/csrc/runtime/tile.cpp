@@ -134,7 +134,7 @@ void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns, [[maybe
     const int64_t i_end = rows / SIDE * SIDE, j_end = columns / SIDE * SIDE;
     auto block = transpose_block<T, SIDE>;
     if constexpr (SIDE * SIZE == STREAMED_BYTES)
-        if (streams && (reinterpret_cast<uintptr_t>(to.data) | uintptr_t(to.row)) % STREAMED_BYTES == 0)
+        if (streams && (reinterpret_cast<uintptr_t>(to.data) | uintptr_t(to.row)) % (SIDE * SIZE) == 0)
             block = transpose_block<T, SIDE, true>;
     const auto at = [&](int64_t i, int64_t j) NORCH_INLINE_LAMBDA {
         block(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...dispatch.arguments import check_functions
 from ...errors import ShapeError
-from ...spec import Spec, as_int
+from ...spec import Spec, as_int, is_channels_last
 from ..copying import like_images, row_major_copy
 from ..families import composite
 
@@ -53,6 +53,15 @@ def _pixel_unshuffle(input: Tensor, factor: int) -> Tensor:
     return row_major_copy(blocks).reshape((*lead, c * factor * factor, h // factor, w // factor))
 
 
+def _rows_of_pixels(input: Tensor) -> Tensor | None:
+    """(n, h, w, c) of images whose channels lie next to each other, else None."""
+    spec = input.spec
+    if type(spec) is not Spec or spec.ndim != 4 or spec.is_contiguous or not is_channels_last(spec):
+        return None
+    rows: Tensor = input.permute((0, 2, 3, 1))
+    return rows if rows.spec.is_contiguous else None
+
+
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of channels laid out as pixels (Shi et al., 2016): (*, c * r * r, h, w) -> (*, c, h * r, w * r), r being
     `upscale_factor`.
@@ -65,7 +74,12 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_shuffle(): {c} channels of {shape} cannot be divided by {r} * {r}")
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c // (r * r), h * r, w * r))
-    return like_images(_pixel_shuffle(input, r), input)
+    rows = _rows_of_pixels(input)
+    if rows is None:
+        return like_images(_pixel_shuffle(input, r), input)
+    n, c = lead[0], c // (r * r)
+    blocks = row_major_copy(rows.reshape((n, h, w, c, r, r)).permute((0, 1, 4, 2, 5, 3)))
+    return blocks.reshape((n, h * r, w * r, c)).permute((0, 3, 1, 2))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -78,7 +92,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         raise ShapeError(f"pixel_unshuffle(): height and width of {shape} cannot be divided by {r}")
     if not input.spec.numel:
         return row_major_copy(input).reshape((*lead, c * r * r, h // r, w // r))
-    return like_images(_pixel_unshuffle(input, r), input)
+    rows = _rows_of_pixels(input)
+    if rows is None:
+        return like_images(_pixel_unshuffle(input, r), input)
+    n, h, w = lead[0], h // r, w // r
+    blocks = row_major_copy(rows.reshape((n, h, r, w, r, c)).permute((0, 1, 3, 5, 2, 4)))
+    return blocks.reshape((n, h, w, c * r * r)).permute((0, 3, 1, 2))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
