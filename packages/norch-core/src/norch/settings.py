@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 from .device import CPU
 
@@ -11,19 +12,59 @@ PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
 _switches: dict[str, object] = {}
 _asked: set[str] = set()  # the switches on which kernels may depend
-_callbacks: list[Callable[[], None]] = []
+_callbacks: list[tuple[Callable[[], None], Callable[[Hashable, Hashable], None] | None]] = []
 
 
-def on_change(callback: Callable[[], None]) -> None:
+def on_change(callback: Callable[[], None], switched: Callable[[Hashable, Hashable], None] | None = None) -> None:
     """Has `callback` called whenever compiled kernels may no longer hold: after a change of the default dtype, of the
-    precision of matrix products, or of the backends that are registered."""
-    _callbacks.append(callback)
+    precision of matrix products, of a switch, or of the backends that are registered.
+
+    switched: called instead, if given, after a change of the precision or a switch, with what stands for all of them
+    before and after it: kernels that were compiled under such a state hold whenever it is there again.
+    """
+    _callbacks.append((callback, switched))
 
 
 def changed() -> None:
     """Calls what `on_change` was given."""
-    for callback in _callbacks:
+    for callback, _ in _callbacks:
         callback()
+
+
+def _state() -> Hashable:
+    return _precision, frozenset(_switches.items())
+
+
+_delayed: list[Hashable] | None = None
+"""Within `at_once`, the states before its changes."""
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Within it, changes of the precision and of switches are one, which is told of at its end."""
+    global _delayed
+    if _delayed is not None:
+        yield
+        return
+    _delayed = []
+    try:
+        yield
+    finally:
+        states, _delayed = _delayed, None
+        if states and states[0] != _state():
+            _switched(states[0])
+
+
+def _switched(before: Hashable) -> None:
+    if _delayed is not None:
+        _delayed.append(before)
+        return
+    after = _state()
+    for callback, switched in _callbacks:
+        if switched is None:
+            callback()
+        else:
+            switched(before, after)
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -33,14 +74,14 @@ def set_float32_matmul_precision(precision: str) -> None:
     range and 10 bits of mantissa, and are summed in float32; convolutions and recurrent layers do as products, unless
     `norch.backends.cudnn` says otherwise. Processors with tile registers (AMX) take a factor as the sum of two bfloat16
     numbers at "high" (errors below 2^-15 of the products' magnitudes), as one at "medium". Other devices take no
-    notice. Raises ValueError for another name. Kernels are compiled again after a change: set it once.
+    notice. Raises ValueError for another name. Kernels are compiled for each precision that is set.
     """
     global _precision
     if precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision(): expected one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision != _precision:
-        _precision = precision
-        changed()
+        before, _precision = _state(), precision
+        _switched(before)
 
 
 def get_float32_matmul_precision() -> str:
@@ -50,15 +91,16 @@ def get_float32_matmul_precision() -> str:
 
 def set_switch(name: str, value: object) -> None:
     """Keeps a switch that some backend knows, such as "cudnn.enabled", or forgets it where `value` is None. Kernels are
-    compiled again after a change of one that a backend has asked for."""
+    compiled for each value of one that a backend has asked for."""
     if _switches.get(name) == value:
         return
+    before = _state()
     if value is None:
         del _switches[name]
     else:
         _switches[name] = value
     if name in _asked:
-        changed()
+        _switched(before)
 
 
 def get_switch(name: str, default: object = None) -> object:

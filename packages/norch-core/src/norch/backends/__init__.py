@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ..backend import registry
-from ..settings import allows_tf32, set_float32_matmul_precision, set_switch, show_switch
+from ..settings import allows_tf32, at_once, set_float32_matmul_precision, set_switch, show_switch
 
 
 class _Float32:
@@ -136,18 +136,20 @@ class _CuDNN(_Float32):
         names = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "conv.tf32", "rnn.tf32")
         before = {name: show_switch(name) for name in names}
         limit = self.benchmark_limit
-        self.enabled, self.benchmark, self.deterministic = enabled, benchmark, deterministic
-        self.benchmark_limit = benchmark_limit
-        if fp32_precision is not None:
-            self.fp32_precision = fp32_precision
-        elif allow_tf32 is not None:
-            self.allow_tf32 = allow_tf32
+        with at_once():
+            self.enabled, self.benchmark, self.deterministic = enabled, benchmark, deterministic
+            self.benchmark_limit = benchmark_limit
+            if fp32_precision is not None:
+                self.fp32_precision = fp32_precision
+            elif allow_tf32 is not None:
+                self.allow_tf32 = allow_tf32
         try:
             yield
         finally:
             self.benchmark_limit = limit
-            for name, value in before.items():
-                set_switch(name, value)
+            with at_once():
+                for name, value in before.items():
+                    set_switch(name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not hasattr(type(self), name):

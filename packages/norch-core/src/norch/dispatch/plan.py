@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakSet
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 PLAN_LIMIT = 8192
 """Plans that all caches together keep at most, in each of two generations: 2 kB each."""
+
+MOST_KEPT = 3
+"""States of precision and switches whose plans are kept besides those of the present one."""
 
 SCALARS = frozenset({bool, int, float, Traced})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
@@ -98,7 +101,7 @@ class Plans(dict[Any, Plan]):
     it becomes the old one, and what is then still used moves back from there.
     """
 
-    __slots__ = ("__weakref__", "aside", "into", "old", "op")
+    __slots__ = ("__weakref__", "aside", "into", "kept", "old", "op")
 
     young: ClassVar[int] = 0
 
@@ -107,6 +110,8 @@ class Plans(dict[Any, Plan]):
         self.old: dict[Any, Plan] = {}
         self.aside: tuple[dict[Any, Plan], dict[Any, Plan]] | None = None
         """Both generations that `exchange_plans` has put aside."""
+        self.kept: dict[Hashable, tuple[dict[Any, Plan], dict[Any, Plan]]] = {}
+        """Both generations of other states of precision and switches."""
         _caches.add(self)
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -137,12 +142,42 @@ class Plans(dict[Any, Plan]):
 _caches: WeakSet[Plans] = WeakSet()
 
 
+_kept: dict[Hashable, int] = {}
+"""The states that have plans in `Plans.kept`, the oldest first, and how many of them are young."""
+
+
 def forget_plans() -> None:
     """Empties every plan cache."""
     for plans in tuple(_caches):
         plans.clear()
         plans.old.clear()
+        plans.kept.clear()
     Plans.young = 0
+    _kept.clear()
+
+
+def _switch_plans(before: Hashable, after: Hashable) -> None:
+    """Keeps the plans that were made in the state `before`, and goes on with those of the state `after`."""
+    if kernels.watchers:  # whoever watches kernels may have put plans aside
+        forget_plans()
+        return
+    caches = tuple(_caches)
+    if any(plans or plans.old for plans in caches):
+        _kept[before] = Plans.young
+    dropped = [next(iter(_kept))] if len(_kept) > MOST_KEPT else []
+    for plans in caches:
+        if plans or plans.old:
+            plans.kept[before] = (dict(plans), plans.old)
+            plans.clear()
+            plans.old = {}
+        young, old = plans.kept.pop(after, ({}, {}))
+        plans.update(young)
+        plans.old.update(old)
+        for state in dropped:
+            plans.kept.pop(state, None)
+    Plans.young = _kept.pop(after, 0)
+    for state in dropped:
+        _kept.pop(state, None)
 
 
 def exchange_plans() -> None:
@@ -163,7 +198,7 @@ def forget_plans_aside() -> None:
         plans.aside = None
 
 
-settings.on_change(forget_plans)
+settings.on_change(forget_plans, _switch_plans)
 
 
 def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan:
