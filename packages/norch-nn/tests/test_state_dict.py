@@ -121,3 +121,54 @@ def test_one_element_is_taken_for_a_0d_parameter():
     shift = Shift()
     shift.load_state_dict({"shift": norch.tensor([3.0])})
     assert (shift.shift.shape, shift.shift.item()) == ((), 3.0)
+
+
+class Renamed(nn.Linear):
+    """As torchvision's MNASNet asks: which version of the class saved this?"""
+
+    _version = 3
+    asked = None
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        self.asked = dict(local_metadata)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def test_a_class_is_told_its_version():
+    net, told = nn.Sequential(Renamed(2, 2), nn.BatchNorm1d(2)), []
+    net[1].register_load_state_dict_pre_hook(lambda module, state, prefix, metadata, *rest: told.append(metadata))
+    state = net.state_dict()
+    assert state._metadata == {"": {"version": 1}, "0": {"version": 3}, "1": {"version": 2}}
+    net.load_state_dict(state)
+    assert (net[0].asked, told[-1]) == ({"version": 3}, {"version": 2})
+    net.load_state_dict(state, assign=True)
+    assert net[0].asked == {"version": 3, "assign_to_params_buffers": True}
+    net.load_state_dict(dict(state))
+    assert (net[0].asked, told[-1]) == ({}, {})
+    assert net.state_dict(destination={}) is not None  # a plain dict has no such attribute
+    whole = nn.ModuleDict({"part": net}).state_dict()
+    assert whole._metadata["part.0"] == {"version": 3}
+
+
+def test_batch_norm_of_before_it_counted_batches():
+    net = nn.Sequential(nn.BatchNorm1d(2))
+    state = dict(net.state_dict())
+    del state["0.num_batches_tracked"]
+    net[0].num_batches_tracked.fill_(7)
+    assert net.load_state_dict(state).missing_keys == []
+    assert net[0].num_batches_tracked.item() == 7
+    counted = net.state_dict()
+    del counted["0.num_batches_tracked"]
+    with pytest.raises(RuntimeError, match="num_batches_tracked"):
+        net.load_state_dict(counted)
+
+
+def test_versions_in_a_file_of_pytorch(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict(), tmp_path / "state.pt")
+    state = norch.load(tmp_path / "state.pt")
+    assert state._metadata["0"] == {"version": 2}
+    net, asked = nn.Sequential(nn.BatchNorm1d(2)), []
+    net[0].register_load_state_dict_pre_hook(lambda module, state, prefix, metadata, *rest: asked.append(metadata))
+    net.load_state_dict(state)
+    assert asked == [{"version": 2}]

@@ -41,6 +41,7 @@ class _NormBase(_Affine):
     """How many dims an input may have."""
     _passing: ClassVar[tuple[int, ...]] = ()
     """With how many dims an input need not be checked."""
+    _version = 2  # the first had no num_batches_tracked
 
     num_features: int
     eps: float = 1e-5
@@ -75,6 +76,13 @@ class _NormBase(_Affine):
         """`reset_running_stats`, and makes weight 1 and bias 0."""
         self.reset_running_stats()
         super().reset_parameters()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if local_metadata.get("version", 1) < 2 and self.num_batches_tracked is not None:
+            state_dict.setdefault(f"{prefix}num_batches_tracked", self.num_batches_tracked.detach())
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -55,8 +55,16 @@ def saved_tensors(module: Module, prefix: str = "") -> Iterator[tuple[str, norch
 
 
 def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Puts the tensors of a module and all below it into `state`, with the hooks of each."""
-    state = OrderedDict() if state is None else state
+    """Puts the tensors of a module and all below it into `state`, with the hooks of each.
+
+    The attribute `_metadata` of a new `state` says of each module which version of its class it is.
+    """
+    if state is None:
+        state = OrderedDict()
+        state._metadata = OrderedDict()  # type: ignore[attr-defined]
+    own = {"version": module._version}
+    if hasattr(state, "_metadata"):
+        state._metadata[prefix.removesuffix(".")] = own
     hooks = module._hooks
     if hooks is not None:
         for hook in tuple(hooks.state_pre.values()):
@@ -68,7 +76,7 @@ def save_state(module: Module, prefix: str, keep_vars: bool, state: dict[str, An
             child.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     if hooks is not None:
         for hook in tuple(hooks.state.values()):
-            found = hook.function(module, state, prefix, {})
+            found = hook.function(module, state, prefix, own)
             if found is not None and hook.replaces:
                 state = found
             elif found is not None:
@@ -107,13 +115,15 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     if not isinstance(given, Mapping):
         raise norch.DTypeError(f"load_state_dict(): expected a dict of tensors, got {type(given).__name__}")
     parts = list(module.named_modules(remove_duplicate=False))
-    state, missing, unexpected, errors = dict(given), list[str](), list[str](), list[str]()
+    state, missing, unexpected, errors = OrderedDict(given), list[str](), list[str](), list[str]()
+    metadata: dict[str, dict[str, Any]] = getattr(given, "_metadata", {})
     for path, part in parts:
         lead = f"{path}." if path else ""
+        local = {**metadata.get(path, {}), **({"assign_to_params_buffers": True} if assign else {})}
         for hook in () if part._hooks is None else tuple(part._hooks.load_pre.values()):
             first = (part,) if hook.with_module else ()
-            hook.function(*first, state, lead, {}, strict, missing, unexpected, errors)
-        part._load_from_state_dict(state, lead, {}, strict, missing, unexpected, errors)
+            hook.function(*first, state, lead, local, strict, missing, unexpected, errors)
+        part._load_from_state_dict(state, lead, local, strict, missing, unexpected, errors)
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)
     extra = {(f"{path}." if path else "") + EXTRA_KEY: part for path, part in parts if _has_extra(part)}
