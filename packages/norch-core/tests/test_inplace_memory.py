@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,18 @@ from norch.numpy_backend.backend import NumpyBackend
 from norch.numpy_backend.views import bind
 
 
+def _hardtanh(x: Any, out: Any, min_val: float, max_val: float) -> None:
+    np.clip(x, min_val, max_val, out=out)
+
+
+def _silu(x: Any, out: Any) -> None:
+    np.copyto(out, x / (1 + np.exp(-x)))
+
+
+ACTIVATIONS: dict[str, Any] = {"hardtanh": _hardtanh, "silu": _silu}
+"""Composites that have kernels here."""
+
+
 class CountingBackend(NumpyBackend):
     """The reference on a device of its own, which counts the buffers that are asked for."""
 
@@ -28,6 +41,9 @@ class CountingBackend(NumpyBackend):
         return super().allocate(nbytes, index)
 
     def compile(self, op: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Kernel | None:
+        if op in ACTIVATIONS and operands[0].dtype.is_floating_point:
+            limits = {name: attrs[name] for name in ("min_val", "max_val") if name in attrs}
+            return bind(partial(ACTIVATIONS[op], **limits), operands)
         if op != "axpy" or not operands[0].dtype.is_floating_point:
             return super().compile(op, operands, attrs)
         return bind(lambda a, b, alpha, out: np.copyto(out, a + b * alpha), operands)
@@ -127,3 +143,29 @@ def test_the_gradient_of_what_was_filled_through_an_expanded_view_is_0() -> None
     (made * made + leaf).sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("name", "options"), [("silu", ()), ("hardtanh", (-0.5, 0.5))])
+def test_activations_in_place_allocate_nothing_where_there_is_a_kernel(
+    name: str, options: tuple[float, ...], counting: CountingBackend
+) -> None:
+    """A network's activations in place were made beside their input, and copied."""
+    function, change = getattr(norch, name), getattr(norch, f"{name}_")
+    x = matrix(device="counting")
+    rows, expected = x[1:, ::2], function(x.clone(), *options)
+    before, of_rows = x.tolist(), function(rows, *options).tolist()
+    leaf = x.clone().requires_grad_()
+    counting.allocations = 0
+    assert change(rows, *options) is rows
+    with norch.no_grad():
+        change(leaf, *options)
+    assert counting.allocations == 0
+    assert leaf.tolist() == expected.tolist()
+    assert rows.tolist() == of_rows
+    assert (x[0].tolist(), x[1:, 1::2].tolist()) == (before[0], [row[1::2] for row in before[1:]])
+    recorded = norch.tensor(before, device="counting").requires_grad_()
+    once = recorded * 1.0
+    change(once, *options).sum().backward()
+    again = norch.tensor(before, device="counting").requires_grad_()
+    function(again, *options).sum().backward()
+    assert recorded.grad.tolist() == again.grad.tolist()

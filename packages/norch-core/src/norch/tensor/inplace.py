@@ -50,15 +50,18 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     op: Op | None = getattr(function, "op", None)
 
     writes_over = op is not None and _may_write_over(op)
+    writes_over_untracked = op is not None and op.is_elementwise
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_writable(self, title)
-        if self.left_to is not None and not (is_recording() and _any_tracked(self, args, kwargs)):
+        is_tracked = is_recording() and _any_tracked(self, args, kwargs)
+        if self.left_to is not None and not is_tracked:
             return self.left_to(title, (self, *args), kwargs)  # type: ignore[no-any-return]
-        if writes_over and not kwargs and _written_over(op, self, args, title):  # type: ignore[arg-type]
+        over = writes_over or (writes_over_untracked and not is_tracked)
+        if over and not kwargs and _written_over(op, self, args, title):  # type: ignore[arg-type]
             return self
         source = self
-        if is_recording() and _any_tracked(self, args, kwargs) and _saves_input(op):
+        if is_tracked and _saves_input(op):
             source = self.clone()
             args = tuple([source if a is self else a for a in args])
         try:
@@ -107,24 +110,33 @@ def _may_write_over(op: Op) -> bool:
 @observable(IN_PLACE)
 def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -> bool:
     """Runs an op over its first operand, and records it; False where that cannot be."""
-    if len(op.params) != 1 + len(others) or not all(isinstance(x, TensorBase) for x in others):
+    if len(op.params) != 1 + len(others) or op.tensors[0] != 0:
         return False
-    specs = (tensor.spec, *[x.spec for x in others])
-    if any(type(s) is not Spec for s in specs) or any(overlapping(tensor, x) for x in others):
+    for i, x in enumerate(others, 1):
+        fits = isinstance(x, TensorBase) if i in op.tensors else i not in op.slots and type(x) in SCALARS - {Traced}
+        if not fits:
+            return False
+    tensors: list[Any] = [tensor, *[x for x in others if isinstance(x, TensorBase)]]
+    if any(type(x.spec) is not Spec for x in tensors) or any(overlapping(tensor, x) for x in tensors):
         return False
-    edges = tuple([resolve(x) if is_recording() else None for x in (tensor, *others)])
+    specs = (tensor.spec, *[x.spec if isinstance(x, TensorBase) else x for x in others])
+    edges = tuple([resolve(x) if is_recording() else None for x in tensors])
     is_recorded = any(edge is not None for edge in edges)
     if (is_recorded and tensor.base is not None) or tensor.spec.device.backend.contract < (1, 3):
         return False
-    over, plan = op.into_plans[tensor.spec, *specs], op.plans[specs if others else tensor.spec]
-    if not over.in_place or over.kernel is None or plan.make is None or plan.out is not tensor.spec:
+    over = op.into_plans[tensor.spec, *specs]
+    if not over.in_place or over.kernel is None:
         return False
-    call_in_place(over, [value for x in (tensor, tensor, *others) for value in (x.buffer, x.offset)])
+    plan = op.plans[specs if others else tensor.spec] if is_recorded else over
+    if is_recorded and (plan.make is None or plan.out is not tensor.spec):
+        return False
+    call_in_place(over, [value for x in (tensor, *tensors) for value in (x.buffer, x.offset)])
     mark_modified(tensor, title)
     if is_recording():
         saved = any(rule is not None and rule.saved_outputs for rule in op.rules or ())
         outputs = ((tensor.buffer, tensor.offset),) if saved else None
-        rebase(tensor, new_node(plan, edges, (None,) * len(specs), outputs) if is_recorded else None)
+        kept = tuple([None if isinstance(x, TensorBase) else x for x in (tensor, *others)])
+        rebase(tensor, new_node(plan, edges, kept, outputs) if is_recorded else None)
     return True
 
 

@@ -141,13 +141,13 @@ class OpMethods:
     ge_ = in_place; geometric_ = ops_sampling.geometric_; geqrf = tensor_late_methods.geqrf; ger = matrix_matmul.outer;
     greater = elementwise_arithmetic.gt; greater_ = in_place; greater_equal = elementwise_arithmetic.ge;
     greater_equal_ = in_place; gt = elementwise_arithmetic.gt; gt_ = in_place; half = tensor_transfer.half;
-    hardshrink = nn_activation.hardshrink; heaviside = elementwise_special.heaviside; heaviside_ = in_place;
-    histc = reduction_statistics.histc; histogram = tensor_special.histogram; hsplit = shape_arranging.hsplit;
-    hypot = elementwise_composites.hypot; hypot_ = in_place; i0 = tensor_special.i0; i0_ = in_place;
-    igamma = tensor_special.igamma; igamma_ = in_place; igammac = tensor_special.igammac; igammac_ = in_place;
-    index_add = ops_indexing.index_add; index_add_ = in_place; index_copy = ops_indexing.index_copy;
-    index_copy_ = in_place; index_fill = ops_indexing.index_fill; index_fill_ = in_place;
-    index_put = tensor_assignment.index_put; index_put_ = tensor_assignment.index_put_;
+    hardshrink = nn_activation.hardshrink; hardsigmoid_ = in_place; hardswish_ = in_place; hardtanh_ = in_place;
+    heaviside = elementwise_special.heaviside; heaviside_ = in_place; histc = reduction_statistics.histc;
+    histogram = tensor_special.histogram; hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot;
+    hypot_ = in_place; i0 = tensor_special.i0; i0_ = in_place; igamma = tensor_special.igamma; igamma_ = in_place;
+    igammac = tensor_special.igammac; igammac_ = in_place; index_add = ops_indexing.index_add; index_add_ = in_place;
+    index_copy = ops_indexing.index_copy; index_copy_ = in_place; index_fill = ops_indexing.index_fill;
+    index_fill_ = in_place; index_put = tensor_assignment.index_put; index_put_ = tensor_assignment.index_put_;
     index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place; index_select = ops_indexing.index_select;
     inner = matrix_products.inner; int = tensor_transfer.int_; inverse = late;
     is_distributed = tensor_late_methods.is_distributed; is_pinned = tensor_memory.is_pinned;
@@ -174,7 +174,7 @@ class OpMethods:
     masked_select = ops_masks.masked_select; matmul = matrix_matmul.matmul; matrix_exp = late;
     matrix_power = matrix_products.matrix_power; max = reduction_reductions.max;
     maximum = elementwise_arithmetic.maximum; mean = reduction_reductions.mean; median = reduction_reductions.median;
-    min = reduction_reductions.min; minimum = elementwise_arithmetic.minimum; mm = matrix_matmul.mm;
+    min = reduction_reductions.min; minimum = elementwise_arithmetic.minimum; mish_ = in_place; mm = matrix_matmul.mm;
     mode = reduction_statistics.mode; moveaxis = shape_views.movedim; movedim = shape_views.movedim;
     msort = reduction_statistics.msort; mul = elementwise_arithmetic.mul; mul_ = in_place;
     multinomial = ops_sampling.multinomial; multiply = elementwise_arithmetic.mul; multiply_ = in_place;
@@ -210,7 +210,7 @@ class OpMethods:
     select_scatter = ops_scatter_copies.select_scatter; selu_ = in_place; set_ = tensor_shape_changes.set_;
     sgn = elementwise_special.sgn; sgn_ = in_place; share_memory_ = tensor_memory.share_memory_;
     short = tensor_transfer.short; sigmoid = elementwise_arithmetic.sigmoid; sigmoid_ = in_place;
-    sign = elementwise_arithmetic.sign; sign_ = in_place; signbit = elementwise_special.signbit;
+    sign = elementwise_arithmetic.sign; sign_ = in_place; signbit = elementwise_special.signbit; silu_ = in_place;
     sin = elementwise_arithmetic.sin; sin_ = in_place; sinc = elementwise_special.sinc; sinc_ = in_place;
     sinh = elementwise_arithmetic.sinh; sinh_ = in_place; slice_scatter = ops_scatter_copies.slice_scatter;
     slogdet = late; softmax = nn_softmax.softmax; sort = reduction_sorting.sort;

@@ -140,7 +140,7 @@ def hardtanh_grad(grad: Tensor, input: Tensor, min_val: float, max_val: float) -
     return where(le(x, min_val) | ge(x, max_val), 0.0, grad)
 
 
-@public(method=False)
+@public(method=False, inplace=True)
 @composite(_of_numbers("hardtanh"), hardtanh_grad, native="floating", elementwise=True)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`input` limited to [min_val, max_val], gradient 0 there and beyond; NaN stays, shape and dtype kept. Raises
@@ -164,7 +164,7 @@ def hardsigmoid_grad(grad: Tensor, input: Tensor) -> Tensor:
     return where(lt(absolute(input), 3), grad * _SIXTH, 0.0)
 
 
-@public(method=False)
+@public(method=False, inplace=True)
 @composite(_elementwise("hardsigmoid"), hardsigmoid_grad, elementwise=True)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
@@ -178,7 +178,7 @@ def hardswish_grad(grad: Tensor, input: Tensor) -> Tensor:
     return where(le(input, -3), 0.0, where(ge(input, 3), grad, grad * (input * _THIRD + 0.5)))
 
 
-@public(method=False)
+@public(method=False, inplace=True)
 @composite(_elementwise("hardswish"), hardswish_grad, elementwise=True)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
@@ -302,7 +302,7 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
     return (grad * (s * (x * (1 - s) + 1))).to(grad.dtype)
 
 
-@public(method=False)
+@public(method=False, inplace=True)
 @composite(_elementwise("silu"), silu_grad, elementwise=True)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
@@ -322,7 +322,7 @@ def mish_grad(grad: Tensor, input: Tensor) -> Tensor:
     return (grad * (t + x * sigmoid(x) * (1 - t * t))).to(grad.dtype)
 
 
-@public(method=False)
+@public(method=False, inplace=True)
 @composite(_elementwise("mish"), mish_grad, elementwise=True)
 def mish(input: Tensor) -> Tensor:
     """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; raises DTypeError unless floating."""

@@ -24,13 +24,13 @@ def relu(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
 
 def relu6(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
     """`norch.relu6`; into the memory of `input` if `inplace`."""
-    return written_into(input, norch.relu6) if inplace else norch.relu6(input)
+    return hardtanh(input, 0, 6, True) if inplace else norch.relu6(input)
 
 
 def leaky_relu(input: norch.Tensor, negative_slope: float = 0.01, inplace: bool = False) -> norch.Tensor:
     """`norch.leaky_relu`; into the memory of `input` if `inplace`."""
     if inplace:
-        return written_into(input, norch.leaky_relu, negative_slope)
+        return norch.leaky_relu_(input, negative_slope)  # type: ignore[no-any-return]
     return norch.leaky_relu(input, negative_slope)
 
 
@@ -54,28 +54,28 @@ def hardtanh(input: norch.Tensor, min_val: float = -1.0, max_val: float = 1.0, i
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val {min_val} is greater than max_val {max_val}")
     if inplace:
-        return written_into(input, norch.hardtanh, min_val, max_val)
+        return norch.hardtanh_(input, min_val, max_val)  # type: ignore[no-any-return]
     return norch.hardtanh(input, min_val, max_val)
 
 
 def hardsigmoid(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
     """`norch.hardsigmoid`; into the memory of `input` if `inplace`."""
-    return written_into(input, norch.hardsigmoid) if inplace else norch.hardsigmoid(input)
+    return norch.hardsigmoid_(input) if inplace else norch.hardsigmoid(input)
 
 
 def hardswish(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
     """`norch.hardswish`; into the memory of `input` if `inplace`."""
-    return written_into(input, norch.hardswish) if inplace else norch.hardswish(input)
+    return norch.hardswish_(input) if inplace else norch.hardswish(input)
 
 
 def silu(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
     """`norch.silu`; into the memory of `input` if `inplace`."""
-    return written_into(input, norch.silu) if inplace else norch.silu(input)
+    return norch.silu_(input) if inplace else norch.silu(input)
 
 
 def mish(input: norch.Tensor, inplace: bool = False) -> norch.Tensor:
     """`norch.mish`; into the memory of `input` if `inplace`."""
-    return written_into(input, norch.mish) if inplace else norch.mish(input)
+    return norch.mish_(input) if inplace else norch.mish(input)
 
 
 def threshold(input: norch.Tensor, threshold: float, value: float, inplace: bool = False) -> norch.Tensor:
