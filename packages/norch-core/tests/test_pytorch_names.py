@@ -302,3 +302,16 @@ def test_dicts_of_weak_keys_known_by_identity():
     other[kept] = 3
     del other[kept]
     assert not other
+
+
+def test_statistics_of_memory_where_there_is_no_gpu():
+    """As PyTorch without CUDA: programs log them, and tables of functions by device name the others when imported."""
+    if norch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    kinds = ("allocated", "cached", "reserved")
+    assert {getattr(norch.cuda, f"{most}memory_{kind}")() for most in ("", "max_") for kind in kinds} == {0}
+    assert norch.cuda.max_memory_allocated(0) == 0
+    assert (norch.cuda.memory_stats(), norch.cuda.get_arch_list(), norch.cuda.is_tf32_supported()) == ({}, [], False)
+    assert norch.cuda.reset_max_memory_allocated is not None
+    with pytest.raises(NotImplementedError, match=r"cuda\.reset_peak_memory_stats"):
+        norch.cuda.reset_peak_memory_stats()

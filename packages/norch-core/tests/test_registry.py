@@ -308,8 +308,8 @@ def test_a_device_module_is_not_loaded_by_a_look_at_it(install):
     assert copy.copy(norch.chip).device_type == "chip"
     assert not hasattr(norch, "chop")
     assert "plug_chip" not in sys.modules
-    with pytest.raises(AttributeError, match=r"norch.cuda has no attribute 'memory_allocated'; no installed package"):
-        norch.cuda.memory_allocated()
+    with pytest.raises(AttributeError, match=r"norch.cuda has no attribute 'mem_get_info'; no installed package"):
+        norch.cuda.mem_get_info()
     with pytest.raises(norch.DeviceError, match="pip install norch-cuda"):
         norch.cuda.synchronize()
 

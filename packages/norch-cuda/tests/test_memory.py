@@ -48,6 +48,22 @@ def test_the_peak_can_be_reset(cuda):
     assert norch.cuda.max_memory_reserved() == norch.cuda.memory_reserved()
 
 
+def test_names_that_pytorch_has_for_the_same(cuda):
+    x = norch.zeros(1 << 20, device=cuda)
+    norch.cuda.reset_max_memory_allocated()
+    assert norch.cuda.max_memory_allocated() == norch.cuda.memory_allocated() >= x.nbytes
+    assert norch.cuda.memory_cached() == norch.cuda.memory_reserved()
+    assert norch.cuda.max_memory_cached() == norch.cuda.max_memory_reserved()
+    assert f"{norch.cuda.memory_allocated() / 2**20:,.1f} MiB" in norch.cuda.memory_summary()
+    assert len(norch.cuda.memory_summary(abbreviated=True)) < len(norch.cuda.memory_summary())
+    norch.cuda.init()
+    assert norch.cuda.ipc_collect() is None
+    assert norch.cuda.is_initialized()
+    assert norch.cuda.is_tf32_supported() == (norch.cuda.get_device_capability()[0] >= 8)
+    with norch.cuda.device_of(x):
+        assert norch.cuda.current_device() == x.device.index
+
+
 def test_too_much_says_what_was_asked_for_and_what_there_is(cuda):
     total = norch.cuda.get_device_properties().total_memory
     with pytest.raises(

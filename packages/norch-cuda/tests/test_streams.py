@@ -193,3 +193,16 @@ def test_two_devices(cuda):
     assert (y.to("cuda:1") - x).sum().item() == 499500
     with pytest.raises(norch.DeviceError):
         x + y
+
+
+def test_a_stream_can_be_set_for_good(cuda):
+    side, before = norch.cuda.Stream(), norch.cuda.current_stream()
+    norch.cuda.set_stream(side)
+    try:
+        norch.cuda.set_stream(None)
+        assert norch.cuda.current_stream() == side
+        assert (norch.ones(3, device=cuda) + 1).tolist() == [2, 2, 2]
+    finally:
+        norch.cuda.set_stream(before)
+    assert norch.cuda.current_stream() == before
+    assert norch.cuda.StreamContext is norch.cuda.stream

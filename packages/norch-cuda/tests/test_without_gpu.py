@@ -72,8 +72,8 @@ def test_the_module_of_the_device_says_why_too():
         pytest.skip("there is a GPU")
     assert norch.cuda.device_count() == 0
     assert "norch-cuda 0.1.0" in (norch.cuda.why_not() or "")
-    with pytest.raises(AttributeError, match=r"norch.cuda has no attribute 'memory_allocated'; device 'cuda' cannot"):
-        norch.cuda.memory_allocated()
+    with pytest.raises(AttributeError, match=r"norch.cuda has no attribute 'mem_get_info'; device 'cuda' cannot"):
+        norch.cuda.mem_get_info()
     with pytest.raises(norch.DeviceError, match="cannot be used"):
         norch.ones(2).cuda()
 

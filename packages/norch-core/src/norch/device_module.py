@@ -25,11 +25,22 @@ LIKE_PYTORCH: dict[str, Any] = {
     "empty_cache": lambda: None,  # a backend that keeps memory has its own
     "is_initialized": lambda: False,
     "OutOfMemoryError": OutOfMemoryError,
+    "get_arch_list": list,
+    "is_tf32_supported": lambda: False,
+    "memory_stats": lambda device=None: {},
+    **dict.fromkeys(
+        [f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "cached", "reserved")],
+        lambda device=None: 0,
+    ),
 }
 """What scripts name on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
-NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "graph")
-"""What scripts name while they are imported: annotations and base classes. Without a backend it can only be named."""
+NAMED_WHILE_IMPORTED = (
+    "CUDAGraph", "Event", "Stream", "StreamContext", "graph", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+)  # fmt: skip
+"""What scripts name while they are imported: annotations, base classes, tables of functions by device. Without a
+backend it can only be named."""
 
 
 PARTS = ("memory", "random")

@@ -21,6 +21,7 @@ from .stream import (
     device_index,
     graph,
     is_current_stream_capturing,
+    set_stream,
     stream,
 )
 
@@ -28,25 +29,37 @@ __all__ = [
     "CUDAGraph",
     "Event",
     "Stream",
+    "StreamContext",
     "allocated_size",
     "current_stream",
     "default_stream",
     "device",
+    "device_of",
     "empty_cache",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "graph",
+    "init",
+    "ipc_collect",
     "is_current_stream_capturing",
+    "is_initialized",
+    "is_tf32_supported",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_stats",
+    "memory_summary",
     "pin_memory",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_device",
+    "set_stream",
     "stream",
     "uses",
     "versions",
@@ -76,6 +89,24 @@ class device:
         _ext.set_current_device(self._before)
 
 
+class device_of(device):
+    """Within this context "cuda" without an index means the device of `obj`, a tensor; of one elsewhere as before."""
+
+    __slots__ = ()
+
+    def __init__(self, obj: norch.Tensor) -> None:
+        super().__init__(obj.device if obj.device.type == "cuda" else None)
+
+
+def init() -> None:
+    """Does nothing: the device was set up when it was first asked for."""
+
+
+def is_initialized() -> bool:
+    """True: what asks a device's own module has set it up."""
+    return True
+
+
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
     """`name`, `major`, `minor`, `multi_processor_count`, `total_memory` and `l2_cache_size` (bytes) of a device."""
     return SimpleNamespace(**_ext.properties(device_index(device)))
@@ -91,6 +122,11 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """The compute capability: (9, 0) for Hopper."""
     found = _ext.properties(device_index(device))
     return found["major"], found["minor"]
+
+
+def is_tf32_supported() -> bool:
+    """Whether the current device has tensor cores for tf32: those of compute capability 8.0 and later do."""
+    return get_device_capability() >= (8, 0)
 
 
 def versions() -> dict[str, str]:
@@ -160,6 +196,27 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Counts the `max_memory_…` from now on."""
     _ext.reset_peak_memory_stats(device_index(device))
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+StreamContext = stream
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """`memory_stats` as text, a line each; of `abbreviated` those in bytes only. For people to read."""
+    index, stats = device_index(device), memory_stats(device)
+    lines = [f"memory of cuda:{index}, {get_device_name(index)}"]
+    for name, value in stats.items():
+        if name.endswith("_bytes"):
+            lines.append(f"{name.removesuffix('_bytes').replace('_', ' '):>24}  {value / 2**20:14,.1f} MiB")
+        elif not abbreviated:
+            lines.append(f"{name.replace('_', ' '):>24}  {value:12,}")
+    return "\n".join(lines)
+
+
+def ipc_collect() -> None:
+    """Does nothing: no memory of a device is shared between processes."""
 
 
 def empty_cache(device: DeviceLike = None) -> None:

@@ -92,6 +92,12 @@ def default_stream(device: Any = None) -> Stream:
     return _wrap(_ext.default_stream(device_index(device)))
 
 
+def set_stream(stream: Stream | None) -> None:
+    """Makes `stream` the one that this thread's work on its device goes to; None changes nothing."""
+    if stream is not None:
+        _ext.set_current_stream(stream._native)
+
+
 class stream:
     """Within this context the work of this thread on the stream's device goes to `stream`; None changes nothing."""
 
