@@ -211,6 +211,10 @@ def test_dtypes_of_quantised_tensors_are_names():
     assert pickle.loads(pickle.dumps(norch.quint4x2)) is norch.quint4x2
     assert (norch.qint32.itemsize, norch.quint8.is_signed, norch.qint8.is_floating_point) == (4, False, False)
     assert len({norch.qint8, norch.quint8, norch.int8}) == 3
+    few = [getattr(norch, f"{kind}{bits}") for kind in ("int", "uint") for bits in range(1, 8)]
+    assert len({*few, norch.int8, norch.uint8}) == 16
+    assert [dtype.is_signed for dtype in few] == [True] * 7 + [False] * 7
+    assert repr(norch.uint1).endswith(".uint1")
 
 
 def test_classes_of_several_results():

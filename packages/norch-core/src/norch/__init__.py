@@ -215,7 +215,10 @@ _LATER = {
         "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file", "narrow_copy",
         "native_channel_shuffle", "nonzero_static",
     ),
-    "compat.quantized_dtypes": ("qint32", "qint8", "quint2x4", "quint4x2", "quint8"),
+    "compat.quantized_dtypes": (
+        "qint32", "qint8", "quint2x4", "quint4x2", "quint8",
+        *[f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)],
+    ),
     "compat.symbolic_numbers": (
         "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
     ),
