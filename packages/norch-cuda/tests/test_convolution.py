@@ -62,6 +62,18 @@ CASES = [
     ((5, 6, 9, 70), (6, 1, 3, 3), 1, (0, 2), 1, 6),
     ((400, 3, 20, 10), (3, 1, 5, 5), 1, 2, 1, 3),
     ((2, 7, 19, 20), (7, 1, 3, 3), 2, 1, 1, 7),
+    ((2, 12, 9, 14), (12, 1, 1, 1), 1, 0, 1, 12),
+    ((3, 12, 9, 14), (12, 1, 1, 1), 2, (1, 0), 1, 12),
+    ((3, 6, 20, 9), (12, 1, 7, 7), 2, 3, 1, 6),
+    ((2, 6, 11, 30), (18, 1, 3, 3), 1, 1, 1, 6),
+    ((2, 6, 11, 13), (24, 1, 1, 1), 2, 0, 1, 6),
+    ((3, 9, 30, 31), (20, 9, 1, 1), 1, 0, 1, 1),
+    ((2, 7, 15, 9), (40, 7, 1, 1), 1, 0, 1, 1),
+    ((4, 64, 32, 32), (96, 64, 5, 5), 1, 2, 1, 1),
+    ((4, 3, 64, 64), (64, 3, 5, 5), 1, 2, 1, 1),
+    ((3, 16, 1, 300), (24, 16, 1, 16), (1, 8), (0, 4), 1, 1),
+    ((2, 32, 1, 99), (32, 8, 1, 128), 1, (0, 64), 1, 4),
+    ((3, 40, 1, 201), (64, 40, 1, 3), (1, 2), (0, 1), 1, 1),
 ]  # fmt: skip
 
 
@@ -96,6 +108,16 @@ def test_convolution(cuda, case, dtype):
 
 
 FEW = [((3, 1, 5, 7), 9), ((2, 3, 40, 70), 20), ((5, 4, 9, 3), 8), ((300, 2, 4, 4), 33), ((1, 1, 33, 31), 100)]
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
+def test_many_planes_of_single_elements(cuda, dtype):
+    """cuDNN's float32 engine for these gives other values from some tens of millions of elements on (FastViT)."""
+    x, w = norch.randn(64, 48, 128, 128, device=cuda).to(dtype), norch.randn(48, 1, 1, 1, device=cuda).to(dtype)
+    for step in (1, 2):
+        got = conv2d(x, w, None, step, 0, 1, 48)
+        wanted = x[:, :, ::step, ::step] * w.reshape(48, 1, 1)
+        assert (got - wanted).abs().max().item() <= 0.01 * (dtype is norch.bfloat16)
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2])

@@ -23,6 +23,7 @@ using matmul::allows_tf32, matmul::product_kernel;
 constexpr int64_t MAX_BYTES = int64_t(512) << 20;  // of windows at a time
 constexpr int64_t MAX_DIRECT_DEPTH = 64;                         // products that a direct convolution adds up
 constexpr int64_t MAX_PRODUCT_GROUPS = 8;
+constexpr int64_t MIN_POINT_DEPTH = 8;  // of windows of one element, for which a product is faster from here on
 
 Operand operand(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides) {
     return {dtype, std::move(shape), std::move(strides)};
@@ -305,7 +306,8 @@ bool is_implicit(const Request& r, const Convolution& conv) {
 KernelPtr forward(const Request& r) {
     const Convolution conv(r.operands[1], r.operands[0], r.operands[2].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
-    if (conv.depth() <= MAX_DIRECT_DEPTH || conv.groups > MAX_PRODUCT_GROUPS) {
+    const int64_t most = conv.is_pointwise() ? MIN_POINT_DEPTH - 1 : MAX_DIRECT_DEPTH;
+    if (conv.depth() <= most || conv.groups > MAX_PRODUCT_GROUPS) {
         if (KernelPtr kernel = direct_convolution(conv, r)) return kernel;
     }
     if (is_implicit(r, conv)) {
@@ -327,7 +329,8 @@ KernelPtr weight_grad(const Request& r) {
     const Convolution conv(r.operands[2], r.operands[1], r.operands[0].shape, r.attrs);
     if (!conv.is_usual()) return nullptr;
     // 16-bit floats are to be rounded once.
-    if (conv.o / conv.groups <= conv.places() && !is_half(r.operands[0].dtype))
+    const int64_t parts = conv.n * conv.o * conv.depth() * size_of(r.operands[0].dtype);
+    if (conv.o / conv.groups <= conv.places() && parts <= MAX_BYTES && !is_half(r.operands[0].dtype))
         return std::make_unique<WeightGradByImage>(r, conv);
     return std::make_unique<WeightGrad>(r, conv);
 }

@@ -53,8 +53,9 @@ KernelPtr signal_weight_grad(ConvolutionKind kind, const Request& request);
 /// That of its input, where few windows meet; null for others.
 KernelPtr signal_input_grad(ConvolutionKind kind, const Request& request);
 
-/// The depthwise convolution without gaps, of windows of 3, 5 or 7 each way and step 1 or 2, the gradient of its weights, or
-/// with step 1 that of its input, in either layout of images; null for others.
+/// The depthwise convolution without gaps, of windows of 1, 3, 5 or 7 each way and step 1 or 2, the gradient of its weights,
+/// or with step 1 that of its input, in either layout of images; null for others. The result may have more channels where
+/// they come first, but for the input's gradient.
 KernelPtr depthwise_convolution(ConvolutionKind kind, const Request& request);
 
 /// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.

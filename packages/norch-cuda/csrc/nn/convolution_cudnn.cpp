@@ -341,6 +341,8 @@ KernelPtr fastest(ConvolutionKind kind, const Request& r, const Layout& layout, 
     return best;
 }
 
+constexpr int64_t LEAST_OF_GROUP = 8;  // channels, for a product of each group
+
 /// Whether our own kernels are faster, as measured on an H200.
 bool is_ours(ConvolutionKind kind, const Request& r, const Moves& moves, bool is_last) {
     if (r.operands[0].shape.size() != 4) return false;
@@ -349,7 +351,20 @@ bool is_ours(ConvolutionKind kind, const Request& r, const Moves& moves, bool is
     const bool is_point = is_single && weight[2] == 1 && weight[3] == 1 && moves.before == Sizes{0, 0};
     if (is_half(r.operands[0].dtype)) return is_point && kind == ConvolutionKind::forward && !is_last;
     if (matmul::allows_tf32) return false;
-    return is_point || (is_single && kind == ConvolutionKind::input_grad && !is_last);
+    if (is_point) return true;
+    if (kind != ConvolutionKind::input_grad || is_last) return false;
+    // Of signals cuDNN's deterministic gradients with steps or groups take 2 to 40 times as long as a product.
+    const Sizes& result = r.operands[PLACES[int(kind)][2]].shape;
+    const bool is_signal = result[2] == 1 && weight[2] == 1 && weight[1] >= LEAST_OF_GROUP;
+    return is_single || is_signal;
+}
+
+/// Whether cuDNN's gradient of the weight of 5 x 5 windows is what float32 asks for: on an H200 its errors were 1e-3 to 3e-3
+/// of the result, hundreds of times those of a product, and no note of the engine says so.
+bool is_precise(ConvolutionKind kind, const Request& r, const Moves& moves) {
+    if (kind != ConvolutionKind::weight_grad || r.operands[0].dtype != DType::f32 || matmul::allows_tf32) return true;
+    const Sizes& weight = r.operands[0].shape;
+    return weight.size() != 4 || weight[2] != 5 || weight[3] != 5 || moves.stride != Sizes{1, 1};
 }
 
 /// What operands are copied to where that pays: tensor cores have no kernels for rows, nor for few channels.
@@ -382,7 +397,7 @@ KernelPtr cudnn_convolution(ConvolutionKind kind, const Request& r) {
         if (operand.dtype != dtype || operand.numel() == 0 || operand.is_scalar) return nullptr;
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1 && r.operands[3].shape[0] > 1) return nullptr;
     const Moves moves(r.attrs, r.operands[places[0]].shape, r.operands[places[1]].shape, r.operands[places[2]].shape);
-    if (!moves.fits || !cudnn::is_usable()) return nullptr;
+    if (!moves.fits || !cudnn::is_usable() || !is_precise(kind, r, moves)) return nullptr;
     if (kind == ConvolutionKind::input_grad) {
         if (KernelPtr kernel = turned_convolution(r)) return kernel;
     }

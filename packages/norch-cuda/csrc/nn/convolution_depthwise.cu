@@ -1,6 +1,6 @@
-// Depthwise convolution: a thread has some results below each other in a column, and the weights of its channel, which it
-// keeps from image to image. The gradient of the input with step 1 is one too, with the weights turned around; for that of
-// the weights it keeps their sums.
+// Depthwise convolution, where a channel of an image has one channel of the result or some: a thread has some results below
+// each other in a column, and the weights of its channel, which it keeps from image to image. The gradient of the input with
+// step 1 is one too, with the weights turned around; for that of the weights it keeps their sums.
 #include <algorithm>
 
 #include "common/image_layout.h"
@@ -30,7 +30,8 @@ struct Depthwise {
     FastDivide strips, columns;  // of the result
     FastDivide groups, tiles;    // of LANES channels; of COLUMNS columns
     uint32_t items;              // threads for the planes of one image
-    int n, channels, h, w, rows, top, left;
+    FastDivide results;          // of one channel of the image, whose channels come first
+    int n, inputs, channels, h, w, rows, top, left;
     bool is_turned;
 };
 
@@ -65,13 +66,14 @@ __global__ void __launch_bounds__(THREADS, 2) depthwise_kernel(const __grid_cons
     const Share at(p, IS_LAST);
     if (!at.is_there) return;
     const int y = at.strip * STRIP, columns = int(p.columns.divisor), across = IS_LAST ? p.channels : 1;
+    const int seen = IS_LAST ? at.channel : int(p.results.quotient(uint32_t(at.channel)));
     const int top = y * STEP - p.top, left = at.x * STEP - p.left;
     float weights[SIZE];
 #pragma unroll
     for (int k = 0; k < SIZE; ++k) weights[k] = upcast(weight[at.channel * SIZE + (p.is_turned ? SIZE - 1 - k : k)]);
     const float shift = bias ? upcast(bias[at.channel]) : 0.0f;
     for (int n = blockIdx.y; n < p.n; n += gridDim.y) {
-        const T* const from = image + element<IS_LAST>(p.channels, at.channel, n, p.h, p.w, top, left);
+        const T* const from = image + element<IS_LAST>(IS_LAST ? p.channels : p.inputs, seen, n, p.h, p.w, top, left);
         float sums[STRIP];
 #pragma unroll
         for (int j = 0; j < STRIP; ++j) sums[j] = shift;
@@ -110,12 +112,13 @@ struct DepthwiseLaunch {
 
     DepthwiseLaunch(const Convolution& c, bool is_grad, bool is_last) {
         const int64_t rows = is_grad ? c.h : c.rows, columns = is_grad ? c.w : c.columns;
-        const int64_t strips = ceil_div(rows, strip_of(int(c.step_y))), groups = ceil_div(c.c, LANES);
-        const int64_t tiles = ceil_div(columns, COLUMNS), items = c.c * strips * columns;
+        const int64_t strips = ceil_div(rows, strip_of(int(c.step_y))), groups = ceil_div(c.o, LANES);
+        const int64_t tiles = ceil_div(columns, COLUMNS), items = c.o * strips * columns;
         const int64_t blocks = is_last ? strips * tiles * groups : ceil_div(items, THREADS);
         p.strips = FastDivide(uint32_t(strips)), p.columns = FastDivide(uint32_t(columns)), p.items = uint32_t(items);
         p.groups = FastDivide(uint32_t(groups)), p.tiles = FastDivide(uint32_t(tiles));
-        p.n = int(c.n), p.channels = int(c.c), p.rows = int(rows), p.is_turned = is_grad;
+        p.results = FastDivide(uint32_t(c.o / c.c));
+        p.n = int(c.n), p.inputs = int(c.c), p.channels = int(c.o), p.rows = int(rows), p.is_turned = is_grad;
         p.h = int(is_grad ? c.rows : c.h), p.w = int(is_grad ? c.columns : c.w);
         p.top = int(is_grad ? c.kh - 1 - c.top : c.top), p.left = int(is_grad ? c.kw - 1 - c.left : c.left);
         // As many threads as are at work twice over; each has as many images as another.
@@ -129,8 +132,9 @@ struct DepthwiseLaunch {
 
 struct DepthwiseSums {
     FastDivide strips, columns;  // of the result
+    FastDivide results;          // of one channel of the image, whose channels come first
     int n, images;               // images in all, and in a part of them, whose sums a block has
-    int channels, h, w, rows, top, left;
+    int inputs, channels, h, w, rows, top, left;
 };
 
 /// A block has a channel, or where those come last LANES of them.
@@ -140,6 +144,7 @@ __global__ void __launch_bounds__(THREADS, 2) depthwise_sums_kernel(const __grid
     constexpr int STRIP = strip_of(STEP), SPAN = (STRIP - 1) * STEP + TAPS, SIZE = TAPS * TAPS;
     const int lane = int(threadIdx.x) % LANES, warp = int(threadIdx.x) / LANES, columns = int(p.columns.divisor);
     const int channel = IS_LAST ? int(blockIdx.x) * LANES + lane : int(blockIdx.x), across = IS_LAST ? p.channels : 1;
+    const int seen = IS_LAST ? channel : int(p.results.quotient(uint32_t(channel)));
     const int first = int(blockIdx.y) * p.images, images = channel < p.channels ? min(p.images, p.n - first) : 0;
     const uint32_t items = uint32_t(images) * p.strips.divisor * p.columns.divisor;
     float sums[SIZE] = {};
@@ -148,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2) depthwise_sums_kernel(const __grid
         const int x = int(item - line * p.columns.divisor), y = int(line - of_part * p.strips.divisor) * STRIP;
         const int n = first + int(of_part), top = y * STEP - p.top, left = x * STEP - p.left;
         const T* const given = grad + element<IS_LAST>(p.channels, channel, n, p.rows, columns, y, x);
-        const T* const from = image + element<IS_LAST>(p.channels, channel, n, p.h, p.w, top, left);
+        const T* const from = image + element<IS_LAST>(IS_LAST ? p.channels : p.inputs, seen, n, p.h, p.w, top, left);
         float g[STRIP];
 #pragma unroll
         for (int j = 0; j < STRIP; ++j) g[j] = y + j < p.rows ? upcast(given[j * columns * across]) : 0.0f;
@@ -213,19 +218,29 @@ auto depthwise_sums_of(int64_t step, bool is_last) {
     return step == 1 ? depthwise_sums_kernel<T, TAPS, 1, false> : depthwise_sums_kernel<T, TAPS, 2, false>;
 }
 
+/// What `make` gives for windows of so many elements each way.
+template <class Make>
+auto of_taps(int64_t taps, const Make& make) {
+    switch (taps) {
+        case 1: return make.template operator()<1>();
+        case 3: return make.template operator()<3>();
+        case 5: return make.template operator()<5>();
+        default: return make.template operator()<7>();
+    }
+}
+
 template <class T>
 class DepthwiseWeightGrad final : public Kernel {
 public:
     DepthwiseWeightGrad(const Convolution& c, bool is_last) {
         p_.strips = FastDivide(uint32_t(ceil_div(c.rows, strip_of(int(c.step_y)))));
         p_.columns = FastDivide(uint32_t(c.columns));
-        p_.n = int(c.n), p_.channels = int(c.c), p_.h = int(c.h), p_.w = int(c.w), p_.rows = int(c.rows);
-        p_.top = int(c.top), p_.left = int(c.left);
-        kernel_ = c.kh == 3   ? depthwise_sums_of<T, 3>(c.step_y, is_last)
-                  : c.kh == 5 ? depthwise_sums_of<T, 5>(c.step_y, is_last)
-                              : depthwise_sums_of<T, 7>(c.step_y, is_last);
-        numel_ = int(c.c * c.kh * c.kw);
-        const int64_t blocks = is_last ? ceil_div(c.c, LANES) : c.c;
+        p_.results = FastDivide(uint32_t(c.o / c.c));
+        p_.n = int(c.n), p_.inputs = int(c.c), p_.channels = int(c.o);
+        p_.h = int(c.h), p_.w = int(c.w), p_.rows = int(c.rows), p_.top = int(c.top), p_.left = int(c.left);
+        kernel_ = of_taps(c.kh, [&]<int TAPS>() { return depthwise_sums_of<T, TAPS>(c.step_y, is_last); });
+        numel_ = int(c.o * c.kh * c.kw);
+        const int64_t blocks = is_last ? ceil_div(c.o, LANES) : c.o;
         const int64_t wanted = ceil_div(int64_t(multiprocessors()) * 4, blocks);
         p_.images = int(ceil_div(c.n, std::clamp<int64_t>(wanted, 1, std::min<int64_t>(c.n, 65535))));
         grid_ = dim3(unsigned(blocks), unsigned(ceil_div(c.n, p_.images)));
@@ -271,19 +286,19 @@ KernelPtr depthwise_convolution(ConvolutionKind kind, const Request& r) {
         if (!is_last) return nullptr;
     }
     const Convolution c(r.operands[image], r.operands[result], r.operands[weight].shape, r.attrs);
-    if (!c.is_usual() || c.groups == 1 || c.groups != c.c || c.groups != c.o || c.kh != c.kw || c.step_y != c.step_x ||
-        c.gap_y != 1 || c.gap_x != 1 || (c.kh != 3 && c.kh != 5 && c.kh != 7) || c.step_y > (is_input_grad ? 1 : 2))
+    const bool is_wide = c.kh == 3 || c.kh == 5 || c.kh == 7;
+    if (!c.is_usual() || c.groups == 1 || c.groups != c.c || c.kh != c.kw || c.step_y != c.step_x || c.gap_y != 1 ||
+        c.gap_x != 1 || (c.kh != 1 && !is_wide) || c.step_y > (is_input_grad ? 1 : 2) ||
+        ((is_input_grad || is_last) && c.o != c.c))
         return nullptr;
     const int64_t most = std::max(c.h * c.w, c.places());
-    if (c.c * most > INT32_MAX || c.n * most > INT32_MAX || c.c * c.kh * c.kw > INT32_MAX) return nullptr;
+    if (c.o * most > INT32_MAX || c.n * most > INT32_MAX || c.o * c.kh * c.kw > INT32_MAX) return nullptr;
     return visit_floating_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (std::is_same_v<T, double>) {
             return nullptr;
         } else {
             if (is_weight_grad) return std::make_unique<DepthwiseWeightGrad<T>>(c, is_last);
-            const auto kernel = c.kh == 3   ? depthwise_of<T, 3>(c.step_y, is_last)
-                                : c.kh == 5 ? depthwise_of<T, 5>(c.step_y, is_last)
-                                            : depthwise_of<T, 7>(c.step_y, is_last);
+            const auto kernel = of_taps(c.kh, [&]<int TAPS>() { return depthwise_of<T, TAPS>(c.step_y, is_last); });
             const bool has_bias = r.operands.size() == 4;
             return make_kernel(0, [=, launch = DepthwiseLaunch(c, is_input_grad, is_last)](char* const* data, const Scalar*) {
                 const auto at = [data](int i) { return reinterpret_cast<T*>(data[i]); };
