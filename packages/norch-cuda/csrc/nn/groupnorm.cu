@@ -1,5 +1,5 @@
-// The gradients of group_norm: sums over each channel of a sample, in float64 and of distances from the group's first
-// element, then what they make of each element.
+// The gradients of group_norm, whose values groupnorm_forward.cu has: sums over each channel of a sample, in float64 and of
+// distances from the group's first element, then what they make of each element.
 #include <algorithm>
 
 #include "runtime/allocator.h"
@@ -201,6 +201,11 @@ KernelPtr group_norm_grad(const Request& request) {
 
 }  // namespace
 
-void add_group_norm(Registry& registry) { registry["group_norm_grad"] = group_norm_grad; }
+KernelPtr group_norm(const Request& request);  // groupnorm_forward.cu
+
+void add_group_norm(Registry& registry) {
+    registry["group_norm"] = group_norm;
+    registry["group_norm_grad"] = group_norm_grad;
+}
 
 }  // namespace norch::nn
