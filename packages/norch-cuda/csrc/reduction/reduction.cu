@@ -69,6 +69,9 @@ void plan_columns(Job& job, bool is_along_reduced) {
     if (is_along_reduced) job.threads.log_across = LOG_THREADS - log2_up(count, LOG_THREADS);
     else if (outputs < 32 * sms && count <= 1024) job.threads.log_across = log2_up(outputs, count <= 256 ? 3 : 2);
     else job.threads.log_across = log2_up(outputs, job.kind == Job::any && outputs >= 4096 ? 7 : 5);
+    // Of few to reduce a thread takes four at once, so that no threads are left without any.
+    const int few = LOG_THREADS - log2_up(ceil_div(count, 4), LOG_THREADS);
+    if (!is_along_reduced && few > job.threads.log_across && outputs >> few >= 2 * sms) job.threads.log_across = few;
     const int64_t blocks = ceil_div(outputs, int64_t(1) << job.threads.log_across);
     const int64_t along = THREADS >> job.threads.log_across;
     int64_t chunks = 1;
