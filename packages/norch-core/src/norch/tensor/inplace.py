@@ -63,6 +63,8 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         source = self
         if is_tracked and _saves_input(op):
             source = self.clone()
+            if writes_over_untracked and not kwargs and _written_over(op, self, args, title, source):  # type: ignore[arg-type]
+                return self
             args = tuple([source if a is self else a for a in args])
         try:
             value: Any = function(source, *args, **kwargs)
@@ -108,18 +110,22 @@ def _may_write_over(op: Op) -> bool:
 
 
 @observable(IN_PLACE)
-def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -> bool:
-    """Runs an op over its first operand, and records it; False where that cannot be."""
-    if len(op.params) != 1 + len(others) or op.tensors[0] != 0:
+def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str, source: Tensor | None = None) -> bool:
+    """Runs an op over its first operand, and records it; False where that cannot be.
+
+    source: a copy of the tensor, which is the operand then, for a gradient that needs what is written over.
+    """
+    if len(op.params) != 1 + len(others) or op.tensors[0] != 0 or (source is not None and len(op.tensors) > 1):
         return False
     for i, x in enumerate(others, 1):
         fits = isinstance(x, TensorBase) if i in op.tensors else i not in op.slots and type(x) in SCALARS - {Traced}
         if not fits:
             return False
-    tensors: list[Any] = [tensor, *[x for x in others if isinstance(x, TensorBase)]]
+    first = tensor if source is None else source
+    tensors: list[Any] = [first, *[x for x in others if isinstance(x, TensorBase)]]
     if any(type(x.spec) is not Spec for x in tensors) or any(overlapping(tensor, x) for x in tensors):
         return False
-    specs = (tensor.spec, *[x.spec if isinstance(x, TensorBase) else x for x in others])
+    specs = (first.spec, *[x.spec if isinstance(x, TensorBase) else x for x in others])
     edges = tuple([resolve(x) if is_recording() else None for x in tensors])
     is_recorded = any(edge is not None for edge in edges)
     if (is_recorded and tensor.base is not None) or tensor.spec.device.backend.contract < (1, 3):
@@ -127,7 +133,7 @@ def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -
     over = op.into_plans[tensor.spec, *specs]
     if not over.in_place or over.kernel is None:
         return False
-    plan = op.plans[specs if others else tensor.spec] if is_recorded else over
+    plan = op.plans[specs if others else first.spec] if is_recorded else over
     if is_recorded and (plan.make is None or plan.out is not tensor.spec):
         return False
     call_in_place(over, [value for x in (tensor, *tensors) for value in (x.buffer, x.offset)])
@@ -135,7 +141,7 @@ def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str) -
     if is_recording():
         saved = any(rule is not None and rule.saved_outputs for rule in op.rules or ())
         outputs = ((tensor.buffer, tensor.offset),) if saved else None
-        kept = tuple([None if isinstance(x, TensorBase) else x for x in (tensor, *others)])
+        kept = (source, *[None if isinstance(x, TensorBase) else x for x in others])
         rebase(tensor, new_node(plan, edges, kept, outputs) if is_recorded else None)
     return True
 
