@@ -120,6 +120,25 @@ def test_many_planes_of_single_elements(cuda, dtype):
         assert (got - wanted).abs().max().item() <= 0.01 * (dtype is norch.bfloat16)
 
 
+VOLUMES = [
+    ((2, 6, 4, 7, 9), (6, 1, 3, 3, 3), 1, 1, 1),
+    ((2, 6, 5, 8, 9), (12, 1, 3, 3, 3), (1, 2, 2), 1, 1),
+    ((1, 5, 8, 20, 21), (5, 1, 3, 1, 5), (2, 1, 3), (1, 0, 2), 1),
+    ((3, 4, 6, 9, 30), (4, 1, 2, 3, 3), 1, (0, 2, 3), (1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize("case", VOLUMES, ids=str)
+def test_volumes_of_a_channel(cuda, case):
+    shape, weight_shape, *how = case
+    x, w, b = [random(s, norch.float32, i) for i, s in enumerate((shape, weight_shape, weight_shape[:1]))]
+    for bias in (None, b):
+        wide = [None if t is None else t.double() for t in (x, w, bias)]
+        wanted = norch.conv3d(*wide, *how, shape[1])
+        got = norch.conv3d(x.to(cuda), w.to(cuda), None if bias is None else bias.to(cuda), *how, shape[1])
+        close(got, wanted, norch.float32)
+
+
 @pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("case", FEW, ids=str)
 def test_weight_gradient_of_few_channels(cuda, case, padding):

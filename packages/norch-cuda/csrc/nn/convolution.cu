@@ -358,8 +358,11 @@ void add_convolution(Registry& registry) {
     registry["conv2d"] = of_one_dtype<ConvolutionKind::forward, forward>;
     registry["conv2d_input_grad"] = of_one_dtype<ConvolutionKind::input_grad, input_grad>;
     registry["conv2d_weight_grad"] = of_one_dtype<ConvolutionKind::weight_grad, weight_grad>;
-    // Of volumes we have no kernels: core does them plane by plane.
-    registry["conv3d"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::forward, r); };
+    // Of other volumes we have no kernels: core does them plane by plane.
+    registry["conv3d"] = [](const Request& r) {
+        KernelPtr kernel = depthwise_volumes(r);
+        return kernel ? std::move(kernel) : cudnn_convolution(ConvolutionKind::forward, r);
+    };
     registry["conv3d_input_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::input_grad, r); };
     registry["conv3d_weight_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::weight_grad, r); };
 }
