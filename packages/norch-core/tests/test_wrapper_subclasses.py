@@ -246,3 +246,21 @@ def test_helpers_of_pytorchs_path(log):
     assert _python_dispatch.return_and_correct_aliasing(aten.add_.Tensor, (x, 1), {}, out) is x
     assert _python_dispatch.return_and_correct_aliasing(aten.add.Tensor, (x, 1), {}, out) is out
     assert not _python_dispatch.is_traceable_wrapper_subclass(x)
+
+
+def test_what_a_program_adds_to_tensor_is_as_it_made_it(monkeypatch):
+    def label(self, text):
+        self.label = text
+        return self
+
+    monkeypatch.setattr(norch.Tensor, "with_label", label, raising=False)
+    monkeypatch.setattr(norch.Tensor, "loud", property(lambda self: self.label.upper()), raising=False)
+
+    class Refusing(norch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    made = norch.ones(2).as_subclass(Refusing)
+    assert made.with_label("a") is made
+    assert made.loud == "A"

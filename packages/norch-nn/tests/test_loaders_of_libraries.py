@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 import norch
-from norch.utils.data import DataLoader
+from norch.utils.data import DataLoader, get_worker_info
 from norch.utils.data._utils.pin_memory import pin_memory
-from norch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
+from norch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 
-def batches(kind: int, dataset: object, indices: list, **options: object) -> list:
+def batches(kind: int, dataset: object, indices: list, workers: int = 0, **options: object) -> list:
     loader = SimpleNamespace(
         dataset=dataset,
         collate_fn=options.pop("collate", list),
@@ -20,8 +20,16 @@ def batches(kind: int, dataset: object, indices: list, **options: object) -> lis
         _index_sampler=indices,
         _auto_collation=options.pop("auto", True),
         drop_last=options.pop("drop_last", False),
+        batch_size=options.pop("batch_size", None),
+        num_workers=workers,
+        worker_init_fn=options.pop("init", None),
+        pin_memory=False,
+        pin_memory_device="",
+        timeout=60,
+        prefetch_factor=2,
+        **dict.fromkeys(("multiprocessing_context", "generator")),
     )
-    return list(_SingleProcessDataLoaderIter(loader))
+    return list((_MultiProcessingDataLoaderIter if workers else _SingleProcessDataLoaderIter)(loader))
 
 
 def test_batches_of_a_loader() -> None:
@@ -33,6 +41,31 @@ def test_batches_of_a_loader() -> None:
     pairs = [[0, 0]] * 9
     assert batches(_DatasetKind.Iterable, data, pairs) == [[10, 11], [12, 13], [14]]
     assert batches(_DatasetKind.Iterable, data, pairs, drop_last=True) == [[10, 11], [12, 13]]
+
+
+class Shared:
+    """A stream that its worker has cut down to its share, and that is no IterableDataset."""
+
+    first, step = 0, 1
+
+    def __iter__(self):
+        return iter(range(self.first, 6, self.step))
+
+
+def cut(index: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.first, info.dataset.step = index, info.num_workers
+
+
+def test_batches_that_processes_make() -> None:
+    data = [10, 11, 12, 13, 14]
+    assert batches(_DatasetKind.Map, data, [[0, 4], [2, 1]], workers=2) == [[10, 14], [12, 11]]
+    assert batches(_DatasetKind.Map, data, [3, 0], workers=2, auto=False, collate=str) == ["13", "10"]
+    found = batches(_DatasetKind.Iterable, Shared(), [], workers=2, auto=False, collate=str, init=cut)
+    assert sorted(found) == list("012345")
+    found = batches(_DatasetKind.Iterable, Shared(), [], workers=1, batch_size=4)
+    assert found == [[0, 1, 2, 3], [4, 5]]
 
 
 @pytest.mark.usefixtures("on_host")

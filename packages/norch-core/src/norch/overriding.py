@@ -390,6 +390,12 @@ def _of_class(original: Callable[..., Any], ours: Callable[..., Any]) -> Callabl
     return call
 
 
+def _is_ours(member: Any) -> bool:
+    """Whether this is norch's: what programs add to Tensor is as they made it, and no class is asked for it."""
+    function = member.fget if isinstance(member, property) else member
+    return (getattr(function, "__module__", None) or "norch").partition(".")[0] == "norch"
+
+
 _asking: list[type] = []
 
 
@@ -414,7 +420,7 @@ def prepare(cls: type, kind: type) -> None:
     for name in {name for base in theirs[:-1] for name in vars(base)} - _LEFT:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         original = vars(owner)[name]
-        if owner in prepared:
+        if owner in prepared or (owner in theirs and not _is_ours(original)):
             continue
         if owner not in theirs:
             ours = getattr(kind, name)

@@ -133,10 +133,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "utils.checkpoint": [("SelectiveCheckpointContext", "checkpoint() computes all of a part again")],
     "utils.data.dataloader": [
-        (
-            "_BaseDataLoaderIter _MultiProcessingDataLoaderIter",
-            "an iterator of a DataLoader is what iter() gives",
-        )
+        ("_BaseDataLoaderIter", "an iterator of a DataLoader is what iter() gives"),
     ],
     "utils._device": [("DeviceContext", "a norch.device is itself what `with` takes")],
     "utils.file_baton": [("FileBaton", "it lets one process compile an extension, and norch compiles none")],

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from multiprocessing import get_context
 from typing import Any
+
+from .loader import DataLoader
 
 
 class _DatasetKind:
@@ -41,3 +44,46 @@ class _SingleProcessDataLoaderIter:
                 yield collate(batch)
             if len(batch) < len(indices):
                 return
+
+
+class _Processes(DataLoader[Any]):
+    """A loader with the attributes of another that has PyTorch's names. Its workers are processes, as PyTorch's are."""
+
+    def __init__(self, other: Any) -> None:
+        self._kind = other._dataset_kind
+        order: dict[str, Any] = {"batch_size": None}
+        if self._kind == _DatasetKind.Map:
+            order = {"batch_sampler": other._index_sampler} if other._auto_collation else order
+            if not other._auto_collation:
+                order["sampler"] = other._index_sampler
+        elif other._auto_collation:
+            order = {"batch_size": other.batch_size, "drop_last": other.drop_last}
+        super().__init__(
+            other.dataset,
+            num_workers=other.num_workers,
+            collate_fn=other.collate_fn,
+            pin_memory=other.pin_memory,
+            timeout=other.timeout,
+            worker_init_fn=other.worker_init_fn,
+            multiprocessing_context=other.multiprocessing_context or get_context(),
+            generator=other.generator,
+            prefetch_factor=other.prefetch_factor,
+            pin_memory_device=other.pin_memory_device,
+            **order,
+        )
+
+    def _is_iterable(self, dataset: Any) -> bool:
+        return bool(self._kind == _DatasetKind.Iterable)
+
+
+class _MultiProcessingDataLoaderIter:
+    """The batches of a loader with PyTorch's attributes, made by `num_workers` processes."""
+
+    def __init__(self, loader: Any) -> None:
+        self._batches = iter(_Processes(loader))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)

@@ -78,7 +78,7 @@ class DataLoader(Generic[T_co]):
         workers: str | None = None,
     ) -> None:
         self._initialised = False
-        self._iterable = isinstance(dataset, IterableDataset)
+        self._iterable = self._is_iterable(dataset)
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context, workers)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -99,6 +99,9 @@ class DataLoader(Generic[T_co]):
         self._pool_end: Any = None
         self._pin: Any = ...  # not known yet
         self._initialised = True
+
+    def _is_iterable(self, dataset: Any) -> bool:
+        return isinstance(dataset, IterableDataset)
 
     def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
         if self._iterable:
