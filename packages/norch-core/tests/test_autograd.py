@@ -174,6 +174,25 @@ def test_checks_of_gradients_take_the_arguments_of_pytorch() -> None:
     assert norch.autograd.gradgradcheck(lambda x: x**3, x, weights, check_fwd_over_rev=True)
 
 
+def test_gradients_that_change_from_pass_to_pass_are_found() -> None:
+    class Jitter(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, size):
+            ctx.size = size
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (1 + norch.rand_like(g) * ctx.size), None
+
+    x = norch.ones(3, dtype=norch.float64, requires_grad=True)
+    assert norch.autograd.gradcheck(lambda x: Jitter.apply(x, 0.0), x)
+    assert norch.autograd.gradcheck(lambda x: Jitter.apply(x, 1e-6), x, nondet_tol=1e-5)
+    with pytest.raises(AutogradError, match="Backward is not reentrant"):
+        norch.autograd.gradcheck(lambda x: Jitter.apply(x, 1e-6), x)
+    assert not norch.autograd.gradcheck(lambda x: Jitter.apply(x, 1e-6), x, raise_exception=False)
+
+
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda leaves: dict(enumerate(leaves)).values()])
 def test_any_iterable_of_tensors(kind) -> None:
     a, b = norch.ones(2, requires_grad=True), norch.ones(2, requires_grad=True)

@@ -176,6 +176,23 @@ def test_function_that_changes_its_input() -> None:
     assert x.grad.tolist() == [8, 16]
 
 
+def test_function_that_changes_a_view() -> None:
+    x = leaf(1, 2, 3)
+    y = x * 4
+    other = y[1:]
+    z = Halve.apply(y[:2])
+    assert y.tolist() == [2, 4, 12]
+    assert z.grad_fn.name() == other.grad_fn.name() == "as_strided_backward"
+    (y.sum() + other.sum()).backward()
+    assert x.grad.tolist() == [2, 4, 8]
+    base = norch.zeros(2)
+    Halve.apply(base)
+    assert not base.requires_grad
+    for changed in (leaf(1, 2), leaf(1, 2)[:1]):
+        with pytest.raises(AutogradError, match="a leaf that requires grad, or a view of one"):
+            Halve.apply(changed)
+
+
 class Same(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

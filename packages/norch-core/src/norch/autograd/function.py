@@ -85,6 +85,8 @@ class FunctionContext:
                 )
         return self._given(self._saved)
 
+    saved_variables = saved_tensors  # PyTorch's old name
+
     def _given(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         """What was kept as `forward` gave it: complex numbers by their parts, and results in the graph while
         `backward` runs, so that what it computes with them can be differentiated."""
@@ -269,8 +271,16 @@ class Function:
             position, place = place, place + 1
             if id(value) in constant or not value.dtype.is_floating_point:
                 continue
-            value.base = None
-            value.node = node if len(tensors) == 1 else Output(node, position)
+            source = node if len(tensors) == 1 else Output(node, position)
+            if id(value) in inputs:
+                root = value if value.base is None else value.base
+                if type(root.node) is Leaf:
+                    raise AutogradError(
+                        f"{cls.__name__}.apply(): a leaf that requires grad, or a view of one, cannot change in place"
+                    )
+                graph.rebase(value, source)
+            else:
+                value.base, value.node = None, source
         # A saved result would hold the node that holds it; without its graph it does not.
         own = {id(r): i for i, r in enumerate(tensors) if id(r) not in inputs and r.node is not None}
         context._results = {i: own[id(t)] for i, t in enumerate(context._saved) if id(t) in own}

@@ -52,6 +52,9 @@ anomaly_check: Callable[[Node, int, Tensor], None] | None = None
 line_of_change: Callable[[], Line | None] | None = None
 """What tells the line that changes a tensor in place, or None where that is not noted."""
 
+rebase: Callable[[Tensor, Node | None], None]
+"""Makes a node how a changed tensor, and what it is a view of, came to be: `tensor.rebasing`'s."""
+
 
 class Node:
     """A recorded op.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..autograd import graph
 from ..autograd.graph import (
     UNTRACKED,
     Leaf,
@@ -166,3 +167,5 @@ _write_view = Op(
     place=4,
 )
 """A base after a view of it, of this shape and these strides, was given other values."""
+
+graph.rebase = rebase

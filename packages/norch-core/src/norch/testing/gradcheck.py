@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+ROUNDING = 1e-13
+"""How far sums in another order may be apart, relative to the largest element."""
+
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -41,12 +45,14 @@ def gradcheck(
     input are first moved together, along a fixed random direction: where that agrees to a hundredth of what the least
     of them may be off, they are not compared one by one.
 
-    nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, check_batched_forward_grad,
-    check_forward_ad, check_backward_ad and masked are PyTorch's and change nothing.
+    nondet_tol: how far, beyond rounding, the gradients of a second backward pass may be from the first's.
+
+    check_undefined_grad, check_grad_dtypes, check_batched_grad, check_batched_forward_grad, check_forward_ad,
+    check_backward_ad and masked are PyTorch's and change nothing.
 
     Raises AutogradError with the worst element, or returns False where `raise_exception` is False.
     """
-    return _check(func, func, inputs, eps, atol, rtol, raise_exception, fast_mode)
+    return _check(func, func, inputs, eps, atol, rtol, raise_exception, fast_mode, nondet_tol)
 
 
 def _check(
@@ -58,6 +64,7 @@ def _check(
     rtol: float,
     raise_exception: bool,
     fast_mode: bool,
+    nondet_tol: float,
 ) -> bool:
     """`gradcheck`, by differences of `values_of`, which computes what `func` does and need not record it."""
     arguments = list(_tuple(inputs))
@@ -75,15 +82,25 @@ def _check(
     draw = np.random.default_rng(0)
     weights = [draw.uniform(0.5, 1.5, tuple(o.shape)) * draw.choice([-1, 1], tuple(o.shape)) for o in outputs]
     seeds = [o.new_tensor(w) for o, w in zip(outputs, weights, strict=True)]
-    found = grad(outputs, [arguments[i] for i in checked], seeds, allow_unused=True)
+    by = [arguments[i] for i in checked]
+    found = grad(outputs, by, seeds, retain_graph=True, allow_unused=True)
+    second = grad(outputs, by, seeds, allow_unused=True)
 
     def value() -> float:
         results = _tuple(values_of(*arguments))
         pairs = zip(differentiable, weights, strict=True)
         return sum(float((results[i].detach().cpu().numpy() * w).sum()) for i, w in pairs)
 
-    for i, analytic in zip(checked, found, strict=True):
-        got = np.zeros(tuple(arguments[i].shape)) if analytic is None else analytic.detach().cpu().numpy()
+    for i, analytic, again in zip(checked, found, second, strict=True):
+        got = _array(analytic, arguments[i])
+        apart = float(np.abs(got - _array(again, arguments[i])).max(initial=0))
+        if apart > nondet_tol + ROUNDING * np.abs(got).max(initial=0):
+            if not raise_exception:
+                return False
+            raise AutogradError(
+                f"gradcheck(): Backward is not reentrant: run again, it gave input {i} gradients that are {apart:.3g} "
+                f"from the first, more than nondet_tol, {nondet_tol:.3g}"
+            )
         if fast_mode and got.shape == tuple(arguments[i].shape):
             direction = draw.uniform(0.5, 1.5, got.shape) * draw.choice([-1, 1], got.shape)
             along = _difference_along(value, arguments[i], direction, eps)
@@ -124,7 +141,7 @@ def gradgradcheck(
 ) -> bool:
     """`gradcheck` of the gradients of `func`: its second derivatives. Raises AutogradError and DTypeError alike.
 
-    grad_outputs: the gradients that come in, in the place of random ones. gen_non_contig_grad_outputs, nondet_tol,
+    grad_outputs: the gradients that come in, in the place of random ones. gen_non_contig_grad_outputs,
     check_undefined_grad, check_grad_dtypes, check_batched_grad, check_fwd_over_rev, check_rev_over_rev and masked are
     PyTorch's and change nothing.
     """
@@ -156,7 +173,7 @@ def gradgradcheck(
         found = first(*values, create_graph=True)
         return tuple(f if f.requires_grad else f + 0 * values[checked[0]].sum() for f in found)
 
-    return _check(recorded, first, [*arguments, *seeds], eps, atol, rtol, raise_exception, fast_mode)
+    return _check(recorded, first, [*arguments, *seeds], eps, atol, rtol, raise_exception, fast_mode, nondet_tol)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -209,3 +226,7 @@ def _memory(at: Any) -> tuple[np.ndarray[Any, Any], Callable[[], Any]]:
     if at.device.type == "cpu":  # the tensor's own memory
         return elements, lambda: None
     return elements, lambda: at.detach().copy_(at.new_tensor(elements))
+
+
+def _array(gradient: Tensor | None, of: Tensor) -> Any:
+    return np.zeros(tuple(of.shape)) if gradient is None else gradient.detach().cpu().numpy()
