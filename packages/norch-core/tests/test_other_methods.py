@@ -88,10 +88,9 @@ def test_a_shape_changed_under_what_saved_it_is_an_error_not_a_wrong_gradient():
         c.sum().backward()
 
 
-@pytest.mark.parametrize("name", ["set_", "share_memory_"])
-def test_what_a_tensor_cannot_do(name):
-    with pytest.raises(NotImplementedError, match=rf"{name}\(\)"):
-        getattr(norch.ones(2), name)(*([] if name == "share_memory_" else [3]))
+def test_what_a_tensor_cannot_do():
+    with pytest.raises(NotImplementedError, match=r"set_\(\)"):
+        norch.ones(2).set_(3)
 
 
 def test_fill_diagonal():

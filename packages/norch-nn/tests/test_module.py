@@ -245,3 +245,14 @@ def test_classes_that_are_of_no_module():
     step = norch.capture(scope["Twice"]())
     for _ in range(4):
         assert step(x).tolist() == [[2, 2]]
+
+
+@pytest.mark.usefixtures("on_host")
+def test_parameters_and_buffers_in_memory_that_processes_share():
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    weight = module[0].weight
+    assert module.share_memory() is module
+    assert module[0].weight is weight
+    assert all(t.is_shared() for t in (*module.parameters(), *module.buffers()))
+    assert weight.is_leaf
+    assert weight.requires_grad

@@ -153,6 +153,8 @@ def test_names_and_start():
     names = [f"{n}_l{k}{r}" for k in (0, 1) for r in ("", "_reverse")
              for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")]  # fmt: skip
     assert list(module.state_dict()) == names
+    assert module._flat_weights_names == [name for name, _ in module.named_parameters()]
+    assert [id(w) for w in module._flat_weights] == [id(p) for p in module.parameters()]
     assert [[tuple(p.shape) for p in ps] for ps in module.all_weights] == [
         [(400, width), (400, 5), (400,), (400,), (5, 100)] for width in (3, 3, 10, 10)
     ]
@@ -160,6 +162,8 @@ def test_names_and_start():
         assert 0.09 < float(p.abs().max()) <= 0.1
         assert float(p.std()) == pytest.approx(0.1 / math.sqrt(3), rel=0.15)
     module.flatten_parameters()
+    module._flat_weights = [norch.zeros_like(w) for w in module._flat_weights]
+    assert not module(norch.ones(2, 1, 3))[0].any()
     assert list(nn.GRU(2, 3, bias=False).state_dict()) == ["weight_ih_l0", "weight_hh_l0"]
 
 

@@ -225,7 +225,7 @@ PLACES: dict[str, Place] = {
     ),
     "multiprocessing": Place(
         ("distributed.spawning", "/multiprocessing"),
-        names={  # no memory is shared
+        names={
             "get_all_sharing_strategies": lambda: {"file_descriptor", "file_system"},
             "get_sharing_strategy": lambda: "file_descriptor",
             "set_sharing_strategy": lambda new_strategy: None,

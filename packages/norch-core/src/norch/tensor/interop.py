@@ -242,7 +242,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
         if type(values) is not type(self):
             raise NotImplementedError(f"deepcopy(): clone() of a {type(self).__name__} gave a {type(values).__name__}")
         memo[id(self)] = values
-        values.__dict__.update(copy.deepcopy(_attributes(self), memo))
+        values.__dict__.update(copy.deepcopy(attributes(self), memo))
         values._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
         return values.requires_grad_() if self.requires_grad else values
     copied: Tensor = object.__new__(type(self))
@@ -255,18 +255,18 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     )
     copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
     memo[id(self)] = copied
-    copied.__dict__.update(_attributes(self))
+    copied.__dict__.update(attributes(self))
     return copied.requires_grad_() if self.requires_grad else copied
 
 
-def _attributes(tensor: Tensor) -> dict[str, Any]:
+def attributes(tensor: Tensor) -> dict[str, Any]:
     """What was put on a tensor, beside what autograd keeps there."""
     return {k: v for k, v in tensor.__dict__.items() if k not in ("_leaf", "_retains")}
 
 
 @method()
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    spec, state = self.spec, _attributes(self) or None
+    spec, state = self.spec, attributes(self) or None
     if self.left_to is not None:
         made = type(self), tuple(spec.shape), spec.strides, self.offset, None, spec.dtype, None, spec.device
         return self._make_wrapper_subclass, (*made, False, self.requires_grad), state

@@ -42,9 +42,3 @@ def record_stream(self: Tensor, stream: Any) -> None:
     Raises NotImplementedError on devices without streams, such as the CPU.
     """
     self.spec.device.backend.record_stream(self.buffer, stream)
-
-
-@method()
-def share_memory_(self: Tensor) -> Tensor:
-    """Not supported. Raises NotImplementedError: to pass values between processes, send arrays."""
-    raise NotImplementedError("share_memory_(): norch has no memory that processes share; send x.numpy()")

@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (they register methods)
     linear_algebra,
     memory,
     shape_changes,
+    sharing,
     special,
     transfer,
 )

@@ -42,6 +42,7 @@ import norch.tensor.linear_algebra as tensor_linear_algebra
 import norch.tensor.memory as tensor_memory
 import norch.tensor.op_methods as tensor_op_methods
 import norch.tensor.shape_changes as tensor_shape_changes
+import norch.tensor.sharing as tensor_sharing
 import norch.tensor.special as tensor_special
 import norch.tensor.transfer as tensor_transfer
 from norch.tensor import Tensor
@@ -151,8 +152,9 @@ class OpMethods:
     index_reduce = ops_scatter_copies.index_reduce; index_reduce_ = in_place; index_select = ops_indexing.index_select;
     inner = matrix_products.inner; int = tensor_transfer.int_; inverse = late;
     is_distributed = tensor_late_methods.is_distributed; is_pinned = tensor_memory.is_pinned;
-    isclose = elementwise_composites.isclose; isfinite = elementwise_composites.isfinite;
-    isinf = elementwise_composites.isinf; isnan = elementwise_composites.isnan; isneginf = elementwise_special.isneginf;
+    is_shared = tensor_sharing.is_shared; isclose = elementwise_composites.isclose;
+    isfinite = elementwise_composites.isfinite; isinf = elementwise_composites.isinf;
+    isnan = elementwise_composites.isnan; isneginf = elementwise_special.isneginf;
     isposinf = elementwise_special.isposinf; isreal = elementwise_special.isreal; item = tensor_interop.item;
     kron = matrix_products.kron; kthvalue = reduction_statistics.kthvalue; lcm = elementwise_special.lcm;
     lcm_ = in_place; ldexp = elementwise_special.ldexp; ldexp_ = in_place; le = elementwise_arithmetic.le;
@@ -208,7 +210,7 @@ class OpMethods:
     scatter_add_ = in_place; scatter_reduce = ops_scatter_copies.scatter_reduce; scatter_reduce_ = in_place;
     searchsorted = reduction_sorting.searchsorted; select = shape_views.select;
     select_scatter = ops_scatter_copies.select_scatter; selu_ = in_place; set_ = tensor_shape_changes.set_;
-    sgn = elementwise_special.sgn; sgn_ = in_place; share_memory_ = tensor_memory.share_memory_;
+    sgn = elementwise_special.sgn; sgn_ = in_place; share_memory_ = tensor_sharing.share_memory_;
     short = tensor_transfer.short; sigmoid = elementwise_arithmetic.sigmoid; sigmoid_ = in_place;
     sign = elementwise_arithmetic.sign; sign_ = in_place; signbit = elementwise_special.signbit; silu_ = in_place;
     sin = elementwise_arithmetic.sin; sin_ = in_place; sinc = elementwise_special.sinc; sinc_ = in_place;

@@ -153,10 +153,6 @@ class Properties:
         """Whether both show the same memory in the same way. tensor: of any shape."""
         return bool(self.buffer is tensor.buffer and self.offset == tensor.offset and self.spec is tensor.spec)
 
-    def is_shared(self) -> bool:
-        """False: tensors are not in memory that processes share."""
-        return False
-
     # --- Values, shape and graph ---
     def is_nonzero(self: Any) -> bool:
         """Whether the only element is not 0. Raises ShapeError where there is not exactly one."""

@@ -85,6 +85,18 @@ class RNNBase(Module):
         """The parameters of each layer and direction."""
         return [[self.__dict__[name] for name in names if name] for names in self._all_names]
 
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_names for name in names if name]
+
+    @property
+    def _flat_weights(self) -> list[norch.Tensor]:
+        return [self.__dict__[name] for name in self._flat_weights_names]
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[norch.Tensor]) -> None:
+        self.__dict__.update(zip(self._flat_weights_names, weights, strict=True))
+
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """From (T, N, input_size), or (N, T, input_size) if batch_first, (T, input_size) or a PackedSequence, to the
         states of the last layer in the same form and the last states of each layer and direction.

@@ -60,6 +60,16 @@ class Movable:
         convert(cast("Module", self), lambda t: norch.empty_like(t, device=device), recurse)
         return self
 
+    def share_memory(self) -> Self:
+        """Moves parameters and buffers to memory that processes share: `Tensor.share_memory_`. Returns the module.
+
+        Raises DeviceError for those that are not on the CPU.
+        """
+        module = cast("Module", self)
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.share_memory_()
+        return self
+
     def type(self, dst_type: norch.DType) -> Self:
         """Converts all parameters and buffers to `dst_type`, a dtype. Returns the module."""
         convert(cast("Module", self), lambda t: t.to(dst_type))
