@@ -44,3 +44,13 @@ def test_what_cannot_be():
         make_tensor(
             2, 2, 2, 2, dtype=norch.float32, device="cpu", noncontiguous=True, memory_format=norch.channels_last
         )
+
+
+def test_tensors_of_one_element_in_lists_are_numbers():
+    one, number = norch.ones(1), norch.tensor(2.0)
+    assert norch.tensor([one, number]).tolist() == [1, 2]
+    assert norch.tensor([number, one.view(1, 1)]).tolist() == [2, 1]
+    assert norch.tensor([[one], [3]]).tolist() == [[1], [3]]
+    assert norch.tensor([0.5, one]).tolist() == [0.5, 1]
+    assert norch.tensor([one, one], dtype=norch.int64).shape == (2,)
+    assert norch.tensor([norch.ones(2), norch.ones(2)]).shape == (2, 2)

@@ -147,3 +147,23 @@ def test_lazy_instance_norm_of_one_sample_and_without_parameters():
     assert layer.num_features == 4
     plain = nn.LazyInstanceNorm1d()
     assert norch.equal(plain(x), nn.InstanceNorm1d(4)(x))
+
+
+@pytest.mark.parametrize(("make", "same", "shape"), CASES)
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_brings_the_parameters_before_the_first_input(make, same, shape, assign):
+    filled, empty = make(nn), make(nn)
+    x = norch.randn(*shape)
+    filled(x)
+    parameters = list(empty.parameters())
+    assert not empty.load_state_dict(filled.state_dict(), assign=assign).missing_keys
+    assert not empty.has_uninitialized_params()
+    assert assign or all(a is b for a, b in zip(empty.parameters(), parameters, strict=True))
+    assert empty.eval()(x).tolist() == filled.eval()(x).tolist()
+    assert repr(empty) == repr(filled)
+    late = make(nn)
+    late.load_state_dict(make(nn).state_dict())
+    assert late.has_uninitialized_params()
+    assert late(x).shape == filled(x).shape
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        filled.load_state_dict({k: v[:0] if v.ndim else v for k, v in filled.state_dict().items()})

@@ -232,11 +232,7 @@ def _as_integers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, A
 
 
 def _holds_tensors(data: Any) -> bool:
-    while isinstance(data, tuple | list):
-        if not data:
-            return False
-        data = data[0]
-    return isinstance(data, (TensorBase, np.ndarray))
+    return any(isinstance(x, (TensorBase, np.ndarray)) for x in _numbers(data))
 
 
 def _is_pair(value: Any) -> bool:
@@ -245,7 +241,10 @@ def _is_pair(value: Any) -> bool:
 
 
 def _to_lists(data: Any) -> Any:
-    if isinstance(data, (TensorBase, np.ndarray, np.generic)) or _is_pair(data):
+    """Nested lists of numbers. A tensor of one element is a number in them, whatever its dims, as in PyTorch."""
+    if isinstance(data, TensorBase) or _is_pair(data):
+        return data.item() if data.numel() == 1 else data.tolist()
+    if isinstance(data, (np.ndarray, np.generic)):
         return data.tolist()
     return [_to_lists(d) for d in data] if isinstance(data, tuple | list) else data
 

@@ -20,7 +20,7 @@ from .normalization import (
     _InstanceNorm,
     _NormBase,
 )
-from .parameter import Parameter, UninitializedParameter
+from .parameter import Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
 
 
 class LazyModuleMixin:
@@ -42,7 +42,7 @@ class LazyModuleMixin:
         return any(isinstance(getattr(self, name), UninitializedParameter) for name in names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.has_uninitialized_params():
+        if self.cls_to_become is not None or self.has_uninitialized_params():
             try:
                 self.initialize_parameters(*args, **kwargs)
             except AttributeError:
@@ -70,25 +70,27 @@ class _Lazy(LazyModuleMixin, Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
-        for name in ("weight", "bias"):
-            parameter = getattr(self, name)
-            if parameter is not None:
-                setattr(self, name, UninitializedParameter(device=parameter.device, dtype=parameter.dtype))
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            known = getattr(self, name, None)
+            if known is not None:
+                kind = UninitializedParameter if isinstance(known, Parameter) else UninitializedBuffer
+                setattr(self, name, kind(device=known.device, dtype=known.dtype))
 
     def has_uninitialized_params(self) -> bool:
-        """True until the first call."""
-        return True
+        """True until the first call, or until `load_state_dict` brings the parameters."""
+        return any(is_lazy(tensor) for tensor in (*self.parameters(False), *self.buffers(False)))
 
     def reset_parameters(self) -> None:
         """Nothing: there are no parameters yet."""
 
-    def _draw(self) -> None:
-        self.cls_to_become.reset_parameters(self)  # type: ignore[union-attr, operator]
-
-
-def _materialize(parameter: Parameter | None, shape: tuple[int, ...]) -> None:
-    if isinstance(parameter, UninitializedParameter):
-        parameter.materialize(shape)
+    def _make(self, **shapes: tuple[int, ...]) -> None:
+        """Gives what has no shape yet one, and values. What `load_state_dict` brought stays."""
+        if self.has_uninitialized_params():
+            for name, shape in shapes.items():
+                tensor = getattr(self, name)
+                if is_lazy(tensor):
+                    tensor.materialize(shape)
+            self.cls_to_become.reset_parameters(self)  # type: ignore[union-attr, operator]
 
 
 class LazyLinear(_Lazy, Linear):
@@ -97,9 +99,7 @@ class LazyLinear(_Lazy, Linear):
     def initialize_parameters(self, input: norch.Tensor) -> None:
         """Makes weight and bias for an input of shape (*, in_features)."""
         self.in_features = input.shape[-1]
-        _materialize(self.weight, (self.out_features, self.in_features))
-        _materialize(self.bias, (self.out_features,))
-        self._draw()
+        self._make(weight=(self.out_features, self.in_features), bias=(self.out_features,))
 
 
 class _LazyConvolution(_Lazy, _ConvNd):
@@ -115,9 +115,7 @@ class _LazyConvolution(_Lazy, _ConvNd):
             raise ValueError(f"{title}: {given} channels of {tuple(input.shape)} and {out} are not {groups} groups")
         self.in_channels = given
         channels = (given, out // groups) if self.transposed else (out, given // groups)
-        _materialize(self.weight, (*channels, *self.kernel_size))
-        _materialize(self.bias, (out,))
-        self._draw()
+        self._make(weight=(*channels, *self.kernel_size), bias=(out,))
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
@@ -167,12 +165,7 @@ class _LazyNormBase(_Lazy, _NormBase):
         """Makes weight, bias and statistics for the channels of an input (n, c, ...), or without n."""
         self._check_input_dim(input)
         self.num_features = n = input.shape[0 if isinstance(self, _InstanceNorm) and input.ndim == self.dims[0] else 1]
-        _materialize(self.weight, (n,))
-        _materialize(self.bias, (n,))
-        if self.track_running_stats:
-            self.register_buffer("running_mean", self.running_mean.new_zeros(n))
-            self.register_buffer("running_var", self.running_var.new_ones(n))
-        self._draw()
+        self._make(**dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (n,)))
 
 
 class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):

@@ -11,7 +11,7 @@ import norch
 from norch import switches
 
 from .complex_pairs import tensor_of
-from .parameter import Parameter
+from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from .module import Module
@@ -136,7 +136,7 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
             target = part.__dict__[name]
             if not target.ndim and source.shape == (1,):  # as PyTorch before 0.4 had it
                 found[key] = source = source[0]
-            if source.shape != target.shape:
+            if source.shape != target.shape and not is_lazy(target):
                 errors.append(
                     f"size mismatch for {key}: the state_dict has shape {tuple(source.shape)}, the module "
                     f"{tuple(target.shape)}."
@@ -170,6 +170,8 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
                     "assign=True, or to_empty(device=...) first?",
                     stacklevel=3,
                 )
+            if is_lazy(target) and source.shape != target.shape:
+                target.materialize(source.shape)
             target.copy_(source.detach())
     return result
 

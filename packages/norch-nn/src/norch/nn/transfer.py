@@ -9,6 +9,7 @@ import norch
 from norch import switches
 
 from .complex_pairs import make_complex
+from .parameter import is_lazy
 
 if TYPE_CHECKING:
     from .module import Module
@@ -157,6 +158,8 @@ def _convert_own(module: Module, once: _Once) -> None:
             if id(buffer) not in once.buffers:
                 once.buffers[id(buffer)] = (buffer, once(buffer))
             made = once.buffers[id(buffer)][1]
+            if is_lazy(buffer):
+                made = made.as_subclass(type(buffer))
             if made is not buffer:
                 switches.replaced(module, name)
             module.__dict__[name] = made
