@@ -7,6 +7,7 @@ import io
 from collections import Counter, OrderedDict
 from typing import Any
 
+import numpy as np
 import pytest
 
 import norch
@@ -70,3 +71,19 @@ def test_signatures() -> None:
     assert norch.load(f=file, map_location="cpu", weights_only=True, mmap=False) == {"a": 1}
     assert importlib.import_module("norch").save is norch.save
     assert {"save", "load"} <= set(dir(norch))
+
+
+def test_in_the_place_of_pytorch_a_state_is_saved_as_pytorch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("norch.shown.root", "torch")
+    file = io.BytesIO()
+    norch.save(state(norch), file)
+    assert file.getvalue()[:2] == b"PK"
+    assert norch.load(io.BytesIO(file.getvalue()))["expanded"].stride() == (0,)
+    for only_ours in (np.ones(2), [frozenset({1})]):
+        other = io.BytesIO()
+        norch.save(only_ours, other)
+        assert repr(norch.load(io.BytesIO(other.getvalue()), weights_only=False)) == repr(only_ours)
+    torch = pytest.importorskip("torch")
+    found = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    assert found["optimizer"]["param_groups"] == [{"betas": (0.9, 0.99), "params": [0]}]
+    assert found["tied"]["a"] is found["tied"]["c"]

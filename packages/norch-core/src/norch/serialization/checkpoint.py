@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import shown
 from ..device import CPU, Device
 from ..errors import CheckpointError, DTypeError, NorchError
 from ..overriding import unasked
@@ -49,14 +50,15 @@ def save(
     pickle_protocol: int | None = None,
     _use_new_zipfile_serialization: bool = True,
     *,
-    format: str = "safetensors",
+    format: str | None = None,
 ) -> None:
     """Writes `obj`, a tensor, a nested state or any other object to `f`, a path or a binary file.
 
     A state is dicts, lists, tuples and sets of tensors, NumPy arrays, numbers, strings, bytes, dtypes, devices, None.
     It becomes a safetensors file, or with `format="pytorch"` a zip archive that `torch.load(f, weights_only=True)`
-    reads. Any other object (a module, a dataclass) is pickled, tensors apart: `load` then wants `weights_only=False`,
-    and the classes where they were.
+    reads; where norch stands in for PyTorch, the latter is the default for what PyTorch can read. Any other object (a
+    module, a dataclass) is pickled, tensors apart: `load` then wants `weights_only=False`, and the classes where they
+    were.
 
     pickle_protocol, _use_new_zipfile_serialization: PyTorch's, ignored.
 
@@ -67,7 +69,7 @@ def save(
     """
     if pickle_module is not None:
         raise DTypeError("save(): norch has one way to pickle; leave out pickle_module")
-    if format not in ("safetensors", "pytorch"):
+    if format not in (None, "safetensors", "pytorch"):
         raise ValueError(f"save(): format must be 'safetensors' or 'pytorch', got {format!r}")
     encoder = Encoder()
     try:
@@ -77,11 +79,17 @@ def save(
             raise
         _save_object(obj, f, error)
         return
-    if format == "pytorch":
+    if format == "pytorch" or (format is None and shown.root == "torch"):
         from .pytorch.writer import members
 
-        _save_archive(f, members(obj, encoder))
-        return
+        try:
+            archive = members(obj, encoder)
+        except DTypeError:  # PyTorch reads no such state, but norch.load does
+            if format == "pytorch":
+                raise
+        else:
+            _save_archive(f, archive)
+            return
     memory = blocks(encoder.tensors)
     parts: dict[str, Block | np.ndarray[Any, Any]] = {block.name: block for block in memory}
     parts.update(encoder.arrays)
