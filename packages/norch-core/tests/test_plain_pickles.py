@@ -1,4 +1,4 @@
-"""Tensors that PyTorch pickled by pickle itself."""
+"""Tensors that PyTorch pickled by pickle itself, and objects that another module pickles."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import base64
 import io
 import pickle
 import zlib
+from typing import Any, ClassVar
+
+import pytest
 
 import norch
+from norch.serialization import objects
 
 PICKLED = (
     "c-"
@@ -39,3 +43,50 @@ def test_tensors_that_pytorch_pickled_are_read() -> None:
     assert found["ints"].tolist() == [1, 2]
     assert found["w"].tolist() == [1.5, -2.0]
     assert found["w"].requires_grad
+
+
+class Doubled:
+    def __init__(self, value: norch.Tensor) -> None:
+        self.value = value
+
+
+def halved(value: norch.Tensor) -> Doubled:
+    return Doubled(value / 2)
+
+
+class OwnPickle:
+    """In the place of the module pickle: its pickler halves what is doubled, its unpickler counts names."""
+
+    names: ClassVar[list[str]] = []
+
+    class Pickler(pickle.Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            return (halved, (obj.value * 2,)) if isinstance(obj, Doubled) else NotImplemented
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            OwnPickle.names.append(name)
+            return super().find_class(module, name)
+
+
+def test_objects_are_pickled_by_the_module_that_is_given() -> None:
+    x = norch.arange(3.0)
+    file = io.BytesIO()
+    norch.save({"a": Doubled(x), "x": x}, file, OwnPickle)
+    for options in ({}, {"weights_only": False}):
+        OwnPickle.names.clear()
+        file.seek(0)
+        found = norch.load(file, pickle_module=OwnPickle, **options)
+        assert found["a"].value.tolist() == found["x"].tolist() == [0, 1, 2]
+        assert OwnPickle.names == ["halved"]
+    file.seek(0)
+    with pytest.raises(norch.RefusedPickleError, match="halved"):
+        norch.load(file)
+    with pytest.raises(ValueError, match="weights_only"):
+        norch.load(file, pickle_module=pickle, weights_only=True)
+    with pytest.raises(pickle.UnpicklingError, match="no module of norch"):
+        objects.find("os", "system")
+    state = io.BytesIO()
+    norch.save({"x": x}, state, pickle_module=pickle)
+    state.seek(0)
+    assert norch.load(state)["x"].tolist() == [0, 1, 2]

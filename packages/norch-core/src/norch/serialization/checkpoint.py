@@ -13,7 +13,9 @@ and before it `norch.header`: the CRC-32 of the header with this number as 00000
 from __future__ import annotations
 
 import json
+import pickle
 import zlib
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ _PREFIX = b'{"__metadata__":{"norch.header":"'
 def save(
     obj: Any,
     f: Any,
-    pickle_module: None = None,
+    pickle_module: Any = None,
     pickle_protocol: int | None = None,
     _use_new_zipfile_serialization: bool = True,
     *,
@@ -60,15 +62,14 @@ def save(
     module, a dataclass) is pickled, tensors apart: `load` then wants `weights_only=False`, and the classes where they
     were.
 
-    pickle_protocol, _use_new_zipfile_serialization: PyTorch's, ignored.
+    pickle_module: what pickles objects in place of pickle, as cloudpickle does. pickle_protocol,
+    _use_new_zipfile_serialization: PyTorch's, ignored.
 
     Tensors that share memory share it again after loading; gradients are not kept, and hooks only with a module. A path
     is written in one step and fsynced: whatever interrupts that, its old contents stay whole.
 
     Raises DTypeError for what cannot be pickled, and with `format="pytorch"` for all but a state.
     """
-    if pickle_module is not None:
-        raise DTypeError("save(): norch has one way to pickle; leave out pickle_module")
     if format not in (None, "safetensors", "pytorch"):
         raise ValueError(f"save(): format must be 'safetensors' or 'pytorch', got {format!r}")
     encoder = Encoder()
@@ -77,7 +78,7 @@ def save(
     except NoStateError as error:
         if format == "pytorch":
             raise
-        _save_object(obj, f, error)
+        _save_object(obj, f, error, pickle_module or pickle)
         return
     if format == "pytorch" or (format is None and shown.root == "torch"):
         from .pytorch.writer import members
@@ -119,11 +120,11 @@ def _save_archive(f: Any, members: Any) -> None:
     write_to(f, "save", lambda file: write_archive(file, members))
 
 
-def _save_object(obj: Any, f: Any, error: DTypeError) -> None:
+def _save_object(obj: Any, f: Any, error: DTypeError, module: Any) -> None:
     from . import objects
 
     try:
-        members = objects.members(obj)
+        members = objects.members(obj, module)
     except NorchError:
         raise
     except Exception as reason:  # whatever a class raises that does not want to be pickled
@@ -170,9 +171,9 @@ def _bytes(part: Block | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def load(
     f: Any,
     map_location: MapLocation = None,
-    pickle_module: None = None,
+    pickle_module: Any = None,
     *,
-    weights_only: bool | None = True,
+    weights_only: bool | None = None,
     mmap: bool | None = None,
     dequantize: bool = True,
 ) -> Any:
@@ -180,8 +181,9 @@ def load(
     TorchScript archive and of a GGUF file (whose quantised tensors become float32), a dict of its tensors.
 
     Nothing in the file is ever run, and what is no tensor, container or number is refused by name, unless
-    `weights_only=False` says that the file is trusted: then pickled objects are made, which can run any code. Classes
-    of PyTorch become norch's. Every byte is compared with the checksums that the file has.
+    `weights_only=False` says that the file is trusted, or a `pickle_module` is given without `weights_only`: then
+    pickled objects are made, which can run any code, by that module or by pickle. Classes of PyTorch become norch's.
+    Every byte is compared with the checksums that the file has.
 
     map_location: where the tensors go, if not to the devices that they were saved from: a device, a dict from device to
     device, or a function of a tensor and the name of its device. mmap: tensors on the CPU stay in the file until they
@@ -190,10 +192,11 @@ def load(
     which `quantized_linear` and the layers of nn.quantized compute with.
 
     Raises CheckpointError for a file that is damaged, cut off or something else, DeviceError for a device that
-    cannot be used here, ValueError for `mmap` of anything but a path, DTypeError for a `pickle_module`.
+    cannot be used here, ValueError for `mmap` of anything but a path, and for a `pickle_module` with `weights_only`.
     """
-    if pickle_module is not None:
-        raise DTypeError("load(): norch has one way to unpickle; leave out pickle_module")
+    if pickle_module is not None and weights_only:
+        raise ValueError("load(): weights are read without a pickle_module; leave it out, or say weights_only=False")
+    trusted = weights_only is False or pickle_module is not None
     locations = Locations(map_location)
     with File(f, "load") as file:
         if mmap and not file.mappable:
@@ -201,7 +204,8 @@ def load(
         if file.head.startswith(PYTORCH_HEADS):
             from . import objects, pytorch
 
-            return pytorch.load(file, locations, bool(mmap), objects.load if weights_only is False else None)
+            unpickle = partial(objects.load, module=pickle_module or pickle) if trusted else None
+            return pytorch.load(file, locations, bool(mmap), unpickle)
         if file.head.startswith(b"GGUF"):
             from . import gguf_file
 

@@ -10,11 +10,12 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import shown
 from ..memory_formats import strided
 from ..tensor import Tensor
 from .memory import blocks
@@ -26,7 +27,9 @@ _ROOT = __name__.partition(".")[0]
 _OURS = {"torch": "norch", "torchvision": "norch.vision"}
 
 
-class _Pickler(pickle.Pickler):
+class _Apart(pickle.Pickler if TYPE_CHECKING else object):  # type: ignore[misc]
+    """The part of a pickler that leaves tensors out, before a class that pickles the rest."""
+
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, 4)
         self.tensors: list[tuple[str, Tensor]] = []
@@ -44,9 +47,11 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType) and obj.__module__.partition(".")[0] == _ROOT:
             home = _home(obj)
-            return (find, (home, obj.__name__)) if home not in (None, obj.__module__) else NotImplemented
+            if home not in (None, obj.__module__):
+                return find, (home, obj.__name__)
         if not isinstance(obj, Tensor) or obj.layout is not strided or obj.left_to is not None:
-            return NotImplemented
+            theirs = getattr(super(), "reducer_override", None)
+            return NotImplemented if theirs is None else theirs(obj)
         return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
 
 
@@ -61,6 +66,8 @@ def _home(function: Any) -> str | None:
 
 def find(module: str, name: str) -> Any:
     """A function of norch, in a pickle."""
+    if module.partition(".")[0] != _ROOT:
+        raise pickle.UnpicklingError(f"{module} is no module of {_ROOT}")
     return getattr(import_module(module), name)
 
 
@@ -74,10 +81,16 @@ def make_subclass(kind: type[Tensor], data: Tensor, requires_grad: bool) -> Tens
     return out.requires_grad_() if requires_grad else out
 
 
-def members(obj: Any) -> list[Member]:
-    """The members of an archive of any object that pickle takes. Raises what pickle raises."""
+@cache
+def _before(part: type, kind: type) -> type:
+    """A class of pickle's, or of a module like it, with a part of norch's before it."""
+    return type(kind.__name__, (part, kind), {})
+
+
+def members(obj: Any, module: Any = pickle) -> list[Member]:
+    """The members of an archive of any object that `module`, pickle or one like it, takes. Raises what that raises."""
     file = io.BytesIO()
-    pickler = _Pickler(file)
+    pickler = _before(_Apart, module.Pickler)(file)
     pickler.dump(obj)
     memory = blocks(pickler.tensors)
     tensors = [tensor for _, tensor in pickler.tensors]
@@ -99,12 +112,16 @@ class _Trusting:
         pass
 
 
-class _Unpickler(pickle.Unpickler):
+class _Joined(pickle.Unpickler if TYPE_CHECKING else object):  # type: ignore[misc]
+    """The part of an unpickler that knows tensors and names of PyTorch, before a class that finds the other names."""
+
     def __init__(
         self, data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception], storages_follow: bool
     ) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8")
         self._stored, self._fail = stored, fail
+        # Whether another module's Unpickler may say which classes there are.
+        self._finds = type(self).__mro__[2] is not pickle.Unpickler
         self._machine = _Trusting(fail, storages_follow)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -121,7 +138,13 @@ class _Unpickler(pickle.Unpickler):
                 return partial(FUNCTIONS[full], self._machine)
             if full in KNOWN:
                 return KNOWN[full][0]
+            if self._finds and shown.root == "torch":
+                return super().find_class(module, name)
             return self._ours(_OURS[root] + (rest and f".{rest}"), name, full)
+        if self._finds and root == _ROOT:
+            if module == __name__ and name in ("find", "make_subclass"):
+                return globals()[name]
+            module = shown.root + module[len(_ROOT) :]
         try:
             found = super().find_class(module, name)
         except (ImportError, AttributeError) as error:
@@ -157,11 +180,17 @@ def _refuse_theirs(found: Any, full: str, fail: Callable[[str], Exception]) -> N
 
 
 def load(
-    data: bytes, stored: Callable[[Any], Any], fail: Callable[[str], Exception], storages_follow: bool = False
+    data: bytes,
+    stored: Callable[[Any], Any],
+    fail: Callable[[str], Exception],
+    storages_follow: bool = False,
+    module: Any = pickle,
 ) -> Any:
     """The object of a pickle that the user trusts. `stored(key)` gives what is outside of it, whose values come only
-    then where `storages_follow`."""
+    then where `storages_follow`. module: pickle, or what is used in its place."""
     try:
-        return _Unpickler(data, stored, fail, storages_follow).load()
+        return _before(_Joined, getattr(module, "Unpickler", pickle.Unpickler))(
+            data, stored, fail, storages_follow
+        ).load()
     except (pickle.UnpicklingError, EOFError) as error:
         raise fail(f"its pickle is damaged: {error}") from error
