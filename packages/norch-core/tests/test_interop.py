@@ -198,9 +198,37 @@ def test_shallow_copy_and_deepcopy_of_several() -> None:
     assert both[0] is both[1]
     assert both[0].grad.tolist() == [1, 1]
     assert both[0].grad is not x.grad
-    assert copy.copy(x).tolist() == [1, 1]
     with pytest.raises(AutogradError):
         copy.deepcopy(x * 2)
+
+
+def test_a_shallow_copy_is_on_the_same_memory() -> None:
+    x = norch.ones(2, 2, requires_grad=True)
+    x.note = "kept"
+    for source in (x, x.t(), x * 1):
+        copied = copy.copy(source)
+        assert copied is not source
+        assert copied.is_leaf
+        assert copied.requires_grad
+        assert copied.data_ptr() == source.data_ptr()
+        assert copied.stride() == source.stride()
+        copied.detach().fill_(7)
+        assert source.tolist() == [[7, 7], [7, 7]]
+    assert copy.copy(x).note == "kept"
+
+
+def test_what_shares_memory_shares_it_in_a_deep_copy() -> None:
+    x = norch.arange(6.0)
+    whole, part, turned = copy.deepcopy([x, x[1:3], x.view(2, 3).t()])
+    x.fill_(9)
+    assert part.tolist() == [1, 2]
+    whole.fill_(5)
+    assert part.tolist() == [5, 5]
+    assert turned.stride() == (1, 3)
+    assert turned.tolist() == [[5, 5]] * 3
+    assert copy.deepcopy(norch.ones(1).expand(4)).tolist() == [1, 1, 1, 1]
+    assert copy.deepcopy(norch.zeros(0, 3)).shape == (0, 3)
+    assert copy.deepcopy(norch.empty(2, device="meta")).is_meta
 
 
 def test_dtypes_and_devices_are_singletons_when_copied() -> None:

@@ -7,6 +7,7 @@ import pickle
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 import norch
@@ -181,3 +182,14 @@ def test_methods_take_no_out(name):
     with pytest.raises(TypeError, match="out"):
         getattr(x, name)(x, out=out)
     assert out.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((7,), (2, 3, 7, 5)), ((2, 3, 6, 7), (7,)), ((6, 7), (7,)), ((7,), (7, 5)), ((7,), (7,))]
+)
+def test_products_with_vectors_in_batches(a, b):
+    left, right = norch.randn(a), norch.randn(b)
+    expected = np.matmul(left.numpy(), right.numpy())
+    out = norch.full(expected.shape, -1.0)
+    norch.matmul(left, right, out=out)
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-5)

@@ -223,7 +223,9 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
     plan.outputs = inferred.outputs
     plan.out = inferred.outputs[0]
     if into is not None:
-        plan.in_place = (into.shape, into.dtype) == (plan.out.shape, plan.out.dtype) and not into.overlaps
+        seen = inferred.kernel_outputs[0] if inferred.kernel_outputs else plan.out
+        alike = into.shape == seen.shape == plan.out.shape and into.dtype is plan.out.dtype
+        plan.in_place = alike and not into.overlaps
         inferred = inferred._replace(kernel_outputs=(into,))
     device = plan.out.device
     plan.index = device.index

@@ -15,6 +15,7 @@ from ..dispatch.arguments import describe
 from ..dispatch.failure import allocate_for, copy_out
 from ..dtype import DType
 from ..errors import AutogradError, DeviceError, DTypeError, MetaError, ShapeError
+from ..memory_formats import strided
 from ..observing import TRANSFER, observable
 from ..ops.from_data import array_to_tensor, bytes_of
 from ..ops.registry import method
@@ -225,7 +226,7 @@ def __format__(self: Tensor, spec: str) -> str:
 
 @method()
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A copy of a leaf, its grad included.
+    """A copy of a leaf, its grad included. Of all that is copied at once, what shares memory does so in the copy.
 
     Raises AutogradError for a result of a recorded op, NotImplementedError for a tensor that stands for others whose
     `clone` is of another class.
@@ -237,26 +238,41 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
         return memo.copy_of(self)  # type: ignore[no-any-return]
     if not self.is_leaf:
         raise AutogradError("deepcopy(): only leaves can be copied; use detach() or clone()")
-    values = self.detach().clone()
     if self.left_to is not None:
+        values = self.detach().clone()
         if type(values) is not type(self):
             raise NotImplementedError(f"deepcopy(): clone() of a {type(self).__name__} gave a {type(values).__name__}")
         memo[id(self)] = values
         values.__dict__.update(copy.deepcopy(attributes(self), memo))
         values._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
         return values.requires_grad_() if self.requires_grad else values
-    copied: Tensor = object.__new__(type(self))
-    copied.spec, copied.buffer, copied.offset, copied.node, copied.base = (
-        values.spec,
-        values.buffer,
-        values.offset,
-        None,
-        None,
-    )
+    copied: Tensor = make_tensor(self.spec, _copied_memory(self, memo), self.offset, kind=type(self))
     copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
     memo[id(self)] = copied
     copied.__dict__.update(attributes(self))
     return copied.requires_grad_() if self.requires_grad else copied
+
+
+def _copied_memory(tensor: Tensor, memo: dict[int, Any]) -> Any:
+    """A copy of the tensor's whole memory, one for all that is on it."""
+    old = tensor.buffer
+    copied = memo.get(id(old))
+    if copied is None:
+        copied = memo[id(old)] = allocate_for(tensor.spec, old.nbytes)
+        tensor.spec.device.backend.copy(copied, 0, old, 0, old.nbytes)
+    return copied
+
+
+@method()
+def __copy__(self: Tensor) -> Tensor:
+    """Another tensor on the same memory, a leaf that requires grad where this one does."""
+    if self.left_to is not None or self.layout is not strided:
+        rebuild, args, *_ = self.__reduce_ex__(4)
+        out: Tensor = rebuild(*args)
+    else:
+        out = make_tensor(self.spec, self.buffer, self.offset, kind=type(self))
+    out.__dict__.update(attributes(self))
+    return out.requires_grad_() if self.requires_grad else out
 
 
 def attributes(tensor: Tensor) -> dict[str, Any]:
