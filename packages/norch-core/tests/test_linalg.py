@@ -318,9 +318,23 @@ def test_other_devices_need_leave_to_use_the_cpu():
     close(found, np.linalg.inv(G))
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 0, 0), (2, 0, 0), (2, 0, 3), (0, 3, 3)])
+def test_factors_of_matrices_without_elements(shape):
+    factors, pivots = L.lu_factor(norch.zeros(shape))
+    assert factors.shape == shape
+    assert pivots.shape == (*shape[:-2], min(shape[-2:]))
+    assert pivots.dtype is norch.int32
+    assert L.lu(norch.zeros(shape)).P.shape == (*shape[:-2], shape[-2], shape[-2])
+
+
 def test_old_names():
     u, s, v = norch.svd(norch.tensor(TALL))
     close((u * s) @ v.mT, TALL)
+    alone = norch.svd(norch.tensor(TALL), compute_uv=False)
+    close(alone.S, s.numpy())
+    assert (alone.U.shape, alone.V.shape) == ((len(TALL),) * 2, (len(TALL[0]),) * 2)
+    assert not alone.U.any()
+    assert not alone.V.any()
     q, r = norch.qr(norch.tensor(TALL))
     close(q @ r, TALL)
     close(norch.cholesky(norch.tensor(POSITIVE), upper=True), np.linalg.cholesky(POSITIVE).T)

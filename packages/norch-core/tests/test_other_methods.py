@@ -115,7 +115,7 @@ def test_sum_to_size():
 def test_new_tensors():
     x = norch.ones(2, dtype=norch.float64)
     assert x.new([1, 2]).dtype is norch.float64
-    assert x.new(2, 3).shape == x.new(norch.Size([2, 3])).shape == (2, 3)
+    assert x.new(2, 3).shape == x.new(norch.Size([2, 3])).shape == x.new(size=(2, 3)).shape == (2, 3)
     assert x.new_zeros(2, requires_grad=True).requires_grad
     made = x.new_empty_strided((2, 3), (1, 2))
     assert (made.shape, made.stride(), made.dtype) == ((2, 3), (1, 2), norch.float64)

@@ -193,3 +193,18 @@ def test_products_with_vectors_in_batches(a, b):
     out = norch.full(expected.shape, -1.0)
     norch.matmul(left, right, out=out)
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["arange", "linspace", "logspace", "range"])
+def test_rows_of_numbers_take_the_shape_of_out(name):
+    args = (1, 5) if name == "arange" else (1, 4) if name == "range" else (1, 4, 4)
+    function = getattr(norch, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = function(*args).to(norch.float32)
+        whole = norch.zeros(2, 3)
+        function(*args, out=whole[:, 1:])
+        assert whole.tolist() == [[0, *expected[:2].tolist()], [0, *expected[2:].tolist()]]
+        empty = norch.empty(0)
+        assert function(*args, out=empty) is empty
+        assert empty.tolist() == expected.tolist()

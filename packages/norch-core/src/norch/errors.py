@@ -67,8 +67,8 @@ class OutOfMemoryError(NorchError, MemoryError):
     """A backend could not allocate a buffer."""
 
 
-class IndexError(NorchError, builtins.IndexError):
-    """A dim or an index outside the tensor."""
+class IndexError(NorchError, builtins.IndexError, RuntimeError):
+    """A dim or an index outside the tensor. It is a RuntimeError too, which PyTorch's gather and scatter raise."""
 
 
 class AutogradError(NorchError, RuntimeError):

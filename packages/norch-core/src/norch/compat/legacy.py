@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..device import set_default_device
-from ..dispatch.arguments import check_functions
+from ..dispatch.arguments import check_functions, into
 from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
 from ..ops import arange
@@ -49,14 +49,26 @@ ShortTensor, IntTensor = map(tensor_type, ("ShortTensor", "IntTensor"))
 LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 
 
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """(U, S, V) with input = U @ diag(S) @ V.mT, reduced where `some`. `compute_uv` changes nothing. PyTorch has
-    deprecated it: use `linalg.svd`, which gives V.mT.
+class SVD(NamedTuple):
+    """What svd returns."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
+    """(U, S, V) with input = U @ diag(S) @ V.mH, reduced where `some`; with `compute_uv=False` U and V are square and
+    hold zeros. PyTorch has deprecated it: use `linalg.svd`, which gives V.mH, or `linalg.svdvals`.
     """
     from .. import linalg
 
+    if not compute_uv:
+        batch, rows, columns = input.shape[:-2], input.shape[-2], input.shape[-1]
+        u, v = input.new_zeros((*batch, rows, rows)), input.new_zeros((*batch, columns, columns))
+        return SVD(u, linalg.svdvals(input), v)
     u, s, vh = linalg.svd(input, full_matrices=not some)
-    return u, s, vh.mH
+    return SVD(u, s, vh.mH)
 
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
@@ -84,15 +96,32 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def range(
-    start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, **options: Any
+    start: float,
+    end: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    out: Tensor | None = None,
+    **options: Any,
 ) -> Tensor:
-    """`arange` that includes `end`, always of the default dtype. PyTorch has deprecated it: use `arange`."""
+    """`arange` that includes `end`, of the default dtype, or that of `out`. PyTorch has deprecated it: use `arange`."""
     warnings.warn("range() includes its end, unlike Python's; use arange()", DeprecationWarning, stacklevel=2)
     if end is None:
         start, end = 0, start
+    if out is not None:
+        return into(_range, out, start, end, step, dtype=dtype, device=device)  # type: ignore[no-any-return]
+    made = _range(start, end, step, dtype=dtype, device=device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _range(start: float, end: float, step: float, *, dtype: Any, device: Any) -> Tensor:
     count = int((end - start) / step) + 1
-    chosen = dtype or get_default_dtype()
-    return arange(count, device=device).to(chosen) * step + start
+    return arange(count, device=device).to(dtype or get_default_dtype()) * step + start
+
+
+_range.__name__ = "range"
 
 
 check_functions(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..dtype import int32
 from ..errors import DTypeError, ShapeError
 from ..ops import arange, argsort, broadcast_shapes, cat, eye, take_along_dim
 from . import routines
@@ -64,6 +65,9 @@ def _factors(op: str, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     check_matrices(op, A, square=False)
     if not pivot:
         raise ValueError(f"linalg.{op}(): pivot must be True; without exchanged rows factors are not exact")
+    if not min(A.shape[-2:]):  # there is nothing to eliminate
+        batch = tuple(A.shape[:-2])
+        return A * 1, A.new_zeros((*batch, 0), dtype=int32), A.new_zeros(batch, dtype=int32)
     found: tuple[Tensor, Tensor, Tensor] = _lu_factor(A)
     return found
 

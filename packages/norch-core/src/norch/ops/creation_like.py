@@ -167,11 +167,13 @@ def logspace(
 
 
 @method()
-def new(self: Tensor, *data: Any, device: DeviceLike = None) -> Tensor:
-    """`new_tensor` of data, or `new_empty` of sizes, as `Tensor(...)`. PyTorch's old form of both.
+def new(self: Tensor, *data: Any, size: Any = None, device: DeviceLike = None) -> Tensor:
+    """`new_tensor` of data, or `new_empty` of sizes, or of `size`, as `Tensor(...)`. PyTorch's old form of both.
 
     Of a tensor of the same dtype and device it is a view.
     """
+    if size is not None:
+        return new_empty(self, size, device=device)
     spec = getattr(data[0], "spec", None) if len(data) == 1 and device is None else None
     if isinstance(spec, Spec) and (spec.dtype, spec.device) == (self.spec.dtype, self.spec.device):
         return data[0][...]  # type: ignore[no-any-return]

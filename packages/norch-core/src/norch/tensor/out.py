@@ -74,6 +74,10 @@ def _check(name: str, target: Any, operands: list[Any]) -> None:
             raise ShapeError(f"{name}(): out shares memory with an operand without being the same; clone() that first")
 
 
+_ROWS = frozenset(("arange", "linspace", "logspace", "range"))
+"""Functions whose values an `out` of as many elements takes in its own shape."""
+
+
 def store(name: str, target: Any, result: Any) -> None:
     """Writes a result into `out`, which takes its shape if it has another."""
     given, spec = target.spec, result.spec
@@ -82,7 +86,10 @@ def store(name: str, target: Any, result: Any) -> None:
     if not can_cast(spec.dtype, given.dtype):
         raise DTypeError(f"{name}(): the result is {spec.dtype}, which out of {given.dtype} cannot hold")
     if given.shape != spec.shape:
-        _resize(name, target, spec)
+        if name in _ROWS and given.numel == spec.numel:
+            result = result.view(tuple(given.shape))
+        else:
+            _resize(name, target, spec)
     copy_as(name, target, result)
 
 
