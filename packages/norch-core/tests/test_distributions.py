@@ -93,3 +93,28 @@ def test_like_pytorch():
 
     for i, (got, expected) in enumerate(zip(run(norch), run(torch), strict=True)):
         np.testing.assert_allclose(got, expected, 1e-9, 1e-12, err_msg=f"result {i}")
+
+
+def test_the_gradient_of_a_binomial_where_both_outcomes_are_as_likely():
+    logits = norch.tensor([0.0, -100.0, 100.0], requires_grad=True)
+    logs = D.Binomial(2.0, logits=logits).log_prob(norch.zeros(3))
+    logs.sum().backward()
+    assert logits.grad.tolist() == pytest.approx([-1, 0, -2])
+    assert logs.tolist() == pytest.approx([-2 * math.log(2), 0, -200])
+
+
+def test_no_finite_divergence_from_what_never_happens():
+    p, q = norch.tensor([0.0, 1.0, 0.5, 0.5, 0.0, 1.0]), norch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+    found = D.kl_divergence(D.Bernoulli(p), D.Bernoulli(q))
+    assert found.tolist()[:4] == [math.inf] * 4
+    assert found.tolist()[4:] == pytest.approx([0, 0], abs=1e-5)
+
+
+def test_transforms_of_tensors_are_equal_to_themselves():
+    one, other = D.AffineTransform(norch.ones(5), 2.0), D.AffineTransform(norch.zeros(5), 2.0)
+    assert one == one
+    assert one == D.AffineTransform(norch.ones(5), 2.0)
+    assert one != other
+    power = D.PowerTransform(norch.tensor([1.0, 2.0]))
+    assert power == power
+    assert D.Gamma(1, 1).log_prob(1).item() == pytest.approx(-1)

@@ -109,6 +109,19 @@ def test_seeding_in_a_sample_is_about_this_sample() -> None:
     assert norch.initial_seed() == 77
 
 
+def test_seeds_of_samples_are_what_int64_holds() -> None:
+    class Seeds(Dataset):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, index: int) -> norch.Tensor:
+            return norch.tensor(norch.initial_seed())
+
+    found = norch.cat(list(DataLoader(Seeds(), 4, num_workers=2, seed=1))).tolist()
+    assert len(set(found)) == 20
+    assert min(found) >= 0
+
+
 def test_a_loader_inside_a_sample() -> None:
     class Outer(Dataset):
         def __len__(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.mode import no_grad
-from ..ops import arange, exp, floor, lgamma, log1p, where
+from ..ops import arange, exp, floor, lgamma, logsigmoid, where
 from . import constraints
 from .distribution import Distribution, one_of
 from .draws import binomial
@@ -68,7 +68,7 @@ class Binomial(Distribution):
             self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
-        return ways + value * logits - n * (logits.clamp(min=0) + log1p(exp(-logits.abs())))
+        return ways + value * logits + n * logsigmoid(-logits)
 
     def entropy(self) -> Tensor:
         """The entropy, in nats, of shape `batch_shape`. Raises NotImplementedError for different counts."""

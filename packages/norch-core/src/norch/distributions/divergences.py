@@ -41,8 +41,10 @@ def _none(p: Any, q: Any, why: str) -> NotImplementedError:
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    logits, probs = broadcast_tensors(q.logits, p.probs)
-    return binary_cross_entropy_with_logits(logits, probs, reduction="none") - p.entropy()
+    logits, probs, theirs = broadcast_tensors(q.logits, p.probs, q.probs)
+    found = binary_cross_entropy_with_logits(logits, probs, reduction="none") - p.entropy()
+    never = ((theirs == 0) & (probs > 0)) | ((theirs == 1) & (probs < 1))
+    return where(never, math.inf, found)
 
 
 @register_kl(Binomial, Binomial)

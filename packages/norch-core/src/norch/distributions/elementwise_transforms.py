@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 def equal(a: Any, b: Any) -> bool:
     """Whether two numbers or tensors, which broadcast, have the same values."""
-    if a is b or not (hasattr(a, "spec") or hasattr(b, "spec")):
-        return bool(a == b)
-    return bool((a == b).all())
+    same: Any = a == b
+    return a is b or bool(same.all() if hasattr(same, "all") else same)
 
 
 def broadcast_shape(shape: Any, *values: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import finfo
-from ..ops import broadcast_tensors, digamma, exp, lgamma, log, xlogy
+from ..ops import as_tensor, broadcast_tensors, digamma, exp, lgamma, log, xlogy
 from . import constraints
 from .draws import gamma_cdf, log_standard_gamma
 from .exp_family import ExponentialFamily
@@ -36,11 +36,13 @@ class Gamma(ExponentialFamily):
         drawn = exp(log_standard_gamma(concentration)).to(dtype) / self.rate
         return drawn.clamp(min=finfo(dtype).tiny)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate
-        return xlogy(a, rate) + xlogy(a - 1, value) - rate * value - lgamma(a)
+        found: Tensor = xlogy(a, rate) + xlogy(a - 1, value) - rate * value - lgamma(a)
+        return found
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -74,8 +74,9 @@ class Keyed(norch.Generator):
         return super().manual_seed(seed)
 
     def initial_seed(self) -> int:
+        """63 bits of the seed: what int64 holds, as of PyTorch's workers."""
         self._settle()
-        return super().initial_seed()
+        return super().initial_seed() & (_MASK >> 1)
 
     def get_state(self) -> norch.Tensor:
         self._settle()
