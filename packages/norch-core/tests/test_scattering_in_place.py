@@ -1,4 +1,4 @@
-"""scatter_, scatter_add_, index_add_ and assignments at index tensors, which write into memory where they may."""
+"""What scatters, and assignments at index tensors: they write into memory where they may."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ CALLS = {
     "scatter_add_": lambda x, src: x.scatter_add_(0, INDEX, src[:2]),
     "index_add_": lambda x, src: x.index_add_(0, ROWS, src),
     "index_add_ of columns": lambda x, src: x.index_add_(-1, ROWS, src[:, :3]),
+    "index_copy_": lambda x, src: x.index_copy_(0, ROWS[:2], src[:2]),
+    "index_copy_ of columns": lambda x, src: x.index_copy_(-1, ROWS[:2], src[:, :2]),
+    "index_fill_ of a number": lambda x, src: x.index_fill_(0, ROWS, 2.5),
+    "index_fill_ of columns, a number": lambda x, src: x.index_fill_(-1, ROWS, 2.5),
+    "put_": lambda x, src: x.put_(INDEX[0, :3], src[0, :3]),
+    "put_ accumulating": lambda x, src: x.put_(INDEX, src[:2], accumulate=True),
 }
 
 

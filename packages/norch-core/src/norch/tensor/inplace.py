@@ -89,6 +89,8 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         call = _over_input(general, title)
     elif title in _SCATTERING:
         call = _scattering(general, title)
+    elif title == "put_":
+        call = _putting(general)
     call.__name__ = call.__qualname__ = title
     call.__doc__ = f"`{title[:-1]}`, its result written into this tensor's memory. Returns the tensor.\n\n{_NOTE}"
     call.__wrapped__ = function  # whose signature it has
@@ -201,7 +203,8 @@ def _over_input(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
 
 
 _check_scattered = lru_cache(maxsize=1024)(infer_scattered)
-_SCATTERING = frozenset({"scatter_", "scatter_add_", "index_add_"})
+_SCATTERING = frozenset({"scatter_", "scatter_add_", "index_add_", "index_copy_", "index_fill_"})
+_BY_ROW = frozenset({"index_add_", "index_copy_", "index_fill_"})
 
 
 def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Tensor]:
@@ -210,13 +213,38 @@ def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 3 and not kwargs and type(args[0]) is int and isinstance(args[1], TensorBase):
             dim, index, source = args
-            if type(source) in SCALARS and title == "scatter_":
-                source = expand(self.new_full((1,) * self.spec.ndim, source), tuple(index.spec.shape))
+            if type(source) in SCALARS and title in ("scatter_", "index_fill_"):
+                shape: Any = tuple(index.spec.shape)
+                if title == "index_fill_":
+                    shape = _with_size(self, dim, index.spec.numel)
+                source = expand(self.new_full((1,) * self.spec.ndim, source), shape)
             if isinstance(source, TensorBase) and _scattered(self, dim, index, source, title):  # type: ignore[arg-type]
                 return self
         return general(self, *args, **kwargs)
 
     return call
+
+
+def _putting(general: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`general`, but of memory in one piece, of which the graph knows nothing, only what is put is written."""
+
+    def call(self: Tensor, index: Any, source: Any, accumulate: bool = False) -> Tensor:
+        given = index, source
+        if all(isinstance(x, TensorBase) for x in given) and self.left_to is None and self.spec.is_contiguous:
+            if not _any_tracked(self, given, {}):
+                flat: Any = self.view(-1)
+                (flat.scatter_add_ if accumulate else flat.scatter_)(0, index.reshape(-1), source.reshape(-1))
+                mark_modified(self, "put_")
+                return self
+        return general(self, index, source, accumulate)
+
+    return call
+
+
+def _with_size(tensor: Tensor, dim: int, size: int) -> tuple[int, ...]:
+    """The tensor's shape with `size` in the place of one dim's."""
+    at = wrap_dim(dim, tensor.spec.ndim, "index_fill") if tensor.spec.ndim else -1
+    return tuple([size if d == at else n for d, n in enumerate(tensor.spec.shape)])
 
 
 def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: str) -> bool:
@@ -231,10 +259,10 @@ def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: s
     if device.is_meta or index.buffer is tensor.buffer or source.buffer is tensor.buffer:
         return False
     at = wrap_dim(dim, spec.ndim, title[:-1])
-    if title == "index_add_":
-        index = expand_index(index, tuple(source.spec.shape), at, "index_add")
+    if title in _BY_ROW:
+        index = expand_index(index, tuple(source.spec.shape), at, title[:-1])
     _check_scattered(spec, at, index.spec, source.spec)
-    scatter_into(tensor, at, index, source, title != "scatter_")
+    scatter_into(tensor, at, index, source, title in ("scatter_add_", "index_add_"))
     mark_modified(tensor, title)
     if is_recording():
         rebase(tensor, None)
