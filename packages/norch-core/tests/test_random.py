@@ -299,3 +299,48 @@ def test_draws_in_the_shape_of_a_tensor_take_what_zeros_like_takes():
         assert draw(x, dtype=norch.float64, out=norch.empty(0, dtype=norch.float64)).shape == x.shape
         with pytest.raises(TypeError, match="unexpected arguments? nothing"):
             draw(x, nothing=1)
+
+
+WHOLE = {
+    "bool": 1, "uint8": 255, "int8": 127, "int16": 2**15 - 1, "int64": 2**63 - 1, "float16": 2**11, "bfloat16": 2**8,
+    "float32": 2**24, "float64": 2**53,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_random_integers_of_all_that_a_dtype_holds(name):
+    most, x = WHOLE[name], norch.empty(3000, dtype=getattr(norch, name))
+    drawn = [int(v) for v in x.random_().tolist()]
+    assert min(drawn) >= 0
+    assert max(drawn) <= most
+    assert max(drawn) > 0.9 * most
+    if name in ("int8", "int64", "float32"):
+        least = -most - 1 if name != "float32" else -most
+        drawn = [int(v) for v in x.random_(least, None).tolist()]
+        assert least <= min(drawn) < 0.9 * least
+        assert 0.9 * most < max(drawn) <= most
+        assert abs(sum(v < 0 for v in drawn) / 3000 - 0.5) < 0.06
+    with pytest.raises(ShapeError, match="no integers, or too many"):
+        norch.randint(0, 2**63 + 1, (2,))
+
+
+def test_ranges_of_more_than_half_of_int64():
+    drawn = norch.randint(-(2**62), 2**63 - 1, (3000,)).tolist()
+    assert min(drawn) >= -(2**62)
+    assert abs(sum(v < 0 for v in drawn) / 3000 - 1 / 3) < 0.06
+
+
+@pytest.mark.parametrize("name", ["rand", "randn"])
+def test_draws_into_out_are_those_of_its_dtype(name):
+    out = norch.empty(0, dtype=norch.float64)
+    norch.manual_seed(3)
+    getattr(norch, name)(4, out=out)
+    norch.manual_seed(3)
+    assert getattr(norch, name)(4, dtype=norch.float64).tolist() == out.tolist()
+
+
+def test_normal_numbers_of_tensors_go_into_out():
+    out = norch.full((3,), 42.0)
+    assert norch.normal(norch.zeros(3), 1e-3, out=out) is out
+    assert float(out.abs().max()) < 1
+    assert norch.normal(norch.zeros(2), norch.ones(2), requires_grad=True).requires_grad

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..autograd.graph import is_recording, mark_modified
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
-from ..dtype import FLOATING, as_dtype, get_default_dtype, int64
+from ..dtype import FLOATING, as_dtype, bool_, finfo, get_default_dtype, iinfo, int64
 from ..errors import DTypeError, ShapeError
 from ..spec import Spec, as_int, broadcast_shapes
 from .creation import DeviceLike, spec_for, with_options
+from .elementwise.arithmetic import where
 from .families import floating
 from .generator import DRAW, Generator, chosen_generator, default_generator
 from .generator import current_generator as current_generator  # these are norch.random's names
@@ -57,6 +58,8 @@ def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
         requires_grad: bool = False,
         **more: Any,
     ) -> Tensor:
+        if more and dtype is None:
+            dtype = getattr(more.get("out"), "dtype", None)
         spec = spec_for(shape if size is None else size, dtype, device, name)
         if dtype is not None and spec.dtype.category != FLOATING:
             floating(name, spec)  # raises
@@ -135,7 +138,8 @@ def randint(
 ) -> Tensor:
     """Integers from `low` (0 if left out) up to but not including `high`, of shape `size`; int64 unless `dtype`.
 
-    By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32.
+    By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32; of
+    64 for those from 2**63 on, drawn again where they are beyond the bounds.
     Raises ShapeError for an empty range, DTypeError for bounds that are no ints.
     """
     if size is None:  # randint(high, size)
@@ -144,7 +148,7 @@ def randint(
         low, high = 0, low if high is None else high
     first, last = as_int(low, "randint", "low"), as_int(high, "randint", "high")
     count = last - first
-    if count <= 0 or count >= 2**63:
+    if count <= 0 or first < -(2**63) or last > 2**63:
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
     bits = spec.like(dtype=int64)
@@ -154,12 +158,26 @@ def randint(
         out = draw(bits, "bits", generator) * count >> 32
     elif count < 2**31:
         out = draw(bits, "bits", generator).mul_(count).bitwise_right_shift_(32)
-    else:
+    elif count < 2**63:
         out = draw(bits, "bits64", generator).remainder_(count)
+    else:
+        out, first = _of_all(bits, first, last, generator), 0
     if first:
         out.add_(first)
     out = out if spec.dtype is int64 else out.to(spec.dtype)
     return with_options("randint", out, requires_grad, more) if more or requires_grad else out
+
+
+def _of_all(spec: Spec, first: int, last: int, generator: Generator | None) -> Tensor:
+    """Integers of a range that holds half of int64's or more."""
+
+    def signed() -> Any:
+        return (draw(spec, "bits", generator) - 2**31) * 2**32 + draw(spec, "bits", generator)
+
+    out = signed()
+    while bool((beyond := (out < first) | (out > last - 1)).any().item()):
+        out = where(beyond, signed(), out)
+    return out  # type: ignore[no-any-return]
 
 
 @public(method=False)
@@ -229,11 +247,13 @@ def normal(
     if not given:
         if size is None:
             raise ShapeError("normal(): needs a size where mean and std are numbers")
+        dtype = dtype or getattr(more.get("out"), "dtype", None)
         out = _moved(randn(size, generator=generator, dtype=dtype, device=device), std, mean)
         return with_options("normal", out, requires_grad, more)
     shape = broadcast_shapes(*[v.spec.shape for v in given], op="normal")
     like = given[0]
-    return randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean  # type: ignore[no-any-return]
+    out = randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean
+    return with_options("normal", out, requires_grad, more) if more or requires_grad else out
 
 
 def _moved(drawn: Tensor, factor: float, shift: float) -> Tensor:
@@ -314,14 +334,20 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 @method()
 def random_(
-    self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None, **bounds: Any
+    self: Tensor, low: int | None = None, high: Any = ..., *, generator: Generator | None = None, **bounds: Any
 ) -> Tensor:
     """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`.
 
-    Raises ShapeError for an empty range, TypeError for other arguments.
+    One number is `high`, from 0 on. With None for `high`, or nothing at all, the largest is the dtype's, or of floating
+    ones the last up to which they hold all integers. Raises ShapeError for an empty range, TypeError for other
+    arguments.
     """
     if bounds:
         low, high = _named_bounds("random_", low, high, bounds)
-    if high is None:
-        low, high = 0, low or 2**24
-    return self.copy_(randint(low, high, tuple(self.shape), generator=generator, device=self.device))
+    if high is ... and low is not None:
+        low, high = 0, low
+    if high is None or high is ...:
+        dtype = self.dtype
+        high = int(2 / finfo(dtype).eps) if dtype.is_floating_point else 1 if dtype is bool_ else iinfo(dtype).max
+        high = min(high, 2**63 - 1) + 1
+    return self.copy_(randint(low or 0, high, tuple(self.shape), generator=generator, device=self.device))
