@@ -83,7 +83,8 @@ METHODS_WITHOUT_RECORD = frozenset(
     det logdet slogdet inverse pinverse cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp qr svd
     triangular_solve new_empty_strided new get_device is_nonzero is_same_size is_set_to is_conj
     conj angle stft is_neg
-    is_shared is_coalesced squeeze_ unsqueeze_ transpose_ t_ resize_ resize_as_ set_ fill_diagonal_ adjoint to_dense
+    is_shared is_coalesced squeeze_ unsqueeze_ transpose_ t_ as_strided_ resize_ resize_as_ set_ fill_diagonal_ adjoint
+    to_dense
     to_sparse to_sparse_csc to_sparse_csr sparse_mask
     i0 igamma igammac mvlgamma i0_ igamma_ igammac_ mvlgamma_ polygamma_ conj_physical_
     histogram

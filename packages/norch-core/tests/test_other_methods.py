@@ -88,9 +88,31 @@ def test_a_shape_changed_under_what_saved_it_is_an_error_not_a_wrong_gradient():
         c.sum().backward()
 
 
-def test_what_a_tensor_cannot_do():
-    with pytest.raises(NotImplementedError, match=r"set_\(\)"):
-        norch.ones(2).set_(3)
+def test_a_tensor_is_set_on_other_memory():
+    source, x = norch.arange(6.0), norch.zeros(2)
+    assert x.set_(source) is x
+    source[0] = 9
+    assert x.tolist() == [9, 1, 2, 3, 4, 5]
+    assert x.set_(source, 1, (2, 2), (2, 1)).tolist() == [[1, 2], [3, 4]]
+    assert x.set_(source.storage(), 2, (2, 2)).tolist() == [[2, 3], [4, 5]]
+    assert x.set_(source.untyped_storage()).shape == (6,)
+    assert x.set_().shape == (0,)
+    with pytest.raises(norch.DTypeError, match=r"set_\(\)"):
+        x.set_(norch.arange(3))
+    with pytest.raises(norch.ShapeError):
+        x.set_(source, 4, (3,))
+    with pytest.raises(norch.AutogradError, match="keeps its memory"):
+        norch.ones(2, requires_grad=True).set_(source)
+
+
+def test_a_tensor_shows_other_strides_of_its_memory():
+    x = norch.arange(6.0)
+    assert x.as_strided_((2, 2), (2, 1)) is x
+    assert x.tolist() == [[0, 1], [2, 3]]
+    leaf = norch.ones(4, requires_grad=True)
+    (leaf * 2).as_strided_((2,), (2,)).sum().backward()
+    assert leaf.grad.tolist() == [2, 0, 2, 0]
+    assert norch.as_tensor([1.0], requires_grad=True).requires_grad
 
 
 def test_fill_diagonal():

@@ -256,3 +256,10 @@ def test_parameters_and_buffers_in_memory_that_processes_share():
     assert all(t.is_shared() for t in (*module.parameters(), *module.buffers()))
     assert weight.is_leaf
     assert weight.requires_grad
+
+
+def test_old_tensor_types_are_dtypes():
+    module = nn.Linear(2, 2)
+    for kind, dtype in ((norch.DoubleTensor, norch.float64), ("torch.HalfTensor", norch.float16), (norch.float32,) * 2):
+        assert module.type(kind) is module
+        assert module.weight.dtype is dtype

@@ -55,11 +55,15 @@ def tensor(
 
 
 @public("asarray", method=False)
-def as_tensor(data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False) -> Tensor:
+def as_tensor(
+    data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False, requires_grad: bool = False
+) -> Tensor:
     """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted.
 
     Raises as `tensor` does.
     """
+    if requires_grad:
+        return as_tensor(data, dtype, device, copy=copy).requires_grad_()
     target = get_default_device() if device is None else Device(device)
     if _is_pair(data):
         wanted = [x for x in (device and target, dtype) if x is not None]

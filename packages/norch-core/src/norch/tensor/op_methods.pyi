@@ -93,11 +93,11 @@ class OpMethods:
     arctan_ = in_place; arctanh = elementwise_arithmetic.atanh; arctanh_ = in_place;
     argmax = reduction_reductions.argmax; argmin = reduction_reductions.argmin; argsort = reduction_sorting.argsort;
     argwhere = ops_masks.argwhere; as_strided = shape_strided.as_strided;
-    as_strided_scatter = tensor_late_methods.as_strided_scatter; asin = elementwise_arithmetic.asin; asin_ = in_place;
-    asinh = elementwise_arithmetic.asinh; asinh_ = in_place; atan = elementwise_arithmetic.atan;
-    atan2 = elementwise_arithmetic.atan2; atan2_ = in_place; atan_ = in_place; atanh = elementwise_arithmetic.atanh;
-    atanh_ = in_place; baddbmm = matrix_products.baddbmm; baddbmm_ = in_place; bernoulli = ops_random.bernoulli;
-    bernoulli_ = ops_random.bernoulli_; bfloat16 = tensor_transfer.to_bfloat16;
+    as_strided_ = tensor_shape_changes.as_strided_; as_strided_scatter = tensor_late_methods.as_strided_scatter;
+    asin = elementwise_arithmetic.asin; asin_ = in_place; asinh = elementwise_arithmetic.asinh; asinh_ = in_place;
+    atan = elementwise_arithmetic.atan; atan2 = elementwise_arithmetic.atan2; atan2_ = in_place; atan_ = in_place;
+    atanh = elementwise_arithmetic.atanh; atanh_ = in_place; baddbmm = matrix_products.baddbmm; baddbmm_ = in_place;
+    bernoulli = ops_random.bernoulli; bernoulli_ = ops_random.bernoulli_; bfloat16 = tensor_transfer.to_bfloat16;
     bincount = reduction_statistics.bincount; bitwise_and = elementwise_arithmetic.bitwise_and; bitwise_and_ = in_place;
     bitwise_invert = elementwise_arithmetic.bitwise_not; bitwise_invert_ = in_place;
     bitwise_left_shift = elementwise_arithmetic.bitwise_left_shift; bitwise_left_shift_ = in_place;

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .. import switches
 from ..autograd.graph import UNTRACKED, Leaf, is_recording, mark_modified, resolve, set_recording
-from ..errors import AutogradError, ShapeError
+from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.creation import empty_spec
 from ..ops.registry import method
 from ..ops.shape import views as movement
-from ..ops.shape.strided import as_strided_view
-from ..spec import as_shape
+from ..ops.shape.strided import as_strided, as_strided_view
+from ..spec import as_shape, contiguous_strides
+from ..tensor_base import make_tensor
 from .inplace import fill_
 from .rebasing import check_writable
+from .storage import Storage
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -52,15 +54,7 @@ squeeze_ = reshaping(movement.squeeze)
 unsqueeze_ = reshaping(movement.unsqueeze)
 transpose_ = reshaping(movement.transpose, "swapaxes_", "swapdims_")
 t_ = reshaping(movement.t)
-
-
-def _refuse(title: str, instead: str) -> Callable[..., Any]:
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{title}(): a norch tensor keeps its memory; {instead}")
-
-    call.__name__ = call.__qualname__ = title
-    call.__doc__ = f"Not supported: a tensor keeps its memory. Raises NotImplementedError; {instead}."
-    return method()(call)
+as_strided_ = reshaping(as_strided)
 
 
 @method()
@@ -99,7 +93,34 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
     return resize_(self, tuple(the_template.spec.shape))
 
 
-set_ = _refuse("set_", "assign another tensor, or copy_ its values; `x.data = y` gives x the memory of y")
+@method()
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int | None = None, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Makes the tensor one on the memory of `source`, a tensor or a storage; without it, one of no elements.
+
+    size, stride, storage_offset: what it shows of that memory, row by row where there are no strides. Views of the old
+    memory stay on it. Raises AutogradError for a tensor that requires grad, DTypeError and DeviceError where `source`
+    is of another dtype or device, ShapeError for what its memory does not hold.
+    """
+    if self.requires_grad:
+        raise AutogradError("set_(): a tensor that requires grad keeps its memory; use x.data = y")
+    if source is None:
+        source = empty_spec(self.spec.like((0,)))
+    elif isinstance(source, Storage):
+        memory = source._tensor
+        room = memory.buffer.nbytes // self.spec.dtype.itemsize
+        source = make_tensor(memory.spec.like((room,), (1,), self.spec.dtype), memory.buffer)
+    if source.spec.dtype is not self.spec.dtype:
+        raise DTypeError(f"set_(): the source is {source.spec.dtype}, the tensor {self.spec.dtype}")
+    if source.spec.device is not self.spec.device:
+        raise DeviceError(f"set_(): the source is on {source.spec.device}, the tensor on {self.spec.device}")
+    if size is not None or storage_offset is not None:
+        shape = tuple(source.spec.shape) if size is None else as_shape(size, "set_")
+        source = as_strided(source, shape, contiguous_strides(shape) if stride is None else stride, storage_offset or 0)
+    self.data = source
+    self.base = None
+    return self
 
 
 @method()

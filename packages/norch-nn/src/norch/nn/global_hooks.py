@@ -72,6 +72,11 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     return _Handle("backward", Hook(hook))
 
 
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`register_module_full_backward_hook`, under the name of what it replaces in PyTorch."""
+    return register_module_full_backward_hook(hook)
+
+
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Has `hook(module, name, param)` called for each parameter that a module registers, of which it may give another.
 

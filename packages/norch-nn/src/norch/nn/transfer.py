@@ -71,9 +71,11 @@ class Movable:
             tensor.share_memory_()
         return self
 
-    def type(self, dst_type: norch.DType) -> Self:
-        """Converts all parameters and buffers to `dst_type`, a dtype. Returns the module."""
-        convert(cast("Module", self), lambda t: t.to(dst_type))
+    def type(self, dst_type: Any) -> Self:
+        """Converts all parameters and buffers to `dst_type`: a dtype, an old tensor type or its name. Returns the
+        module. Raises DTypeError for others.
+        """
+        convert(cast("Module", self), lambda t: t.type(dst_type))
         return self
 
     def cpu(self) -> Self:
