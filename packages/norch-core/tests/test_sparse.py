@@ -363,3 +363,23 @@ def test_printed_as_pytorch_prints_it():
 def test_the_product_of_a_sparse_and_a_dense_matrix_by_its_old_name():
     dense = norch.arange(6.0).reshape(3, 2)
     assert norch.dsmm(norch.eye(3).to_sparse(), dense).tolist() == dense.tolist()
+
+
+def test_sparse_and_dense_gradients_are_gathered_in_either_order():
+    class Fixed(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, grad):
+            ctx.grad = grad
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.grad, None
+
+    sparse, dense = norch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,)), norch.ones(3)
+    for first, second in ((sparse, dense), (dense, sparse), (sparse, sparse)):
+        x = norch.zeros(3, requires_grad=True)
+        for grad in (first, second):
+            Fixed.apply(x, grad).sum().backward()
+        assert x.grad.to_dense().tolist() == (first.to_dense() + second.to_dense()).tolist()
+        assert x.grad.is_sparse == (first is second)

@@ -384,3 +384,17 @@ def test_infinite_gradients_and_parameters():
     p.grad = norch.tensor([np.inf, 1.0, np.nan])
     optim.SGD([p], lr=0.1).step()
     np.testing.assert_array_equal(p.detach().cpu().numpy(), [-np.inf, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "SparseAdam", "Adam"])
+def test_sparse_gradients_are_stepped_by_as_dense_ones(name):
+    def stepped(dense):
+        param = nn.Parameter(norch.ones(4, 2))
+        optimizer = getattr(optim, name)([param], lr=0.1)
+        for _ in range(3):
+            grad = norch.sparse_coo_tensor([[0, 2, 0]], [[1.0, 2], [3, 4], [1, 1]], (4, 2))
+            param.grad = grad.to_dense() if dense else grad
+            optimizer.step()
+        return param.tolist()
+
+    assert stepped(False) == stepped(True)

@@ -46,7 +46,7 @@ def accumulate(tensor: Tensor, value: Tensor, create: bool, alone: int = sys.max
     with leaf_lock:
         old = tensor._grad
         if old is not None:
-            if create:
+            if create or type(old.spec) is not type(value.spec):  # sparse and dense
                 tensor._grad = old + value
             else:
                 old.add_(value)

@@ -41,6 +41,9 @@ class _Table:
     """Says to type checkers that annotated names are arguments of the constructor."""
 
 
+_DENSE = {norch.Tensor}
+
+
 class MultiTensorOptimizer(_Table, Optimizer):
     """Base of optimisers whose step is one call of an op for all parameters of a group. A subclass is a table.
 
@@ -184,6 +187,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
         params = group["params"]
         gradients = [param.grad for param in params]
         grads = [grad for grad in gradients if grad is not None]
+        if set(map(type, grads)) - _DENSE:
+            grads = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
         if len(grads) == len(params):
             return params, grads
         return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads

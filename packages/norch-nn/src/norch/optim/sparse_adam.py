@@ -49,8 +49,9 @@ class SparseAdam(MultiTensorOptimizer):
         v = beta2 * v + (1 - beta2) * g * g                 (zero at first)
         p -= lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + eps)
 
-    in the rows (along dim 0) where the gradient g is not all 0; gradients are dense. t = 1, 2, ... counts the steps;
-    `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or betas outside [0, 1).
+    in the rows (along dim 0) where the gradient g is not all 0; sparse gradients are made dense. t = 1, 2, ... counts
+    the steps; `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or
+    betas outside [0, 1).
     """
 
     elementwise = False
