@@ -10,7 +10,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ContextDecorator, nullcontext
 from datetime import timedelta
 from importlib import import_module
 from importlib.abc import Loader
@@ -142,7 +142,13 @@ _COMPILER |= dict.fromkeys(
     ("reset", "graph_break", "mark_dynamic", "mark_static", "mark_static_address", "cudagraph_mark_step_begin"),
     lambda *args, **kwargs: None,
 )
-_SETTINGS = {"patch": lambda *args, **kwargs: nullcontext()}
+
+
+class _Unchanged(ContextDecorator, nullcontext[None]):
+    """Settings for a `with` block, or for a function that it decorates."""
+
+
+_SETTINGS = {"patch": lambda *args, **kwargs: _Unchanged()}
 """Of compilers, which scripts set: nothing reads them."""
 _ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
     f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
