@@ -261,6 +261,7 @@ torch._inductor.config.coordinate_descent_tuning = torch._inductor.config.triton
 torch._dynamo.config.cache_size_limit = max(32, torch._dynamo.config.cache_size_limit)
 with torch._dynamo.config.patch(verbose=True):
     assert torch._dynamo.config.cache_size_limit == 32
+assert torch._inductor.config.patch("graph_partition", True)(lambda: 3)() == 3
 floats = [torch.ones(n) for n in (3, 5, 100, 2)]
 given = [floats[0], torch.ones(2).double(), *floats[1:], torch.eye(3).to_sparse()]
 for limit, groups in (10, [3, 5, 100, 2, 2, 3]), (40, [8, 100, 2, 2, 3]), (1000, [110, 2, 3]):
