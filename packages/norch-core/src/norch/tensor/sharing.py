@@ -28,7 +28,7 @@ _buffers: WeakKeyDictionary[Arena, ref[Any]] = WeakKeyDictionary()
 
 @method()
 def share_memory_(self: Tensor) -> Tensor:
-    """Moves the tensor's memory, and with it that of its views, to where processes share it. Returns the tensor.
+    """Moves the memory of the tensor, of any shape, and of its views to where processes share it. Returns the tensor.
 
     `multiprocessing` then sends it to processes without a copy, and forked ones have it anyway: what one writes, all
     read. Nothing keeps them from writing at once. Raises DeviceError for tensors that are not on the CPU,
