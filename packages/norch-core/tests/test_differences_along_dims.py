@@ -77,3 +77,13 @@ def test_real_tensors_are_their_own_conjugates():
 
 def test_a_device_says_whether_it_is_initialized():
     assert norch.cuda._initialized is norch.cuda.is_available()
+
+
+def test_evenly_spaced_points_take_no_part_in_their_own_derivative():
+    inf, nan = float("inf"), float("nan")
+    for odd in (inf, nan):
+        found = norch.gradient(norch.tensor([1.0, odd, 2, 3, 4]), spacing=2.0)[0].tolist()
+        assert found[1] == 0.25
+        assert found[3:] == [0.5, 0.5]
+        assert not any(np.isfinite(found[i]) for i in (0, 2))
+    assert norch.gradient(norch.tensor([inf, inf, -inf, 1, 2]))[0].tolist()[1:] == [-inf, -inf, inf, 1]

@@ -345,3 +345,8 @@ def test_functions_of_numpy_return_tensors():
     assert np.sqrt(x).dtype is norch.float32
     assert isinstance(np.asarray(x), np.ndarray)
     assert isinstance(np.char.add(np.array(["a"]), "b"), np.ndarray)
+
+
+def test_reversed_is_a_tensor() -> None:
+    assert reversed(norch.arange(6).view(3, 2)).tolist() == [[4, 5], [2, 3], [0, 1]]
+    assert reversed(norch.tensor(2.0)).item() == 2

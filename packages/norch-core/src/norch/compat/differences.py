@@ -28,7 +28,10 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
         steps = x.new_ones(n - 1) * float(spacing)
     slopes = x.diff() / steps
     before, after = steps[:-1], steps[1:]
-    inner = (slopes[..., :-1] * after + slopes[..., 1:] * before) / (before + after)
+    if hasattr(spacing, "diff"):
+        inner = (slopes[..., :-1] * after + slopes[..., 1:] * before) / (before + after)
+    else:  # of which the point between takes no part, infinite or not
+        inner = (x[..., 2:] - x[..., :-2]) / (2 * float(spacing))
     first, last = slopes[..., :1], slopes[..., -1:]
     if edge_order == 2:  # a parabola through three points
         first = first - (slopes[..., 1:2] - first) * (steps[0] / (steps[0] + steps[1]))

@@ -175,6 +175,11 @@ def __iter__(self: Tensor) -> Iterator[Tensor]:
 
 
 @method()
+def __reversed__(self: Tensor) -> Tensor:
+    return self.flip(0) if self.spec.ndim else self
+
+
+@method()
 def __bool__(self: Tensor) -> bool:
     if self.spec.numel != 1:
         raise ShapeError(
