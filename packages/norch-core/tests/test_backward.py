@@ -330,3 +330,12 @@ def test_an_exception_in_a_hook_comes_through(recording: bool) -> None:
     handle.remove()
     y.sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("dtype", [norch.bfloat16, norch.float64])
+def test_a_given_gradient_is_cast_to_the_dtype_of_the_result(dtype):
+    x, w = norch.ones(1, 2, 4, 4, dtype=dtype), norch.ones(3, 2, 3, 3, dtype=dtype, requires_grad=True)
+    out = norch.ops.conv2d(x, w)
+    out.backward(norch.ones(1, 3, 2, 2))
+    assert w.grad.dtype is dtype
+    assert w.grad.unique().tolist() == [4]

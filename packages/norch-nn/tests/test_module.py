@@ -263,3 +263,31 @@ def test_old_tensor_types_are_dtypes():
     for kind, dtype in ((norch.DoubleTensor, norch.float64), ("torch.HalfTensor", norch.float16), (norch.float32,) * 2):
         assert module.type(kind) is module
         assert module.weight.dtype is dtype
+
+
+def test_a_module_that_saves_and_loads_by_itself():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.param = nn.Parameter(norch.ones(1))
+            self.sub = nn.Linear(2, 2)
+
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            destination[prefix + "serialized"] = self.param.data + 1
+
+        def _load_from_state_dict(self, state_dict, prefix, *others):
+            self.param.data.copy_(state_dict[prefix + "serialized"] - 1)
+
+    module, other = nn.Sequential(Own()), nn.Sequential(Own())
+    with norch.no_grad():
+        module[0].param[0] = 10
+    state = module.state_dict()
+    assert sorted(state) == ["0.serialized", "0.sub.bias", "0.sub.weight"]
+    assert other.load_state_dict(state) == ([], [])
+    assert other[0].param.item() == 10
+    assert other[0].sub.weight.tolist() == module[0].sub.weight.tolist()
+    del state["0.sub.bias"]
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "0.sub.bias".\s*$'):
+        other.load_state_dict(state)
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "1.more"'):
+        other.load_state_dict({**module.state_dict(), "1.more": norch.ones(1)})

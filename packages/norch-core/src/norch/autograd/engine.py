@@ -218,4 +218,6 @@ def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
         )
     if not seed.spec.dtype.is_floating_point:
         raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {tensor.dtype}")
+    if seed.spec.dtype is not spec.dtype:
+        seed = seed.to(spec.dtype)
     return node, seed

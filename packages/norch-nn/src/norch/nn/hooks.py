@@ -16,6 +16,10 @@ H = TypeVar("H")
 _next_id = count().__next__
 
 
+REACHED = "norch.reached"
+"""Noted in the metadata of a module whose `_load_from_state_dict` comes to Module's."""
+
+
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away, as does leaving a `with` block."""
 
@@ -202,8 +206,10 @@ class Hookable:
         error_msgs: list[str],
     ) -> None:
         """For classes that load what others have saved: called first, it may change the dict, which is a copy, and the
-        lists. What is then under the module's own names, behind `prefix`, is loaded, whether this one is called or not.
+        lists. What is then under the module's own names, behind `prefix`, is loaded. Where a class does not call this
+        one, none of its names has to be there, and others behind `prefix` are its own affair.
         """
+        local_metadata[REACHED] = True
 
     def _all_hooks(self) -> ModuleHooks:
         hooks = self._hooks

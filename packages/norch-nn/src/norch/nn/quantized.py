@@ -35,6 +35,7 @@ class _Quantized(Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Has the weight in `state_dict` quantised, and the layer in the format of it."""
+        super()._load_from_state_dict(state_dict, prefix, *rest)
         given = state_dict.get(prefix + "weight")
         if given is None:
             return

@@ -11,6 +11,7 @@ import norch
 from norch import switches
 
 from .complex_pairs import tensor_of
+from .hooks import REACHED
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     parts = list(module.named_modules(remove_duplicate=False))
     state, missing, unexpected, errors = OrderedDict(given), list[str](), list[str](), list[str]()
     metadata: dict[str, dict[str, Any]] = getattr(given, "_metadata", {})
+    alone: dict[str, Module] = {}
     for path, part in parts:
         lead = f"{path}." if path else ""
         local = {**metadata.get(path, {}), **({"assign_to_params_buffers": True} if assign else {})}
@@ -124,11 +126,14 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
             first = (part,) if hook.with_module else ()
             hook.function(*first, state, lead, local, strict, missing, unexpected, errors)
         part._load_from_state_dict(state, lead, local, strict, missing, unexpected, errors)
+        if REACHED not in local:
+            alone[lead] = part
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)
     extra = {(f"{path}." if path else "") + EXTRA_KEY: part for path, part in parts if _has_extra(part)}
-    missing += [k for k in (*own, *extra) if k not in state and k not in missing]
-    unexpected += [k for k in state if k not in own and k not in extra and k not in unexpected]
+    wanted = [k for k in (*own, *extra) if not _is_of(alone, k)]
+    missing += [k for k in wanted if k not in state and k not in missing]
+    unexpected += [k for k in state if k not in own and k not in extra and k not in unexpected and not _is_of(alone, k)]
     found: dict[str, norch.Tensor] = {}
     for key, (part, name) in own.items():
         if key in state:
@@ -174,6 +179,14 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
                 target.materialize(source.shape)
             target.copy_(source.detach())
     return result
+
+
+def _is_of(alone: dict[str, Module], key: str) -> bool:
+    """Whether a key is of a module that loads by itself, and not of one below it."""
+    return any(
+        key.startswith(lead) and key[len(lead) :].partition(".")[0] not in part._module_names
+        for lead, part in alone.items()
+    )
 
 
 def _assign(own: dict[str, tuple[Module, str]], found: dict[str, norch.Tensor]) -> None:

@@ -64,6 +64,7 @@ class FeaturePyramidNetwork(nn.Module):
         for key in [key for key in state_dict if old.fullmatch(key)]:
             block, _, name = key.rpartition(".")
             state_dict[f"{block}.0.{name}"] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def get_result_from_inner_blocks(self, x: norch.Tensor, idx: int) -> norch.Tensor:
         """The 1 x 1 convolution of number `idx` of the map x (n, c, h, w)."""

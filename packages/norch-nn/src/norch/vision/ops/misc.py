@@ -182,6 +182,7 @@ class FrozenBatchNorm2d(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         state_dict.pop(f"{prefix}num_batches_tracked", None)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, x: norch.Tensor) -> norch.Tensor:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
