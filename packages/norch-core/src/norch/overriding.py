@@ -1,9 +1,9 @@
 """PyTorch's protocol `__torch_function__`: classes that say themselves what functions give for their objects.
 
-Of a subclass of Tensor that defines it, methods, operators and attributes are those of `prepare`, which ask it. What
-functions are given has, outside of `DisableTorchFunctionSubclass`, a spec that no plan is looked up by: the first op on
-it raises `Overridden`, and the outermost public function that was called with it asks the class in its place. So other
-tensors, and functions that are given none of these, cost nothing for it.
+Of a subclass of Tensor that defines it, methods, operators and attributes ask it: overriding_methods.py. What functions
+are given has, outside of `DisableTorchFunctionSubclass`, a spec that no plan is looked up by: the first op on it raises
+`Overridden`, and the outermost public function that was called with it asks the class in its place. So other tensors,
+and functions that are given none of these, cost nothing for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, wraps
 from inspect import signature
 from threading import local
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any, Self, TypeVar, cast
 
 from .spec import Spec
@@ -161,7 +161,7 @@ def of_foreign(*values: Any) -> Callable[..., Any] | None:
         function: Any = FUNCTIONS.get(name)
         if function is None:  # a method, or of a module of ops that comes late
             function = getattr(TensorBase._result_class, name, None) or getattr(sys.modules["norch.ops"], name, name)
-        return _call(sys._getframe(1), function, args, kwargs)
+        return call_asked(sys._getframe(1), function, args, kwargs)
 
     return call
 
@@ -208,7 +208,7 @@ def _within(frame: FrameType | None) -> str | None:
     return None
 
 
-def _call(frame: FrameType | None, func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+def call_asked(frame: FrameType | None, func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
     """Asks for `func`, which was called from `frame`, or leaves it to the function that goes on there."""
     found = overriding(args, kwargs)
     if _is_asking(func, found):
@@ -228,7 +228,7 @@ def recover(error: Exception, call: Callable[..., Any], args: Any, kwargs: Mappi
         return None
     if not isinstance(error, Overridden) and _is_asking(call, found):
         raise error
-    return (_call(sys._getframe(2).f_back, call, args, kwargs),)
+    return (call_asked(sys._getframe(2).f_back, call, args, kwargs),)
 
 
 @lru_cache(256)
@@ -259,7 +259,7 @@ class Overridden(TakenOver):
                 names = _by_name_only(func, op.params)
                 count = len(args) - len(names)
                 args, kwargs = args[:count], dict(zip(names, args[count:], strict=True))
-            return _call(sys._getframe(1), func, args, kwargs)
+            return call_asked(sys._getframe(1), func, args, kwargs)
         except Exception as found:
             raise found from None
 
@@ -285,7 +285,7 @@ plain_spec: Callable[[Any], Spec] = _own_spec.__get__
 """The spec of a tensor, whatever its class."""
 
 
-def _get_spec(self: Any) -> Spec:
+def get_spec(self: Any) -> Spec:
     plain: Spec = _own_spec.__get__(self)
     if _thread.disabled:
         return plain
@@ -294,151 +294,5 @@ def _get_spec(self: Any) -> Spec:
     return spec
 
 
-def _set_spec(self: Any, spec: Spec) -> None:
+def set_spec(self: Any, spec: Spec) -> None:
     _own_spec.__set__(self, spec.plain if type(spec) is OverriddenSpec else spec)
-
-
-# --- Methods --------------------------------------------------------------------------------------------------------
-
-_OPERATORS = {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow", "matmul": "matmul",
-}  # fmt: skip
-CALLED = {f"__{operator}__": name for operator, name in _OPERATORS.items()}
-CALLED |= {f"__i{operator}__": f"{name}_" for operator, name in _OPERATORS.items() if operator != "matmul"}
-CALLED |= {f"__{name}__": name for name in ("neg", "abs", "lt", "le", "gt", "ge")}
-CALLED |= {
-    "__radd__": "add",
-    "__rmul__": "mul",
-    "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or",
-    "__rxor__": "bitwise_xor",
-}
-"""By name of an operator: the method that the class is asked for, as by PyTorch; others are asked for by their own."""
-
-_LEFT = frozenset("__new__ __init__ __init_subclass__ __torch_function__ __hash__ __iter__".split())
-"""What a class has as it is."""
-
-
-_BINARY = frozenset(
-    f"__{r}{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift eq ne lt le gt ge".split()
-    for r in ("", "r", "i")
-)
-
-
-def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    asked = getattr(kind, CALLED.get(name, name), original)
-    forward = None
-    if name.startswith("__r") and hasattr(kind, operator := f"__{name[3:]}"):
-        forward = getattr(kind, CALLED.get(operator, operator))
-
-    if name == "as_subclass" or (name.startswith("_") and not name.startswith("__")):
-
-        @wraps(original)
-        def unasked(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return disabled(original, (), (self, *args), kwargs)
-
-        return unasked
-
-    @wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _thread.disabled:
-            return original(self, *args, **kwargs)
-        func, given = asked, (self, *args)
-        if forward is not None and args and isinstance(args[0], TensorBase):
-            func, given = forward, given[::-1]
-        try:
-            return _call(sys._getframe(1), func, given, kwargs)
-        except Unanswered:
-            if name in _BINARY:
-                return NotImplemented  # Python then asks the other operand
-            raise
-
-    return call
-
-
-def _attribute(original: property) -> property:
-    def get(self: Any) -> Any:
-        getter: Any = original.__get__
-        return getter(self) if _thread.disabled else _call(sys._getframe(1), getter, (self,), {})
-
-    def set_(self: Any, value: Any) -> None:
-        setter: Any = original.__set__
-        setter(self, value) if _thread.disabled else _call(sys._getframe(1), setter, (self, value), {})
-
-    def delete(self: Any) -> None:
-        deleter: Any = original.__delete__
-        deleter(self) if _thread.disabled else _call(sys._getframe(1), deleter, (self,), {})
-
-    return property(get, original.fset and set_, original.fdel and delete, original.__doc__)
-
-
-def _iterate(self: Any) -> Iterator[Any]:
-    if not self.dim():
-        raise TypeError("iteration over a 0-d tensor")
-    return iter(self.unbind(0))
-
-
-def _of_class(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that a class has in place of Tensor's, for all but norch's own functions, which know only Tensor's."""
-
-    @wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        inside = _inside[sys._getframe(1).f_globals.get("__name__", "")]
-        return (ours if inside else original)(self, *args, **kwargs)
-
-    return call
-
-
-def _is_ours(member: Any) -> bool:
-    """Whether this is norch's: what programs add to Tensor is as they made it, and no class is asked for it."""
-    function = member.fget if isinstance(member, property) else member
-    return (getattr(function, "__module__", None) or "norch").partition(".")[0] == "norch"
-
-
-_asking: list[type] = []
-
-
-def _between(kind: type) -> type:
-    """A subclass of Tensor with the methods that ask, which its subclasses have for a base: `super()` finds them."""
-    if not _asking:
-        _asking.append(kind)  # while it is made, and prepared itself
-        _asking[0] = type(kind)(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__})
-    return _asking[0]
-
-
-def prepare(cls: type, kind: type) -> None:
-    """Has the class `cls` asked for what its base `kind`, Tensor, defines and no other base of it does."""
-    between = _between(kind)
-    if between is not kind and kind in cls.__bases__:
-        cls.__bases__ = tuple([between if base is kind else base for base in cls.__bases__])
-    cls._overrides = True  # type: ignore[attr-defined]
-    cls.spec = property(_get_spec, _set_spec)  # type: ignore[attr-defined]
-    theirs = kind.__mro__
-    own = cls.__mro__[: cls.__mro__.index(kind)]
-    prepared = [base for base in own[1:] if base.__dict__.get("_overrides")]
-    for name in {name for base in theirs[:-1] for name in vars(base)} - _LEFT:
-        owner = next(base for base in cls.__mro__ if name in vars(base))
-        original = vars(owner)[name]
-        if owner in prepared or (owner in theirs and not _is_ours(original)):
-            continue
-        if owner not in theirs:
-            ours = getattr(kind, name)
-            if isinstance(original, FunctionType) and isinstance(ours, FunctionType) and not name.startswith("__"):
-                setattr(cls, name, _of_class(original, ours))
-        elif isinstance(original, property):
-            setattr(cls, name, _attribute(original))
-        elif isinstance(original, FunctionType):
-            setattr(cls, name, _method(kind, name, original))
-    if next(base for base in cls.__mro__ if "__iter__" in vars(base)) in theirs:
-        cls.__iter__ = _iterate  # type: ignore[attr-defined]
-
-
-def convert(value: Any, kind: type) -> Any:
-    """Tensors that a function gave, in tuples and lists too, as objects of a subclass of Tensor."""
-    if hasattr(type(value), "as_subclass"):  # complex numbers too
-        return value if isinstance(value, kind) else value.as_subclass(kind)
-    if isinstance(value, tuple | list):
-        parts = [convert(part, kind) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value

@@ -15,7 +15,8 @@ from threading import Lock, local
 from types import CodeType, FunctionType
 from typing import Any, Self
 
-from ..overriding import CALLED, is_inside, overriding
+from ..overriding import is_inside, overriding
+from ..overriding_methods import CALLED
 from ..tensor import Tensor
 
 ROOT = __name__.partition(".")[0]

@@ -18,7 +18,7 @@ from ..dispatch.op import Op
 from ..dtype import get_default_dtype
 from ..errors import NorchError
 from ..ops.creation import fill_spec, spec_for
-from ..overriding import CALLED
+from ..overriding_methods import CALLED
 from ..spec import Spec
 from ..tensor import Tensor
 from ..tensor_base import TakenOver, TensorBase, make_tensor

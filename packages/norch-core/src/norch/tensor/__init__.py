@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from .. import overriding
+from .. import overriding, overriding_methods
 from ..device import Device
 from ..dispatch.plan import SCALARS
 from ..dtype import get_default_dtype, scalar_dtype
@@ -72,7 +72,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
         if plain_results:
             cls.__torch_function__ = overriding.disabled  # type: ignore[method-assign]
         if overriding.defines(cls):
-            overriding.prepare(cls, Tensor)
+            overriding_methods.prepare(cls, Tensor)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,7 +84,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
             if kind is not cls and not issubclass(cls, kind):
                 return NotImplemented
         found = overriding.disabled(func, types, args, kwargs)
-        return found if func in _unwrapped() else overriding.disabled(overriding.convert, types, (found, cls))
+        return found if func in _unwrapped() else overriding.disabled(overriding_methods.convert, types, (found, cls))
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
