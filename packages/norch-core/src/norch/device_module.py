@@ -35,12 +35,11 @@ LIKE_PYTORCH: dict[str, Any] = {
 }
 """What scripts name on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
-NAMED_WHILE_IMPORTED = (
-    "CUDAGraph", "Event", "Stream", "StreamContext", "graph", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "reset_peak_memory_stats",
-)  # fmt: skip
-"""What scripts name while they are imported: annotations, base classes, tables of functions by device. Without a
-backend it can only be named."""
+NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "graph")
+"""What scripts name while they are imported: annotations and base classes. Without a backend it can only be named."""
+
+IN_TABLES = ("reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats")
+"""The same, of tables of functions by device, which have none for the CPU."""
 
 
 PARTS = ("memory", "random")
@@ -184,7 +183,7 @@ class DeviceModule:
                 return tensor_type(name, self.device_type)
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
-        if added is None and name in NAMED_WHILE_IMPORTED:
+        if added is None and (name in NAMED_WHILE_IMPORTED or (name in IN_TABLES and self.device_type != "cpu")):
             from .compat.lacks import lacking
 
             return lacking(self.device_type, name, self.why_not() or "its backend has none")

@@ -16,8 +16,11 @@ H = TypeVar("H")
 _next_id = count().__next__
 
 
-REACHED = "norch.reached"
-"""Noted in the metadata of a module whose `_load_from_state_dict` comes to Module's."""
+class LocalMetadata(dict[str, Any]):
+    """What is known of a module whose state is loaded."""
+
+    reached = False
+    """Whether its `_load_from_state_dict` came to Module's."""
 
 
 class RemovableHandle:
@@ -209,7 +212,8 @@ class Hookable:
         lists. What is then under the module's own names, behind `prefix`, is loaded. Where a class does not call this
         one, none of its names has to be there, and others behind `prefix` are its own affair.
         """
-        local_metadata[REACHED] = True
+        if isinstance(local_metadata, LocalMetadata):
+            local_metadata.reached = True
 
     def _all_hooks(self) -> ModuleHooks:
         hooks = self._hooks

@@ -11,7 +11,7 @@ import norch
 from norch import switches
 
 from .complex_pairs import tensor_of
-from .hooks import REACHED
+from .hooks import LocalMetadata
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -121,12 +121,14 @@ def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: b
     alone: dict[str, Module] = {}
     for path, part in parts:
         lead = f"{path}." if path else ""
-        local = {**metadata.get(path, {}), **({"assign_to_params_buffers": True} if assign else {})}
+        local = LocalMetadata(metadata.get(path, {}))
+        if assign:
+            local["assign_to_params_buffers"] = True
         for hook in () if part._hooks is None else tuple(part._hooks.load_pre.values()):
             first = (part,) if hook.with_module else ()
             hook.function(*first, state, lead, local, strict, missing, unexpected, errors)
         part._load_from_state_dict(state, lead, local, strict, missing, unexpected, errors)
-        if REACHED not in local:
+        if not local.reached:
             alone[lead] = part
     own = {(f"{path}." if path else "") + name: (part, name) for path, part in parts for name in _own(part)}
     result = LoadResult(missing, unexpected)
