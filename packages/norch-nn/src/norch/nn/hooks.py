@@ -16,13 +16,6 @@ H = TypeVar("H")
 _next_id = count().__next__
 
 
-class LocalMetadata(dict[str, Any]):
-    """What is known of a module whose state is loaded."""
-
-    reached = False
-    """Whether its `_load_from_state_dict` came to Module's."""
-
-
 class RemovableHandle:
     """What registering a hook returns: `remove()` takes the hook away, as does leaving a `with` block."""
 
@@ -212,7 +205,7 @@ class Hookable:
         lists. What is then under the module's own names, behind `prefix`, is loaded. Where a class does not call this
         one, none of its names has to be there, and others behind `prefix` are its own affair.
         """
-        if isinstance(local_metadata, LocalMetadata):
+        if hasattr(local_metadata, "reached"):  # LocalMetadata of norch.nn.state
             local_metadata.reached = True
 
     def _all_hooks(self) -> ModuleHooks:

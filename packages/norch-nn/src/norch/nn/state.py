@@ -11,7 +11,6 @@ import norch
 from norch import switches
 
 from .complex_pairs import tensor_of
-from .hooks import LocalMetadata
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -110,6 +109,13 @@ def _defines(module: Module, name: str) -> bool:
 
 def _has_extra(module: Module) -> bool:
     return any(_defines(module, name) for name in ("get_extra_state", "set_extra_state"))
+
+
+class LocalMetadata(dict[str, Any]):
+    """What is known of a module whose state is loaded."""
+
+    reached = False
+    """Whether its `_load_from_state_dict` came to Module's."""
 
 
 def load_state(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
