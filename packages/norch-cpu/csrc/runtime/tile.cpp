@@ -33,8 +33,8 @@ NORCH_INLINE void exchange(V (&rows)[N]) {
 }
 
 /// N x N elements, columns to rows.
-template <class T, int N, bool STREAMS = false>
-void transpose_block(char* to, int64_t to_row, const char* from, int64_t from_column) {
+template <class T, int N, bool STREAMS>
+NORCH_INLINE void transpose_block(char* to, int64_t to_row, const char* from, int64_t from_column) {
     vector_t<T, N> rows[N];
     NORCH_UNROLL
     for (int i = 0; i < N; ++i) std::memcpy(&rows[i], from + i * from_column, sizeof rows[i]);
@@ -126,25 +126,34 @@ int64_t split_bytes(const uint8_t* pixels, uint8_t* const* lines, int64_t n, std
 #endif
 
 #ifdef NORCH_SHUFFLE
-/// Columns to rows by blocks, and what is left at the edges. Where the lines that are written fall upon few places of the
-/// cache, each is finished before the next, else each that is read.
+/// Columns to rows by whole blocks. Where the lines that are written fall upon few places of the cache, each is finished before
+/// the next, else each that is read.
+template <class T, int SIDE, bool STREAMS>
+void transpose_blocks(Plane to, Plane from, int64_t rows, int64_t columns) {
+    constexpr int64_t SIZE = sizeof(T);
+    const auto at = [&](int64_t i, int64_t j) NORCH_INLINE_LAMBDA {
+        transpose_block<T, SIDE, STREAMS>(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
+    };
+    if (to.row % FEW_PLACES == 0) {
+        for (int64_t i = 0; i < rows; i += SIDE)
+            for (int64_t j = 0; j < columns; j += SIDE) at(i, j);
+    } else {
+        for (int64_t j = 0; j < columns; j += SIDE)
+            for (int64_t i = 0; i < rows; i += SIDE) at(i, j);
+    }
+}
+
+/// The same, and what is left at the edges.
 template <class T, int SIDE>
 void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns, [[maybe_unused]] bool streams) {
     constexpr int64_t SIZE = sizeof(T);
     const int64_t i_end = rows / SIDE * SIDE, j_end = columns / SIDE * SIDE;
-    auto block = transpose_block<T, SIDE>;
-    if constexpr (SIDE * SIZE == STREAMED_BYTES)
-        if (streams && (reinterpret_cast<uintptr_t>(to.data) | uintptr_t(to.row)) % (SIDE * SIZE) == 0)
-            block = transpose_block<T, SIDE, true>;
-    const auto at = [&](int64_t i, int64_t j) NORCH_INLINE_LAMBDA {
-        block(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
-    };
-    if (to.row % FEW_PLACES == 0) {
-        for (int64_t i = 0; i < i_end; i += SIDE)
-            for (int64_t j = 0; j < j_end; j += SIDE) at(i, j);
+    if constexpr (SIDE * SIZE == STREAMED_BYTES) {
+        streams = streams && (reinterpret_cast<uintptr_t>(to.data) | uintptr_t(to.row)) % (SIDE * SIZE) == 0;
+        if (streams) transpose_blocks<T, SIDE, true>(to, from, i_end, j_end);
+        else transpose_blocks<T, SIDE, false>(to, from, i_end, j_end);
     } else {
-        for (int64_t j = 0; j < j_end; j += SIDE)
-            for (int64_t i = 0; i < i_end; i += SIDE) at(i, j);
+        transpose_blocks<T, SIDE, false>(to, from, i_end, j_end);
     }
     const Plane right{to.data + j_end * SIZE, to.row, SIZE}, right_from{from.data + j_end * from.column, SIZE, from.column};
     const Plane below{to.data + i_end * to.row, to.row, SIZE}, below_from{from.data + i_end * SIZE, SIZE, from.column};
