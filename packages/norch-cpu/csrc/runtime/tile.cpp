@@ -14,22 +14,20 @@ namespace {
 
 constexpr int64_t FEW_PLACES = 1024;  // bytes from a line to the next, of 4,096 that a way of the first cache has
 
-/// Lanes of row i, then of row i + S, of which every second S lanes change places.
-template <int S, bool SECOND, class V, int... I>
-NORCH_INLINE V exchanged(V a, V b, std::integer_sequence<int, I...>) {
+/// Every second S lanes of rows i and i + S change places.
+template <int S, class V, int... I>
+NORCH_INLINE void exchange_lanes(V& a, V& b, std::integer_sequence<int, I...>) {
     constexpr int N = sizeof...(I);
-    return __builtin_shufflevector(a, b, ((I & S ? N + I : I) + (SECOND == bool(I & S) ? 0 : SECOND ? S : -S))...);
+    const V first = __builtin_shufflevector(a, b, (I & S ? N + I - S : I)...);
+    b = __builtin_shufflevector(a, b, (I & S ? N + I : I + S)...);
+    a = first;
 }
 
 template <int S, int N, class V>
 NORCH_INLINE void exchange(V (&rows)[N]) {
-    constexpr std::make_integer_sequence<int, N> lanes;
     NORCH_UNROLL
-    for (int i = 0; i < N; ++i) {
-        if (i & S) continue;
-        const V a = rows[i], b = rows[i + S];
-        rows[i] = exchanged<S, false>(a, b, lanes), rows[i + S] = exchanged<S, true>(a, b, lanes);
-    }
+    for (int i = 0; i < N; ++i)
+        if (!(i & S)) exchange_lanes<S>(rows[i], rows[i + S], std::make_integer_sequence<int, N>());
 }
 
 /// N x N elements, columns to rows.
