@@ -79,6 +79,20 @@ def test_others_where_their_numbers_have_few_bits(name, precision, dtype):
         np.testing.assert_array_equal(got, wanted.astype(dtype).astype(np.float64))
 
 
+def test_images_of_one_column_whose_stride_says_nothing():
+    x, w, g = draw(2, 32, 60, 1, seed=1), draw(16, 32, 3, 1, seed=2), draw(2, 16, 60, 1, seed=3)
+    how = ((1, 1), (1, 1, 0, 0), (1, 1), 1)
+
+    def permuted(array):  # channels last, the step to a next column as long as an image
+        return tensor(array.transpose(0, 3, 2, 1), "bfloat16").permute(0, 3, 2, 1)
+
+    for change in (permuted, lambda array: tensor(array, "bfloat16")):
+        t, u = change(x).detach().requires_grad_(), tensor(w, "bfloat16").requires_grad_()
+        norch.conv2d(t, u, None, 1, (1, 0)).backward(permuted(g))
+        for got, wanted in zip((t.grad, u.grad), gradients(g, x, w, *how), strict=False):
+            np.testing.assert_array_equal(got.double().numpy(), wanted.astype(ml_dtypes.bfloat16).astype(np.float64))
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", ["strided", "groups", "large kernel", "many tiles"])
 def test_the_bits_do_not_depend_on_threads(name, threads):

@@ -51,6 +51,7 @@ public:
         const double wanted = std::min({windows * each / CHUNK_MULTIPLICATIONS, windows / double(CHUNK_WINDOWS), room, double(MAX_CHUNKS)});
         chunks_ = std::max<int64_t>(1, std::min<int64_t>(units_, int64_t(wanted)));
         work = windows * each / matmul::block_rate(parts_);
+        next_window_ = grad_.stride[grad_.size[3] > 1 ? 3 : 2];  // that of a dim of size 1 says nothing
         height_ = std::min((tiling_.rows - 1) * grid_.step_y + grid_.extent_y, image_.size[2]);
         across_ = std::min((tiling_.columns - 1) * grid_.step_x + grid_.extent_x, image_.size[3]);
     }
@@ -103,7 +104,7 @@ private:
             const Tile tile = tiling_.tile(grid_, unit % tiling_.count());
             const int64_t blocks = divide_up(tile.count(), BLOCK_STEPS), line = blocks * block_;
             const S* from = grad + n * grad_.stride[0] + of.group * channels_ * grad_.stride[1] + tile.y * grad_.stride[2] + tile.x * grad_.stride[3];
-            fits &= matmul::pack_blocks(from, grad_.stride[1], grad_.stride[3], channels_, tile.count(), parts_, PairOrder::by_line,
+            fits &= matmul::pack_blocks(from, grad_.stride[1], next_window_, channels_, tile.count(), parts_, PairOrder::by_line,
                                         lines.data(), line);
             const Pixels seen = pixels_of(image + n * image_.stride[0] + (of.group * from_ + first_channel) * image_.stride[1], tile,
                                           channels, copy.data());
@@ -202,7 +203,7 @@ private:
     int64_t block_;  // pairs
     Tiling tiling_;
     int64_t rows_, spans_, width_;  // of the sums: a row for each channel; 32 channels after 32, tap by tap
-    int64_t units_ = 0, chunks_ = 1, height_ = 0, across_ = 0;
+    int64_t units_ = 0, chunks_ = 1, height_ = 0, across_ = 0, next_window_ = 1;
 };
 
 }  // namespace
