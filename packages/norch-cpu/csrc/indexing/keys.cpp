@@ -6,29 +6,28 @@
 #include "runtime/simd.h"
 
 namespace norch::indexing {
+namespace {
 
 template <class T>
-uint64_t keys_of(const T* x, int64_t n, uint64_t flip, void* out) {
+void keys_of(const char* data, int64_t n, uint64_t flip, uint64_t* keys) {
+    const T* x = reinterpret_cast<const T*>(data);
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) keys[i] = unsigned_t<T>(key_of(x[i]) ^ unsigned_t<T>(flip));
+}
+
+template <class T>
+uint64_t least_of(const char* data, int64_t n, uint64_t flip) {
     using U = unsigned_t<T>;
-    U* const keys = static_cast<U*>(out);
+    const T* x = reinterpret_cast<const T*>(data);
     U least = U(~U(0));
-    for (int64_t i = 0; i < n; ++i) {
-        keys[i] = U(key_of(x[i]) ^ U(flip));
-        least = std::min(least, keys[i]);
-    }
+    for (int64_t i = 0; i < n; ++i) least = std::min(least, U(key_of(x[i]) ^ U(flip)));
     return least;
 }
 
-#define NORCH_KEYS(T) template uint64_t keys_of(const T*, int64_t, uint64_t, void*);
-NORCH_KEYS(bool)
-NORCH_KEYS(uint8_t)
-NORCH_KEYS(int8_t)
-NORCH_KEYS(int16_t)
-NORCH_KEYS(int32_t)
-NORCH_KEYS(int64_t)
-NORCH_KEYS(half)
-NORCH_KEYS(bfloat16)
-NORCH_KEYS(float)
-NORCH_KEYS(double)
+}  // namespace
+
+KeyLoops key_loops(DType dtype) {
+    return visit(dtype, []<class T>(Tag<T>) { return KeyLoops{keys_of<T>, least_of<T>}; });
+}
 
 }  // namespace norch::indexing

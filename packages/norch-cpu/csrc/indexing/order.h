@@ -107,12 +107,6 @@ struct Line {
     }
 };
 
-/// What a row's keys are exclusive-ored with.
-template <class T>
-unsigned_t<T> flip_of(bool descending) {
-    return descending ? unsigned_t<T>(~unsigned_t<T>(0)) : unsigned_t<T>(0);
-}
-
 /// Some lines that lie side by side, brought one after the other, and what becomes of them: where elements fall upon few places
 /// of the cache each that is read brings a line of it of which no other is used before it is gone.
 class LinesBeside {

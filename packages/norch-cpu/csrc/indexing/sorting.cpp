@@ -9,24 +9,74 @@
 namespace norch::indexing {
 namespace {
 
-template <class T, class Entry>
-void write_line(const Line& line, const Entry* sorted) {
-    for (int64_t i = 0; i < line.kept; ++i) {
-        const int64_t index = sorted[i].index();
-        if (line.has_values) *reinterpret_cast<T*>(line.values + i * line.values_stride) = line.at<T>(index);
-        *reinterpret_cast<int64_t*>(line.indices + i * line.indices_stride) = index;
+constexpr int64_t AT_ONCE = 64;  // elements
+
+/// A line's elements as keys, some at a time.
+class Keys {
+public:
+    Keys(DType dtype, bool descending)
+        : loops_(key_loops(dtype)), flip_(descending ? ~uint64_t(0) : 0), size_(size_of(dtype)), sorts_digits_(size_ == 8 || dtype == DType::i32) {}
+
+    int64_t size() const { return size_; }
+    /// Whether `sort_digits` is quicker for long lines.
+    bool sorts_digits() const { return sorts_digits_; }
+    /// The largest key.
+    uint64_t most() const { return ~uint64_t(0) >> (64 - 8 * size_); }
+
+    void load(const char* beside, int64_t n, uint64_t* keys) const { loops_.keys(beside, n, flip_, keys); }
+    uint64_t least(const char* beside, int64_t n) const { return loops_.least(beside, n, flip_); }
+    uint64_t one(const Line& line, int64_t i) const {
+        uint64_t key;
+        load(line.x + i * line.x_stride, 1, &key);
+        return key;
     }
+    /// At most AT_ONCE elements, side by side: where they lie, or in `together`.
+    const char* beside(const Line& line, int64_t first, int64_t n, char* together) const {
+        const char* x = line.x + first * line.x_stride;
+        if (line.x_stride == size_) return x;
+        copy_tile({together, 0, size_}, {const_cast<char*>(x), 0, line.x_stride}, 1, n, size_);
+        return together;
+    }
+
+    /// Calls body(i, key) for all elements.
+    template <class Body>
+    void for_each(const Line& line, const Body& body) const {
+        char together[8 * AT_ONCE];
+        uint64_t keys[AT_ONCE];
+        for (int64_t first = 0; first < line.n; first += AT_ONCE) {
+            const int64_t n = std::min(AT_ONCE, line.n - first);
+            load(beside(line, first, n, together), n, keys);
+            for (int64_t i = 0; i < n; ++i) body(first + i, keys[i]);
+        }
+    }
+
+private:
+    KeyLoops loops_;
+    uint64_t flip_;
+    int64_t size_;
+    bool sorts_digits_;
+};
+
+template <class Entry>
+void write_line(const Line& line, const Entry* sorted) {
+    if (line.has_values)
+        visit_bits(line.size, [&]<class T>(Tag<T>) {
+            for (int64_t i = 0; i < line.kept; ++i)
+                *reinterpret_cast<T*>(line.values + i * line.values_stride) = line.at<T>(sorted[i].index());
+        });
+    for (int64_t i = 0; i < line.kept; ++i) *reinterpret_cast<int64_t*>(line.indices + i * line.indices_stride) = sorted[i].index();
 }
 
-template <class T, class Entry>
-void sort_line(const Line& line, bool descending, Entry* scratch) {
-    using U = unsigned_t<T>;
-    const U flip = flip_of<T>(descending);
-    for (int64_t i = 0; i < line.n; ++i) scratch[i] = Entry(U(key_of(line.at<T>(i)) ^ flip), uint64_t(i));
+template <class Entry>
+void sort_line(const Line& line, const Keys& keys, Entry* scratch) {
+    keys.for_each(line, [=](int64_t i, uint64_t key) { scratch[i] = Entry(key, uint64_t(i)); });
     Entry* sorted = scratch;
     if (line.n <= SHORT) std::sort(scratch, scratch + line.n);
-    else sorted = radix_sort<int(sizeof(T))>(scratch, scratch + line.n, line.n);
-    write_line<T>(line, sorted);
+    else if constexpr (std::is_same_v<Entry, Pair>) sorted = radix_sort<8>(scratch, scratch + line.n, line.n);
+    else if (keys.size() == 1) sorted = radix_sort<1>(scratch, scratch + line.n, line.n);
+    else if (keys.size() == 2) sorted = radix_sort<2>(scratch, scratch + line.n, line.n);
+    else sorted = radix_sort<4>(scratch, scratch + line.n, line.n);
+    write_line(line, sorted);
 }
 
 /// Sorts n entries, with as much room beside them.
@@ -99,19 +149,15 @@ std::pair<Packed*, int> sort_spread(Packed* a, Packed* b, int64_t n, int bits) {
 
 /// Keys of 32 or 64 bits: of 32 bits from the highest one that differs, each in one integer with its index, as many digits
 /// are sorted as leave few equals; then every run of these by the others, and by the bits below.
-template <class T>
-void sort_digits(const Line& line, bool descending, Packed* scratch) {
-    const uint64_t flip = flip_of<T>(descending);
-    const auto key = [&](int64_t i) { return uint64_t(unsigned_t<T>(key_of(line.at<T>(i)) ^ flip)); };
+void sort_digits(const Line& line, const Keys& keys, Packed* scratch) {
     const int64_t n = line.n;
-    const uint64_t first = key(0);
+    const uint64_t first = keys.one(line, 0);
     uint64_t differing = 0;
-    for (int64_t i = 1; i < n; ++i) differing |= key(i) ^ first;
+    keys.for_each(line, [&](int64_t, uint64_t key) { differing |= key ^ first; });
     const int bits = differing ? 64 - __builtin_clzll(differing) : 0, shift = std::max(bits - 32, 0);
     const uint32_t mask = uint32_t((uint64_t(1) << std::min(bits, 32)) - 1);
-    const auto window = [&](int64_t i) { return uint32_t(key(i) >> shift) & mask; };
-    const auto below = [&](int64_t i) { return uint32_t(key(i) & ((uint64_t(1) << shift) - 1)); };
-    for (int64_t i = 0; i < n; ++i) scratch[i] = Packed(window(i), uint64_t(i));
+    const auto below = [&](int64_t i) { return uint32_t(keys.one(line, i) & ((uint64_t(1) << shift) - 1)); };
+    keys.for_each(line, [=](int64_t i, uint64_t key) { scratch[i] = Packed(uint32_t(key >> shift) & mask, uint64_t(i)); });
     auto [sorted, left] = sort_spread(scratch, scratch + n, n, std::min(bits, 32));
     if (!sorted) sorted = radix_sort<4>(scratch, scratch + n, n);
     Packed* other = sorted == scratch ? scratch + n : scratch;
@@ -125,40 +171,33 @@ void sort_digits(const Line& line, bool descending, Packed* scratch) {
             });
         });
     }
-    write_line<T>(line, sorted);
+    write_line(line, sorted);
 }
 
-constexpr int64_t AT_ONCE = 64;  // elements
 constexpr int64_t FEW = 16;      // entries that are kept in order as they are found
 
 /// Entries that `top_line` has room for: those that it looks at when they are twice as many as it keeps.
 int64_t top_room(int64_t k) { return 2 * k + AT_ONCE; }
 
-template <class T, class Entry>
-void top_line(const Line& line, bool descending, Entry* found) {
-    using U = unsigned_t<T>;
-    const U flip = flip_of<T>(descending);
+template <class Entry>
+void top_line(const Line& line, const Keys& reader, Entry* found) {
     const int64_t k = line.kept;
-    T together[AT_ONCE];
-    U keys[AT_ONCE], limit = U(~U(0));  // a later one as large as the k-th comes after it
+    char together[8 * AT_ONCE];
+    uint64_t keys[AT_ONCE], limit = reader.most();  // a later one as large as the k-th comes after it
     bool is_full = false;
     int64_t count = 0;
     for (int64_t first = 0; first < line.n; first += AT_ONCE) {
         const int64_t n = std::min(AT_ONCE, line.n - first);
-        const T* x = reinterpret_cast<const T*>(line.x) + first;
-        if (line.x_stride != int64_t(sizeof(T))) {
-            for (int64_t i = 0; i < n; ++i) together[i] = line.at<T>(first + i);
-            x = together;
-        }
-        const U least = U(keys_of(x, n, flip, keys));
-        if (is_full && least >= limit) continue;
+        const char* x = reader.beside(line, first, n, together);
+        if (is_full && reader.least(x, n) >= limit) continue;
+        reader.load(x, n, keys);
         if (k <= FEW) {
             for (int64_t i = 0; i < n; ++i) {
                 if (is_full && keys[i] >= limit) continue;
                 int64_t at = is_full ? k - 1 : count++;
                 for (; at > 0 && found[at - 1].key() > keys[i]; --at) found[at] = found[at - 1];
                 found[at] = Entry(keys[i], uint64_t(first + i));
-                is_full = count == k, limit = U(found[count - 1].key());
+                is_full = count == k, limit = found[count - 1].key();
             }
             continue;
         }
@@ -166,40 +205,34 @@ void top_line(const Line& line, bool descending, Entry* found) {
             if (!is_full || keys[i] < limit) found[count++] = Entry(keys[i], uint64_t(first + i));
         if (count < 2 * k) continue;
         std::nth_element(found, found + k - 1, found + count);
-        count = k, limit = U(found[k - 1].key()), is_full = true;
+        count = k, limit = found[k - 1].key(), is_full = true;
     }
     if (count > k) std::nth_element(found, found + k, found + count);
     if (k > FEW) std::sort(found, found + k);
-    write_line<T>(line, found);
+    write_line(line, found);
 }
 
-template <class T, class Entry>
-[[gnu::cold]] KernelPtr make_sort(const Loops& lines, const Line& strides, bool descending) {
+template <class Entry>
+[[gnu::cold]] KernelPtr make_sort(const Loops& lines, const Line& strides, const Keys& keys) {
     const double n = double(strides.n);
     if (strides.kept < strides.n / 8 || (strides.kept <= FEW && 2 * strides.kept <= strides.n)) {
         const double ns = n + 20 * double(strides.kept);
         return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
-            for_lines<Entry>(lines, strides, ns, data, top_room(strides.kept), [=](const Line& line, Entry* scratch) {
-                top_line<T>(line, descending, scratch);
-            });
+            for_lines<Entry>(lines, strides, ns, data, top_room(strides.kept),
+                             [=](const Line& line, Entry* scratch) { top_line(line, keys, scratch); });
         });
     }
-    if constexpr (sizeof(T) == 8 || std::is_same_v<T, int32_t>) {
-        if (strides.n > SHORT && strides.n <= int64_t(UINT32_MAX)) {
-            const double ns = 12 * n;
-            return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
-                for_lines<Packed>(lines, strides, ns, data, 2 * strides.n, [=](const Line& line, Packed* scratch) {
-                    sort_digits<T>(line, descending, scratch);
-                });
-            });
-        }
+    if (keys.sorts_digits() && strides.n > SHORT && strides.n <= int64_t(UINT32_MAX)) {
+        const double ns = 12 * n;
+        return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
+            for_lines<Packed>(lines, strides, ns, data, 2 * strides.n,
+                              [=](const Line& line, Packed* scratch) { sort_digits(line, keys, scratch); });
+        });
     }
-    const double ns = n * (strides.n <= SHORT ? 1.5 * std::log2(n + 1) : 3.0 * sizeof(T) + 4) + 20;
+    const double ns = n * (strides.n <= SHORT ? 1.5 * std::log2(n + 1) : 3.0 * double(keys.size()) + 4) + 20;
     return make_kernel(ns * double(lines.numel), [=](char* const* data, const Scalar*) {
         const int64_t room = strides.n * (strides.n <= SHORT ? 1 : 2);
-        for_lines<Entry>(lines, strides, ns, data, room, [=](const Line& line, Entry* scratch) {
-            sort_line<T>(line, descending, scratch);
-        });
+        for_lines<Entry>(lines, strides, ns, data, room, [=](const Line& line, Entry* scratch) { sort_line(line, keys, scratch); });
     });
 }
 
@@ -216,11 +249,9 @@ template <class T, class Entry>
     Line line{nullptr, nullptr, nullptr, stride(0), stride(1), stride(2), operands[2].shape[size_t(dim)],
               operands[0].shape[size_t(dim)], has_values, size_of(operands[2].dtype)};
     if (line.kept == 0 || lines.numel == 0) return make_kernel(0, [](char* const*, const Scalar*) {});
-    return visit(operands[2].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        if constexpr (sizeof(T) < 8)
-            if (line.n <= int64_t(UINT32_MAX)) return make_sort<T, Packed>(lines, line, descending);
-        return make_sort<T, Pair>(lines, line, descending);
-    });
+    const Keys keys(operands[2].dtype, descending);
+    if (keys.size() < 8 && line.n <= int64_t(UINT32_MAX)) return make_sort<Packed>(lines, line, keys);
+    return make_sort<Pair>(lines, line, keys);
 }
 
 [[gnu::cold]] KernelPtr argsort(const Request& request) {
