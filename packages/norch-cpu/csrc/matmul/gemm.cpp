@@ -236,8 +236,8 @@ template <class T>
 void Product<T>::direct(const Call& call, const Area& area) const {
     constexpr int L = SIMD_WIDTH<T>;
     int64_t left = direct_columns<L>(call, area, area.left, area.right);
-    if constexpr (L >= 8 && IS_TUNED<T>) left = direct_columns<L / 2>(call, area, left, area.right);
-    if constexpr (L >= 16 && IS_TUNED<T>) left = direct_columns<L / 4>(call, area, left, area.right);
+    if constexpr (L >= 8) left = direct_columns<L / 2>(call, area, left, area.right);
+    if constexpr (L >= 16) left = direct_columns<L / 4>(call, area, left, area.right);
     if (left < area.right) packed(call, {area.top, area.bottom, left, area.right});
 }
 
@@ -247,14 +247,14 @@ void Product<T>::packed(const Call& call, const Area& area) const {
     const int64_t blocks = divide_up(k_, most_steps()), block = divide_up(k_, blocks);
     // What is left of the columns beside whole panels is better not packed, and up to a few not padded.
     const int64_t left_over = b_.column == 1 && c_.column == 1 ? (area.right - area.left) % PANEL<T> : 0;
-    if (left_over >= FEWEST_COLUMNS<T>) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
-    const int64_t right = left_over >= FEWEST_COLUMNS<T> ? area.right - left_over : area.right;
+    if (left_over >= FEWEST_COLUMNS) direct(call, {area.top, area.bottom, area.right - left_over, area.right});
+    const int64_t right = left_over >= FEWEST_COLUMNS ? area.right - left_over : area.right;
     alignas(64) T small[64 * PANEL<T>];
     std::optional<Scratch<T>> large;
     if (block > 64) large.emplace(block * PANEL<T>);
     T* const panel = large ? large->data() : small;
     const int64_t height = area.bottom - area.top;
-    const bool packs = IS_TUNED<T> && is_upright && right - area.left >= 4 * PANEL<T>;
+    const bool packs = is_upright && right - area.left >= 4 * PANEL<T>;
     std::optional<Scratch<T>> tiles;
     if (packs) tiles.emplace(height * block);
     for (int64_t first = 0; first < k_; first += block) {
@@ -275,7 +275,7 @@ void Product<T>::packed(const Call& call, const Area& area) const {
                 continue;
             }
             // Whole rows of a panel are packed by the first tile that reads them.
-            const bool as_it_goes = IS_TUNED<T> && b_.column == 1 && width == PANEL<T>;
+            const bool as_it_goes = b_.column == 1 && width == PANEL<T>;
             if (!as_it_goes) pack_panel(b, b_, steps, width, panel, padded);
             panel_times_rows(call, area, rows, first, steps, column, width, panel, as_it_goes ? b : nullptr, panel);
         }
@@ -308,12 +308,10 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     const auto tile = [&](int64_t i, TileKernel<T> kernel, int64_t rows) {
         in.a = rows_of_a.data + i * (rows_of_a.in_tiles ? steps : rows_of_a.row);
         if (rows_of_a.in_tiles) in.a_step = rows;
-        if constexpr (IS_TUNED<T>) {
-            if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
-            if (unpacked && i == 0) in.ahead_step = packs_ahead, kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
-            else if (padded == PANEL<T> && (next ? look_at_panel(in, next, i / rows) : look_ahead(in, rows)))
-                kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
-        }
+        if (unpacked) in.b = i == 0 ? unpacked : panel, in.b_step = i == 0 ? b_.row : padded;
+        if (unpacked && i == 0) in.ahead_step = packs_ahead, kernel = tile_kernel<T, L, TILE_VECTORS, Tile::packs>(rows);
+        else if (padded == PANEL<T> && (next ? look_at_panel(in, next, i / rows) : look_ahead(in, rows)))
+            kernel = tile_kernel<T, L, TILE_VECTORS, Tile::looks_ahead>(rows);
         T* c = call.c + (area.top + i) * c_.row + column * c_.column;
         if (in_place) {
             if (fetches_next)
@@ -335,13 +333,11 @@ void Product<T>::panel_times_rows(const Call& call, const Area& area, const Rows
     };
     for_tiles(height, padded == L ? tile_kernel<T, L, 1> : tile_kernel<T, L, 2>, tile);
     if (!turned) return;
-    if constexpr (IS_TUNED<T>) {
-        const auto& [column_bias, activation] = call.epilogue;
-        for (int64_t i = 0; column_bias && !starts_with_bias_ && i < height; ++i)
-            for (int64_t j = 0; j < padded; ++j) (*turned)[i * padded + j] += column_bias[area.top + i];
-        if (activation) activation(turned->data(), height * padded);
-        transpose(turned->data(), padded, height, width, call.c + area.top + column * c_.column, c_.column);
-    }
+    const auto& [column_bias, activation] = call.epilogue;
+    for (int64_t i = 0; column_bias && !starts_with_bias_ && i < height; ++i)
+        for (int64_t j = 0; j < padded; ++j) (*turned)[i * padded + j] += column_bias[area.top + i];
+    if (activation) activation(turned->data(), height * padded);
+    transpose(turned->data(), padded, height, width, call.c + area.top + column * c_.column, c_.column);
 }
 
 template <class T>
@@ -385,15 +381,14 @@ auto small_of(int64_t columns) {
 
 template <class T>
 void Product<T>::small(const Call& call, const Area& area) const {
-    if constexpr (IS_TUNED<T>)
-        small_of<T>(n_)({1, 0, 0, 0}, area.bottom - area.top, k_, call.a + area.top * a_.row, a_, call.b, b_,
-                        call.epilogue.bias, call.c + area.top * c_.row, c_);
+    small_of<T>(n_)({1, 0, 0, 0}, area.bottom - area.top, k_, call.a + area.top * a_.row, a_, call.b, b_,
+                    call.epilogue.bias, call.c + area.top * c_.row, c_);
 }
 
 template <class T>
 void Product<T>::run_many(int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, const T* a, const T* b,
                           T* c) const {
-    if constexpr (IS_TUNED<T>) small_of<T>(n_)({count, a_step, b_step, c_step}, m_, k_, a, a_, b, b_, nullptr, c, c_);
+    small_of<T>(n_)({count, a_step, b_step, c_step}, m_, k_, a, a_, b, b_, nullptr, c, c_);
 }
 
 template <class T>
@@ -414,7 +409,5 @@ void Product<T>::finish(const Call& call, const Area& area) const {
 
 template class Product<float>;
 template class Product<double>;
-template class Product<uint32_t>;
-template class Product<uint64_t>;
 
 }  // namespace norch::matmul

@@ -19,7 +19,7 @@ struct Epilogue {
     void (*activation)(T* x, int64_t n) = nullptr;  // in place
 };
 
-/// c = a @ b for (m, k) and (k, n). T is float, double, uint32_t or uint64_t; c overlaps neither a nor b, and is only
+/// c = a @ b for (m, k) and (k, n). T is float or double; c overlaps neither a nor b, and is only
 /// written. The number of threads does not change a bit of it.
 template <class T>
 class Product {
@@ -88,7 +88,5 @@ private:
 
 extern template class Product<float>;
 extern template class Product<double>;
-extern template class Product<uint32_t>;
-extern template class Product<uint64_t>;
 
 }  // namespace norch::matmul

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <type_traits>
 
 #include "matmul/gemm.h"
 #include "matmul/gemm_tile.h"
@@ -12,12 +11,8 @@
 
 namespace norch::matmul {
 
-/// Whether there are tiles of all kinds: products of integers are rare, and make do with plain ones.
-template <class T>
-constexpr bool IS_TUNED = std::is_floating_point_v<T>;
 /// The fewest columns that tiles take where they lie.
-template <class T>
-constexpr int64_t FEWEST_COLUMNS = IS_TUNED<T> ? 4 : SIMD_WIDTH<T>;
+constexpr int64_t FEWEST_COLUMNS = 4;
 /// The columns of a panel.
 template <class T>
 constexpr int64_t PANEL = TILE_VECTORS * SIMD_WIDTH<T>;
@@ -38,11 +33,9 @@ void pack_panel(const T* b, MatrixStrides strides, int64_t steps, int64_t width,
             for (int64_t j = 0; j < width; j += L) store_vector(panel + j, load_vector<L>(b + j));
         return;
     }
-    if constexpr (std::is_floating_point_v<T>) {
-        if (strides.row == 1) {
-            transpose(b, strides.column, width, steps, panel, panel_width);
-            return;
-        }
+    if (strides.row == 1) {
+        transpose(b, strides.column, width, steps, panel, panel_width);
+        return;
     }
     for (int64_t p = 0; p < steps; ++p)
         for (int64_t j = 0; j < width; ++j) panel[p * panel_width + j] = b[p * strides.row + j * strides.column];

@@ -22,9 +22,9 @@ constexpr int64_t MAX_DOTS = 12;  // vectors whose dot products with many others
 /// Whether no path but the one for small products fits a product of at most SMALL_COLUMNS columns.
 template <class T>
 bool fits_small(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, MatrixStrides c) {
-    if (!IS_TUNED<T> || n > SMALL_COLUMNS) return false;
+    if (n > SMALL_COLUMNS) return false;
     if (k > (n == 1 ? 4 * SMALL_STEPS : SMALL_STEPS) && m * k > SMALL_ELEMENTS) return false;
-    if (n >= FEWEST_COLUMNS<T> && b.column == 1 && c.column == 1) return false;  // vectors of columns
+    if (n >= FEWEST_COLUMNS && b.column == 1 && c.column == 1) return false;  // vectors of columns
     if (n == 1 && m >= SIMD_WIDTH<T> && a.row == 1 && c.row == 1) return false;  // of rows
     return b.row != 1 || k < 2 * SIMD_WIDTH<T> || m * n * k <= 32;               // of what is summed
 }
@@ -46,7 +46,7 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     }
     const bool along_k = k > 1 && a_.column == 1 && b_.row == 1;
     // Of two factors that lie along k one is turned over when it is packed: the smaller.
-    const bool turns_smaller = along_k && IS_TUNED<T> && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
+    const bool turns_smaller = along_k && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
                                k >= 2 * SIMD_WIDTH<T> && k <= PANEL_STEPS<T>;
     const bool turns_rows = along_k && n == 1 && m > 1 && k >= 2 * SIMD_WIDTH<T>;  // dots takes more columns at a time
     if (turns_smaller || turns_rows || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
@@ -74,18 +74,18 @@ void Product<T>::choose_path() {
         path_ = Path::dots;
     else if (m_ == 1 && b_.column == 1 && c_.column == 1)
         path_ = Path::row_times_rows;
-    else if (b_.column == 1 && c_.column == 1 && n_ >= FEWEST_COLUMNS<T> && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
+    else if (b_.column == 1 && c_.column == 1 && n_ >= FEWEST_COLUMNS && (m_ <= TILE_ROWS || b_bytes <= DIRECT_BYTES))
         path_ = Path::direct;
     else
         path_ = Path::packed;
     starts_with_bias_ = !swapped_ && path_ != Path::dots;
-    turns_output_ = path_ == Path::packed && IS_TUNED<T> && c_.row == 1 && c_.column != 1 && k_ <= most_steps();
+    turns_output_ = path_ == Path::packed && c_.row == 1 && c_.column != 1 && k_ <= most_steps();
 }
 
 /// Pieces: enough for many threads, large enough to be worth starting.
 template <class T>
 void Product<T>::cut() {
-    const double element_ns = double(k_) / (SIMD_WIDTH<T> * (std::is_integral_v<T> ? 1.5 : 5.0)) + 0.1;
+    const double element_ns = double(k_) / (SIMD_WIDTH<T> * 5.0) + 0.1;
     piece_rows_ = std::max<int64_t>(m_, 1), piece_columns_ = std::max<int64_t>(n_, 1);
     double whole_ns = double(m_) * double(n_) * element_ns;
     const int64_t wanted = 4 * num_threads();
@@ -132,7 +132,7 @@ template <class T>
 bool Product<T>::shares_panels() const {
     // Where it is packed as it goes, the first tile that reads a panel touches a page of memory for each row of it.
     const bool is_slow_to_pack = b_.column != 1 || b_.row * int64_t(sizeof(T)) >= PAGE_BYTES;
-    return path_ == Path::packed && IS_TUNED<T> && row_pieces_ > 1 && is_slow_to_pack;
+    return path_ == Path::packed && row_pieces_ > 1 && is_slow_to_pack;
 }
 
 /// Rows that lie whole pages apart share one set of the first cache, which has no room for a tile's and a panel's.
@@ -155,7 +155,7 @@ int64_t Product<T>::shared_span() const {
 /// Pieces of a small result would each read all of both factors.
 template <class T>
 bool Product<T>::is_deep() const {
-    return IS_TUNED<T> && (path_ == Path::packed || path_ == Path::direct) && m_ * n_ <= DEEP_ELEMENTS &&
+    return (path_ == Path::packed || path_ == Path::direct) && m_ * n_ <= DEEP_ELEMENTS &&
            k_ >= 8 * DEEP_STEPS && k_ >= 16 * std::max(m_, n_);
 }
 
@@ -185,8 +185,6 @@ int64_t Product<T>::most_steps() const {
     template int64_t Product<T>::most_steps() const;
 NORCH_PLAN(float)
 NORCH_PLAN(double)
-NORCH_PLAN(uint32_t)
-NORCH_PLAN(uint64_t)
 #undef NORCH_PLAN
 
 }  // namespace norch::matmul

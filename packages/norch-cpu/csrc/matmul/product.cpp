@@ -8,6 +8,7 @@
 #include "common/staging.h"
 #include "matmul/epilogue.h"
 #include "matmul/gemm.h"
+#include "matmul/integers.h"
 #include "matmul/mixed.h"
 #include "matmul/tiles.h"
 #include "runtime/parallel.h"
@@ -30,7 +31,7 @@ StagedOperand staged_in(const Operand& operand, DType dtype, bool is_output = fa
     return out;
 }
 
-/// Products over batch dims of elements T. P is Product<T>, or MixedProduct<T> with `parts`.
+/// Products over batch dims of elements T. P is Product<T>, IntegerProduct<T>, or MixedProduct<T> with `parts`.
 template <class P, class T, class... Parts>
 class Batched {
 public:
@@ -149,7 +150,7 @@ private:
     int count_;
     bool is_staged_;
     void (*activation_)(T*, int64_t) = nullptr;
-    Batched<Product<T>, T> product_;
+    Batched<std::conditional_t<std::is_integral_v<T>, IntegerProduct<T>, Product<T>>, T> product_;
 };
 
 /// Factors and result are S: nothing is staged.
