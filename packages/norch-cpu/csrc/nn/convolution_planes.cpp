@@ -4,9 +4,11 @@
 // the copy are a plane of their own.
 #include <cmath>
 
+#include "common/staging.h"
 #include "nn/convolution.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 
 namespace norch::nn {
 namespace {
@@ -14,6 +16,21 @@ namespace {
 constexpr int VECTORS = 8;        // of results that are computed together
 constexpr int TAPS_AT_ONCE = 5;   // in the gradient of the weight
 constexpr int64_t IMAGE_ELEMENTS = 2048;  // of images whose products are summed together there
+
+/// Elements of an operand: T, or 16-bit floats, whose planes become float32 as a whole.
+struct Numbers {
+    char* data;
+    int64_t size;
+    Convert convert;
+
+    Numbers(char* data, DType dtype) : data(data), size(size_of(dtype)), convert(conversion_of(dtype)) {}
+    Plane plane(int64_t i, int64_t row, int64_t column) const { return {data + i * size, row * size, column * size}; }
+};
+
+template <class T>
+Plane plane_of(T* data, int64_t row) {
+    return {reinterpret_cast<char*>(data), row * int64_t(sizeof(T)), sizeof(T)};
+}
 
 /// Along one dim: place y sees, for tap i, row (y + shift[i]) of phase[i]; a row of the copy is row * step + phase - pad of
 /// the plane.
@@ -40,9 +57,9 @@ struct Copy {
 
     int64_t numel() const { return step_y * step_x * phase_rows * pitch; }
 
-    /// The elements that a plane has; those around them are 0 already.
-    template <class S, class T>
-    __attribute__((noinline)) void fill(const S* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
+    /// The elements that a plane has; those around them are 0 already. Strides are in elements.
+    template <class T>
+    __attribute__((noinline)) void fill(const T* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
         const int64_t first_y = std::max<int64_t>(0, -top);
         int64_t phase_y = (first_y + top) % step_y, row_y = (first_y + top) / step_y;
         for (int64_t y = first_y; y < h && row_y < phase_rows; ++y) {
@@ -57,16 +74,16 @@ struct Copy {
         }
     }
 
-    template <class S, class T>
-    static void copy_line(const S* from, int64_t step, int64_t count, T* to) {
+    template <class T>
+    static void copy_line(const T* from, int64_t step, int64_t count, T* to) {
         if (step == 1) {
             NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = load(from[i]);
+            for (int64_t i = 0; i < count; ++i) to[i] = from[i];
         } else if (step == 2) {
             NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = load(from[2 * i]);
+            for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
         } else {
-            for (int64_t i = 0; i < count; ++i) to[i] = load(from[i * step]);
+            for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
         }
     }
 };
@@ -173,52 +190,65 @@ struct Planes {
         return products / 16 + double(h * w * from) / 8 + 100;
     }
 
-    template <class S, class T>
-    void fill(const S* x, int64_t n, int64_t group, T* to) const {
-        for (int64_t c = 0; c < from; ++c)
-            copy.fill(x + n * source[0] + (group * from + c) * source[1], source[2], source[3], h, w, to + c * copy.numel());
+    /// `wide` has room for a plane of 16-bit floats.
+    template <class T>
+    void fill(const Numbers& x, int64_t n, int64_t group, T* wide, T* to) const {
+        for (int64_t c = 0; c < from; ++c, to += copy.numel()) {
+            const Plane plane = x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]);
+            if (x.convert == Convert::none) {
+                copy.fill(reinterpret_cast<const T*>(plane.data), source[2], source[3], h, w, to);
+            } else {
+                load_tile(plane_of(wide, w), plane, h, w, x.size, x.convert);
+                copy.fill(wide, w, 1, h, w, to);
+            }
+        }
     }
 
-    template <class S>
-    void run(const S* x, const S* weight, const S* bias, int64_t bias_stride, S* out) const {
-        using T = compute_t<S>;
+    template <class T>
+    void run(const Numbers& x, const T* weight, const T* bias, const Numbers& out) const {
         parallel_for(batch * groups, group_ns(), [&](int64_t begin, int64_t end) {
             size_t taps = 0;
             for (const Pass& pass : passes) taps = std::max(taps, pass.distance.size());
             Scratch<T> copies(source_size() + VECTORS * SLACK<T>), flat(result_size() + SLACK<T>);
             std::fill_n(copies.data(), source_size() + VECTORS * SLACK<T>, T(0));
             std::vector<T> weights(taps);
+            Scratch<T> wide(x.convert == Convert::none ? 0 : h * w);
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t n = i / groups, group = i % groups;
-                fill(x, n, group, copies.data());
+                fill(x, n, group, wide.data(), copies.data());
                 for (int64_t o = 0; o < to; ++o) {
                     const int64_t channel = group * to + o;
-                    const T start = bias ? T(load(bias[channel * bias_stride])) : T(0);
+                    const T start = bias ? bias[channel] : T(0);
                     for (const Pass& pass : passes) {
-                        const S* own = weight + group * weight_group + o * weight_to;
+                        const T* own = weight + group * weight_group + o * weight_to;
                         const size_t used = pass.distance.size();
-                        for (size_t t = 0; t < used; ++t) weights[t] = load(own[pass.weight[t]]);
+                        for (size_t t = 0; t < used; ++t) weights[t] = own[pass.weight[t]];
                         const int64_t count = (pass.rows - 1) * copy.pitch + pass.columns;
                         sum_all_taps(copies.data(), pass.distance.data(), weights.data(), used, start, count, flat.data());
-                        bring(flat.data(), pass, out + n * result[0] + channel * result[1]);
+                        bring(flat.data(), pass, out, n * result[0] + channel * result[1]);
                     }
                 }
             }
         });
     }
 
-    template <class T, class S>
-    void bring(const T* flat, const Pass& pass, S* out) const {
-        for (int64_t y = 0; y < pass.rows; ++y) {
-            const T* from = flat + y * copy.pitch;
-            S* to = out + pass.out + y * pass.out_row;
-            if (pass.out_column == 1) {
-                NORCH_INDEPENDENT
-                for (int64_t i = 0; i < pass.columns; ++i) to[i] = store<S>(from[i]);
-            } else {
-                for (int64_t i = 0; i < pass.columns; ++i) to[i * pass.out_column] = store<S>(from[i]);
+    template <class T>
+    void bring(T* flat, const Pass& pass, const Numbers& out, int64_t place) const {
+        const Plane plane = out.plane(place + pass.out, pass.out_row, pass.out_column);
+        if (out.convert == Convert::none) {
+            for (int64_t y = 0; y < pass.rows; ++y) {
+                const T* from = flat + y * copy.pitch;
+                T* to = reinterpret_cast<T*>(plane.data) + y * pass.out_row;
+                if (pass.out_column == 1) {
+                    NORCH_INDEPENDENT
+                    for (int64_t i = 0; i < pass.columns; ++i) to[i] = from[i];
+                } else {
+                    for (int64_t i = 0; i < pass.columns; ++i) to[i * pass.out_column] = from[i];
+                }
             }
+            return;
         }
+        store_tile(plane, plane_of(flat, copy.pitch), pass.rows, pass.columns, out.size, out.convert);
     }
 };
 
@@ -291,12 +321,12 @@ T sum_rows(const T* grad, const T* x, const Pass& pass, int64_t pitch) {
 }
 
 /// The gradient of the weight: the products of some images are summed by lanes, what these give one after the other.
-template <class S>
+template <class T>
 [[gnu::cold]] KernelPtr weight_grad(const Request& r) {
-    using T = compute_t<S>;
     constexpr int L = SIMD_WIDTH<T>;
     const Operand &out = r.operands[0], &grad = r.operands[1];
     Planes planes = of_result(r, grad, r.operands[2], out);
+    const DType dtype = out.dtype;
     const double ns = planes.group_ns() * double(planes.batch) * 2;
     const auto g = grad.strides;
     return make_kernel(ns * double(planes.groups), [=, planes = std::move(planes)](char* const* data, const Scalar*) {
@@ -309,20 +339,25 @@ template <class S>
             Scratch<T> copies(planes.source_size() + SLACK<T>), flat(pass.rows * pitch + SLACK<T>);
             std::fill_n(copies.data(), planes.source_size() + SLACK<T>, T(0));
             std::fill_n(flat.data(), pass.rows * pitch + SLACK<T>, T(0));
+            const Numbers x(data[2], dtype);
+            Scratch<T> wide(x.convert == Convert::none ? 0 : planes.h * planes.w);
             std::vector<T> sums(size_t(all * planes.to)), lanes(size_t(whole * planes.to * L), T(0));
             std::vector<int64_t> distance(pass.distance);
             distance.resize(size_t(whole), 0);
             for (int64_t group = begin; group < end; ++group) {
                 const auto take_grad = [&](int64_t n, int64_t o) __attribute__((noinline)) {
-                    const S* from = reinterpret_cast<const S*>(data[1]) + n * g[0] + (group * planes.to + o) * g[1];
+                    const Numbers grads(data[1], dtype);
+                    const Plane from = grads.plane(n * g[0] + (group * planes.to + o) * g[1], g[2], g[3]);
+                    if (grads.convert != Convert::none)
+                        return load_tile(plane_of(flat.data(), pitch), from, pass.rows, pass.columns, grads.size, grads.convert);
                     for (int64_t y = 0; y < pass.rows; ++y)
-                        Copy::copy_line(from + y * g[2], g[3], pass.columns, flat.data() + y * pitch);
+                        Copy::copy_line(reinterpret_cast<const T*>(from.data) + y * g[2], g[3], pass.columns, flat.data() + y * pitch);
                 };
                 std::fill(sums.begin(), sums.end(), T(0));
                 for (int64_t first = 0, last; first < planes.batch; first = last) {
                     last = std::min(planes.batch, first + images);
                     for (int64_t n = first; n < last; ++n) {
-                        planes.fill(reinterpret_cast<const S*>(data[2]), n, group, copies.data());
+                        planes.fill(x, n, group, wide.data(), copies.data());
                         for (int64_t o = 0; o < planes.to; ++o) {
                             take_grad(n, o);
                             for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
@@ -335,7 +370,7 @@ template <class S>
                             if (!std::isfinite(sum)) {
                                 sum = 0;
                                 for (int64_t n = first; n < last; ++n) {
-                                    planes.fill(reinterpret_cast<const S*>(data[2]), n, group, copies.data());
+                                    planes.fill(x, n, group, wide.data(), copies.data());
                                     take_grad(n, o);
                                     sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], pass, pitch);
                                 }
@@ -343,10 +378,13 @@ template <class S>
                             sums[size_t(o * all + t)] += sum;
                         }
                 }
-                S* to = reinterpret_cast<S*>(data[0]) + group * planes.weight_group;
+                const Numbers to(data[0], dtype);
                 for (int64_t o = 0; o < planes.to; ++o)
-                    for (int64_t i = 0; i < all; ++i)
-                        to[o * planes.weight_to + pass.weight[size_t(i)]] = store<S>(sums[size_t(o * all + i)]);
+                    for (int64_t i = 0; i < all; ++i) {
+                        char* const at = to.data + (group * planes.weight_group + o * planes.weight_to + pass.weight[size_t(i)]) * to.size;
+                        const char* sum = reinterpret_cast<const char*>(&sums[size_t(o * all + i)]);
+                        convert_line(sum, computed_dtype(dtype), 1, at, dtype);
+                    }
             }
         });
     });
@@ -363,17 +401,21 @@ template <class S>
     for (const Operand& o : r.operands)
         if (!o.numel()) return nullptr;
     if (source.strides[3] != 1 && source.shape[3] != 1) return nullptr;
-    return visit_floating(out.dtype, [&]<class S>(Tag<S>) -> KernelPtr {
-        if (of_weight) return weight_grad<S>(r);
-        Planes planes = is_grad ? of_input(r, out, source, weight) : of_result(r, out, source, weight);
+    const auto make = [&]<class T>(Tag<T>) -> KernelPtr {
+        if (of_weight) return weight_grad<T>(r);
+        const DType dtype = out.dtype, computed = computed_dtype(dtype);
+        auto taps = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(weight, computed));
         const bool has_bias = !is_grad && r.operands.size() == 4;
-        const int64_t bias_stride = has_bias ? r.operands[3].strides[0] : 0;
+        auto start = std::make_shared<const StagedOperand>(has_bias ? StagedOperand::contiguous_in(r.operands[3], computed) : StagedOperand());
+        Planes planes = is_grad ? of_input(r, out, source, taps->view) : of_result(r, out, source, taps->view);
         const double work = planes.group_ns() * double(planes.batch * planes.groups);
         return make_kernel(work, [=, planes = std::move(planes)](char* const* data, const Scalar*) {
-            auto at = [data](int i) { return reinterpret_cast<S*>(data[i]); };
-            planes.run(at(1), at(2), has_bias ? at(3) : nullptr, bias_stride, at(0));
+            const Seen seen(*taps, data[2]), bias(*start, has_bias ? data[3] : nullptr);
+            const auto at = [](const Seen& of) { return reinterpret_cast<const T*>(of.data()); };
+            planes.run(Numbers(data[1], dtype), at(seen), at(bias), Numbers(data[0], dtype));
         });
-    });
+    };
+    return out.dtype == DType::f64 ? make(Tag<double>{}) : make(Tag<float>{});
 }
 
 }  // namespace norch::nn

@@ -6,23 +6,24 @@
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 #include "runtime/simd.h"
+#include "runtime/tile.h"
 
 namespace norch::nn {
 namespace {
 
 constexpr int64_t RULE_BYTES = 128;  // the largest rule
 
-/// What a rule does in one dtype, for the driver below.
+constexpr int64_t PIECE = 1024;      // elements of 16-bit floats that are float32 at a time
+
+/// What a rule does in float32 or float64, for the driver below.
 struct Step {
-    int64_t size;
     void (*prepare)(void* rule, const StepFlags& flags, const Scalar* scalars);
-    /// n elements of one parameter: `at` are the parameter, those states that are there, and the gradient.
+    /// n elements of one parameter: `at` are the parameter, those states that are there, and the gradient, which is only read.
     void (*run)(const void* rule, char* const* at, int64_t n);
 };
 
 template <class T, class Rule, unsigned PRESENT>
 struct StepLoop {
-    using C = compute_t<T>;
     static_assert(sizeof(Rule) <= RULE_BYTES);
 
     static void prepare(void* rule, const StepFlags& flags, const Scalar* scalars) { new (rule) Rule(flags, scalars); }
@@ -38,15 +39,15 @@ struct StepLoop {
         const T* g = list(third + (PRESENT >> 2 & 1));
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
-            C x = load(p[i]), s = C(0), t = C(0), u = C(0);
-            if constexpr (PRESENT & 1) s = load(a[i]);
-            if constexpr (PRESENT & 2) t = load(b[i]);
-            if constexpr (PRESENT & 4) u = load(c[i]);
-            rule.template apply<PRESENT>(x, s, t, u, load(g[i]));
-            p[i] = store<T>(x);
-            if constexpr (PRESENT & 1) a[i] = store<T>(s);
-            if constexpr (PRESENT & 2) b[i] = store<T>(t);
-            if constexpr (PRESENT & 4) c[i] = store<T>(u);
+            T x = p[i], s = T(0), t = T(0), u = T(0);
+            if constexpr (PRESENT & 1) s = a[i];
+            if constexpr (PRESENT & 2) t = b[i];
+            if constexpr (PRESENT & 4) u = c[i];
+            rule.template apply<PRESENT>(x, s, t, u, g[i]);
+            p[i] = x;
+            if constexpr (PRESENT & 1) a[i] = s;
+            if constexpr (PRESENT & 2) b[i] = t;
+            if constexpr (PRESENT & 4) c[i] = u;
         }
     }
 };
@@ -93,19 +94,33 @@ void for_pieces(const Sizes& sizes, double ns, const Body& body) {
         64);
 }
 
+/// A step in 16-bit floats, of which a piece at a time is float32.
+void run_staged(const Step& step, const void* rule, DType dtype, char* const* at, int lists, int64_t n) {
+    alignas(64) float piece[LISTS<7>][PIECE];
+    char* seen[LISTS<7>];
+    for (int k = 0; k < lists; ++k) seen[k] = reinterpret_cast<char*>(piece[k]);
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t count = std::min(PIECE, n - i), done = i * size_of(dtype);
+        for (int k = 0; k < lists; ++k) convert_line(at[k] + done, dtype, count, seen[k], DType::f32);
+        step.run(rule, seen, count);
+        for (int k = 0; k < lists - 1; ++k) convert_line(seen[k], DType::f32, count, at[k] + done, dtype);
+    }
+}
+
 [[gnu::cold]] KernelPtr step_kernel(const Request& request, int lists, const Step& step) {
-    const int64_t count = request.attrs.integer("count");
+    const int64_t count = request.attrs.integer("count"), size = size_of(request.operands[0].dtype);
+    const DType dtype = request.operands[0].dtype;
     const StepFlags flags(request.attrs);
     const Sizes sizes(request, count);
     // What an element costs: mostly the memory that is read, and written but for the gradient.
-    const double ns = 0.06 * (2 * lists - 1) * double(step.size) / 4;
+    const double ns = 0.06 * (2 * lists - 1) * double(size) / 4;
     return make_kernel(ns * double(sizes.total), [=](char* const* data, const Scalar* scalars) {
         alignas(16) char rule[RULE_BYTES];
         step.prepare(rule, flags, scalars + count * lists);
         for_pieces(sizes, ns, [&](size_t i, int64_t begin, int64_t n) {
             char* at[LISTS<7>];
-            for (int k = 0; k < lists; ++k) at[k] = data[i + size_t(k * count)] + begin * step.size;
-            step.run(rule, at, n);
+            for (int k = 0; k < lists; ++k) at[k] = data[i + size_t(k * count)] + begin * size;
+            is_half(dtype) ? run_staged(step, rule, dtype, at, lists, n) : step.run(rule, at, n);
         });
     });
 }
@@ -115,10 +130,11 @@ struct Make {
     static KernelPtr step(const Request& request) {
         constexpr int lists = LISTS<PRESENT>;
         if (!suits_step(request, request.attrs.integer("count"), lists, Rule<float>::SCALARS)) return nullptr;
-        return visit_floating(request.operands[0].dtype, [&]<class T>(Tag<T>) {
-            using Loop = StepLoop<T, Rule<compute_t<T>>, PRESENT>;
-            return step_kernel(request, lists, {sizeof(T), Loop::prepare, Loop::run});
-        });
+        const auto of = [&]<class T>(Tag<T>) -> KernelPtr {
+            using Loop = StepLoop<T, Rule<T>, PRESENT>;
+            return step_kernel(request, lists, {Loop::prepare, Loop::run});
+        };
+        return request.operands[0].dtype == DType::f64 ? of(Tag<double>{}) : of(Tag<float>{});
     }
 };
 

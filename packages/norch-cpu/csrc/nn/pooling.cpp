@@ -98,28 +98,22 @@ void in_steps(int64_t n, const F& f) {
     for (int64_t x = 0; x < n; x += N) f(std::min(x, n - N));
 }
 
-template <class S>
-[[gnu::cold]] KernelPtr max_pool(const Request& r) {
+template <class T>
+[[gnu::cold]] KernelPtr max_pool(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
-    if constexpr (std::is_same_v<S, compute_t<S>> && !std::is_same_v<S, bool>) {
-        if (p.is_halving() && from.column == 1) {
-            const double ns = double(p.columns) * 0.3 * sizeof(S);
-            return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
-                with_lanes<S>(p.columns, [=](auto lanes) {
-                    constexpr int N = decltype(lanes)::value;
-                    S* out = reinterpret_cast<S*>(data[0]) + begin * p.columns;
-                    for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
-                        const S* a = reinterpret_cast<const S*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
-                        in_steps<N>(p.columns, [=](int64_t x) {
-                            Halving<S, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x);
-                        });
-                    }
-                });
-            });
-        }
-    }
-    return pooled<Largest, S>(r);
+    if (!p.is_halving() || !seen.is_direct(from.column)) return pooled<Largest>(r, seen);
+    const double ns = double(p.columns) * 0.3 * sizeof(T);
+    return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
+        with_lanes<T>(p.columns, [=](auto lanes) {
+            constexpr int N = decltype(lanes)::value;
+            T* out = reinterpret_cast<T*>(data[0]) + begin * p.columns;
+            for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+                const T* a = reinterpret_cast<const T*>(data[1]) + from.at(at.plane) + at.y * 2 * from.row;
+                in_steps<N>(p.columns, [=](int64_t x) { Halving<T, N>::forward(a + 2 * x, a + from.row + 2 * x, out + x); });
+            }
+        });
+    });
 }
 
 /// Where in their plane the first largest elements of a row's windows are; the nearest elements where windows have none.
@@ -132,16 +126,14 @@ public:
         for (int64_t x = 0; x < p.columns; ++x) columns_[x] = int32_t(first(x * p.step_x - p.left, p.gap_x, p.kw, p.w));
     }
 
-    template <class S>
-    const int32_t* in_row(const S* plane, int64_t y) {
+    const int32_t* in_row(const SeenAs<T>& seen, const char* plane, int64_t y) {
         const int64_t top = y * p_.step_y - p_.top, row = first(top, p_.gap_y, p_.kh, p_.h);
         for (int64_t x = 0; x < p_.columns; ++x) best_[x] = Largest::empty<T>, found_[x] = int32_t(row * p_.w) + columns_[x];
         for (int64_t i = 0; i < p_.kh; ++i) {
             const int64_t at = top + i * p_.gap_y;
             if (at < 0 || at >= p_.h) continue;
-            const S* from = plane + at * from_.row;
             const int64_t count = std::min(p_.w, p_.line() - p_.left);
-            for (int64_t x = 0; x < count; ++x) line_[p_.left + x] = load(from[x * from_.column]);
+            seen.load(line_.data() + p_.left, plane + at * from_.row * seen.size(), from_.column, count);
             for (int64_t j = 0; j < p_.kw; ++j) {
                 const T* value = line_.data() + j * p_.gap_x;
                 const int32_t place = int32_t(at * p_.w + j * p_.gap_x - p_.left);
@@ -187,17 +179,17 @@ private:
     Scratch<int32_t> found_, columns_;
 };
 
-template <class S>
-[[gnu::cold]] KernelPtr indices(const Request& r) {
+template <class T>
+[[gnu::cold]] KernelPtr indices(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     if (p.h * p.w > INT32_MAX) return nullptr;
     const double ns = double(p.columns) * (1 + 0.4 * p.window());
     return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Places<std::conditional_t<std::is_integral_v<S>, int64_t, compute_t<S>>> places(p, from);
+        Places<T> places(p, from);
         int64_t* out = reinterpret_cast<int64_t*>(data[0]) + begin * p.columns;
         for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns)
-            std::copy_n(places.in_row(reinterpret_cast<const S*>(data[1]) + from.at(at.plane), at.y), p.columns, out);
+            std::copy_n(places.in_row(seen, data[1] + from.at(at.plane) * seen.size(), at.y), p.columns, out);
     });
 }
 
@@ -223,29 +215,26 @@ template <class T>
     });
 }
 
-template <class S>
-[[gnu::cold]] KernelPtr max_grad(const Request& r) {
-    using T = compute_t<S>;
+template <class T>
+[[gnu::cold]] KernelPtr max_grad(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]), from(r.operands[2]);
-    if constexpr (std::is_same_v<S, T>) {
-        if (p.is_halving() && p.rows && from.column == 1 && grads.column == 1) return halving_grad<T>(r, p);
-    }
+    if (p.is_halving() && p.rows && seen.is_direct(from.column) && grads.column == 1) return halving_grad<T>(r, p);
     if (p.h * p.w > INT32_MAX) return nullptr;
     const double ns = double(p.rows * p.columns) * (2 + 0.4 * p.window()) + double(p.h * p.w);
     return parallel_kernel(p.planes, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Scratch<T> sums(p.h * p.w);
+        Scratch<T> sums(p.h * p.w), row(p.columns);
         Places<T> places(p, from);
         for (int64_t i = begin; i < end; ++i) {
-            const S* plane = reinterpret_cast<const S*>(data[2]) + from.at(i);
-            const S* g = reinterpret_cast<const S*>(data[1]) + grads.at(i);
-            S* out = reinterpret_cast<S*>(data[0]) + i * p.h * p.w;
+            const char* plane = data[2] + from.at(i) * seen.size();
+            const char* grad = data[1] + grads.at(i) * seen.size();
             std::fill_n(sums.data(), p.h * p.w, T(0));
-            for (int64_t y = 0; y < p.rows; ++y, g += grads.row) {
-                const int32_t* at = places.in_row(plane, y);
-                for (int64_t x = 0; x < p.columns; ++x) sums[at[x]] += load(g[x * grads.column]);
+            for (int64_t y = 0; y < p.rows; ++y, grad += grads.row * seen.size()) {
+                const int32_t* at = places.in_row(seen, plane, y);
+                const T* g = seen.row(grad, grads.column, p.columns, row.data());
+                for (int64_t x = 0; x < p.columns; ++x) sums[at[x]] += g[x];
             }
-            for (int64_t x = 0; x < p.h * p.w; ++x) out[x] = store<S>(sums[x]);
+            seen.store(data[0] + i * p.h * p.w * seen.size(), sums.data(), p.h * p.w);
         }
     });
 }
@@ -254,19 +243,18 @@ template <class S>
 
 void add_pooling(Registry& registry) {
     registry["max_pool2d"] = [](const Request& r) -> KernelPtr {
-        if (r.operands[0].dtype == DType::boolean) return nullptr;
         if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
-        return visit(r.operands[0].dtype, [&]<class T>(Tag<T>) { return max_pool<T>(r); });
+        return visit_seen(r.operands[0].dtype, [&](auto seen) { return max_pool(r, seen); });
     };
     registry["max_pool2d_indices"] = [](const Request& r) -> KernelPtr {
         if (!r.operands[0].is_contiguous()) return nullptr;
-        return visit(r.operands[1].dtype, [&]<class T>(Tag<T>) { return indices<T>(r); });
+        return visit_seen(r.operands[1].dtype, [&](auto seen) { return indices(r, seen); });
     };
     registry["max_pool2d_grad"] = [](const Request& r) -> KernelPtr {
         const DType dtype = r.operands[0].dtype;
         if (r.operands[1].dtype != dtype || r.operands[2].dtype != dtype) return nullptr;
         if (!r.operands[0].is_contiguous()) return pooling_channels_last(r);
-        return visit_floating(dtype, [&]<class T>(Tag<T>) { return max_grad<T>(r); });
+        return visit_seen_floating(dtype, [&](auto seen) { return max_grad(r, seen); });
     };
     add_sum_pooling(registry);
 }

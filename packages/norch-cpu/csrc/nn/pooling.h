@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/kernel.h"
+#include "reduction/elements.h"
 #include "reduction/reduction.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -40,9 +41,57 @@ struct Planes {
     }
 };
 
-/// line[x] = F over a window's elements above each other, for output row y.
-template <class F, class S, class T>
-void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* line) {
+/// How the loops of one type T see elements of a dtype: as they lie, or 16-bit floats and short integers as what they are
+/// computed in, row by row.
+template <class T>
+struct SeenAs {
+    reduction::Elements elements;
+
+    int64_t size() const { return elements.size; }
+    bool is_direct(int64_t column) const { return elements.is_seen && column == 1; }
+    void load(T* to, const char* x, int64_t column, int64_t n) const {
+        if (!is_direct(column)) return elements.load(to, x, column * size(), n);
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) to[i] = reinterpret_cast<const T*>(x)[i];
+    }
+    /// n elements that lie `column` apart: where they are, or in `buffer`.
+    const T* row(const char* x, int64_t column, int64_t n, T* buffer) const {
+        if (is_direct(column)) return reinterpret_cast<const T*>(x);
+        load(buffer, x, column, n);
+        return buffer;
+    }
+    void store(char* out, const T* x, int64_t n) const { elements.store(out, size(), x, n); }
+};
+
+/// Calls f(SeenAs<T>) for what elements of a dtype are computed in.
+template <class F>
+KernelPtr visit_seen(DType dtype, const F& f) {
+    switch (dtype) {
+        case DType::f16: return f(SeenAs<float>{reduction::ElementsOf<half, float>::all});
+        case DType::bf16: return f(SeenAs<float>{reduction::ElementsOf<bfloat16, float>::all});
+        case DType::f32: return f(SeenAs<float>{reduction::ElementsOf<float>::all});
+        case DType::f64: return f(SeenAs<double>{reduction::ElementsOf<double>::all});
+        case DType::u8: return f(SeenAs<int32_t>{reduction::ElementsOf<uint8_t, int32_t>::all});
+        case DType::i8: return f(SeenAs<int32_t>{reduction::ElementsOf<int8_t, int32_t>::all});
+        case DType::i16: return f(SeenAs<int32_t>{reduction::ElementsOf<int16_t, int32_t>::all});
+        case DType::i32: return f(SeenAs<int32_t>{reduction::ElementsOf<int32_t>::all});
+        case DType::i64: return f(SeenAs<int64_t>{reduction::ElementsOf<int64_t>::all});
+        default: return nullptr;
+    }
+}
+
+/// The same for floating dtypes.
+template <class F>
+KernelPtr visit_seen_floating(DType dtype, const F& f) {
+    return visit_seen(dtype, [&]<class T>(SeenAs<T> seen) -> KernelPtr {
+        if constexpr (std::is_floating_point_v<T>) return f(seen);
+        else return nullptr;
+    });
+}
+
+/// line[x] = F over a window's elements above each other, for output row y. `buffer` has room for a row.
+template <class F, class T>
+void pool_down(const Pool& p, const Planes& from, const SeenAs<T>& seen, const char* plane, int64_t y, T* line, T* buffer) {
     const int64_t length = p.line();
     const int64_t end = std::min(length, p.left + p.w);
     std::fill_n(line, std::min(p.left, length), F::template empty<T>);
@@ -52,18 +101,14 @@ void pool_down(const Pool& p, const Planes& from, const S* plane, int64_t y, T* 
     for (int64_t i = 0; i < p.kh; ++i) {
         const int64_t at = y * p.step_y - p.top + i * p.gap_y;
         if (at < 0 || at >= p.h) continue;
-        const S* row = plane + at * from.row;
+        const char* row = plane + at * from.row * seen.size();
         const int64_t n = end - p.left;
-        if (from.column != 1) {
-            for (int64_t x = 0; x < n; ++x) {
-                const T value = load(row[x * from.column]);
-                to[x] = is_first ? value : F::apply(to[x], value);
-            }
-        } else if (is_first) {
-            for (int64_t x = 0; x < n; ++x) to[x] = load(row[x]);
+        if (is_first) {
+            seen.load(to, row, from.column, n);
         } else {
+            const T* x = seen.row(row, from.column, n, buffer);
             NORCH_INDEPENDENT
-            for (int64_t x = 0; x < n; ++x) to[x] = F::apply(to[x], T(load(row[x])));
+            for (int64_t j = 0; j < n; ++j) to[j] = F::apply(to[j], x[j]);
         }
         is_first = false;
     }
@@ -86,9 +131,9 @@ void pairs_across(const T* line, int64_t n, T* out) {
 }
 
 /// out[x] = F over a window's elements of `line` beside each other; K and STEP are 0 where they are not known.
-template <class F, int K, int STEP, class S, class T>
-void pool_across(const Pool& p, const T* line, S* out) {
-    if constexpr (K == 2 && std::is_same_v<S, float>)
+template <class F, int K, int STEP, class T>
+void pool_across(const Pool& p, const T* line, T* out) {
+    if constexpr (K == 2 && std::is_same_v<T, float>)
         if (p.columns >= SIMD_WIDTH<float>) return pairs_across<F, STEP>(line, p.columns, out);
     const int64_t k = K ? K : p.kw, step = STEP ? STEP : p.step_x, gap = K ? 1 : p.gap_x;
     NORCH_INDEPENDENT
@@ -96,7 +141,7 @@ void pool_across(const Pool& p, const T* line, S* out) {
         const T* at = line + x * step;
         T value = at[0];
         for (int64_t j = 1; j < k; ++j) value = F::apply(value, at[j * gap]);
-        out[x] = store<S>(value);
+        out[x] = value;
     }
 }
 
@@ -129,59 +174,64 @@ bool worth_everywhere(const Pool& p) {
     return p.step_x <= step && (p.kw > 3 || p.gap_x != 1);
 }
 
-template <class F, class S>
-void pool_rows(const Pool& p, const Planes& from, const S* data, S* out, int64_t begin, int64_t end) {
-    using T = compute_t<S>;
+template <class F, class T>
+void pool_rows(const Pool& p, const Planes& from, const SeenAs<T>& seen, const char* data, char* out, int64_t begin, int64_t end) {
     const int64_t length = p.line();
     Pool last = p;  // what is left to do of each row
     bool everywhere = worth_everywhere<F, T>(p);
     // Largest elements of windows side by side are those of pairs, of pairs of them, and so on.
-    if constexpr (std::is_same_v<F, reduction::Largest> && std::is_same_v<S, float>)
+    if constexpr (std::is_same_v<F, reduction::Largest> && std::is_same_v<T, float>)
         if (p.gap_x == 1 && p.step_x == p.kw && p.columns >= SIMD_WIDTH<float>)
             while (last.kw % 4 == 0) last.kw /= 2, last.step_x /= 2;
     const bool in_pairs = last.kw != p.kw;
     if (in_pairs) everywhere = false;
-    Scratch<T> line(everywhere || in_pairs ? 2 * length : length);
-    auto across = pool_across<F, 0, 0, S, T>;
+    const bool is_direct = seen.is_direct(from.column);
+    Scratch<T> line(2 * length + p.w + p.columns);
+    T *const second = line.data() + length, *const buffer = second + length, *const made = buffer + p.w;
+    auto across = pool_across<F, 0, 0, T>;
     if (p.gap_x == 1) {
-        if (last.kw == 2 && last.step_x == 2) across = pool_across<F, 2, 2, S, T>;
-        if (p.kw == 2 && p.step_x == 1) across = pool_across<F, 2, 1, S, T>;
-        if (p.kw == 3 && p.step_x == 2) across = pool_across<F, 3, 2, S, T>;
-        if (p.kw == 3 && p.step_x == 1) across = pool_across<F, 3, 1, S, T>;
-        if constexpr (std::is_same_v<S, float>)
-            if (p.kw == 3 && p.step_x == 3) across = pool_across<F, 3, 3, S, T>;
+        if (last.kw == 2 && last.step_x == 2) across = pool_across<F, 2, 2, T>;
+        if (p.kw == 2 && p.step_x == 1) across = pool_across<F, 2, 1, T>;
+        if (p.kw == 3 && p.step_x == 2) across = pool_across<F, 3, 2, T>;
+        if (p.kw == 3 && p.step_x == 1) across = pool_across<F, 3, 1, T>;
+        if constexpr (std::is_same_v<T, float>)
+            if (p.kw == 3 && p.step_x == 3) across = pool_across<F, 3, 3, T>;
     }
     // Windows in single rows, without padding, read them where they lie.
-    const bool has_rows = p.kh == 1 && !p.top && !p.left && length <= p.w && (p.rows - 1) * p.step_y < p.h && from.column == 1;
+    const bool has_rows = p.kh == 1 && !p.top && !p.left && length <= p.w && (p.rows - 1) * p.step_y < p.h && is_direct;
     if (everywhere) last.kw = 1;
     for (int64_t i = begin; i < end; ++i) {
         const T* found = line.data();
-        const S* const plane = data + from.at(i / p.rows);
+        const char* const plane = data + from.at(i / p.rows) * seen.size();
         const int64_t y = i % p.rows;
-        bool is_given = false;
-        if constexpr (std::is_same_v<S, T>)
-            if ((is_given = has_rows)) found = plane + y * p.step_y * from.row;
-        if (!is_given) pool_down<F>(p, from, plane, y, line.data());
-        if constexpr (std::is_same_v<S, float>)
+        if (has_rows) found = reinterpret_cast<const T*>(plane) + y * p.step_y * from.row;
+        else pool_down<F>(p, from, seen, plane, y, line.data(), buffer);
+        if constexpr (std::is_same_v<T, float>) {
             for (int64_t k = p.kw; k > last.kw && in_pairs; k /= 2) {
-                T* const to = line.data() + (found == line.data() + length ? 0 : length);
+                T* const to = found == second ? line.data() : second;
                 pairs_across<F, 2>(found, p.columns * k / 2, to);
                 found = to;
             }
-        if constexpr (std::is_same_v<T, float>)
-            if (everywhere) found = pool_everywhere<F>(p, found, line.data() + length);
-        across(last, found, out + i * p.columns);
+            if (everywhere) found = pool_everywhere<F>(p, found, second);
+        }
+        char* const row = out + i * p.columns * seen.size();
+        if (seen.elements.is_seen) {
+            across(last, found, reinterpret_cast<T*>(row));
+        } else {
+            across(last, found, made);
+            seen.store(row, made, p.columns);
+        }
     }
 }
 
 /// The kernel of max_pool2d or sum_pool2d, row by row.
-template <class F, class S>
-[[gnu::cold]] KernelPtr pooled(const Request& r) {
+template <class F, class T>
+[[gnu::cold]] KernelPtr pooled(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     const double ns = double(p.columns) * (1 + 0.2 * p.window());
     return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        pool_rows<F>(p, from, reinterpret_cast<const S*>(data[1]), reinterpret_cast<S*>(data[0]), begin, end);
+        pool_rows<F>(p, from, seen, data[1], data[0], begin, end);
     });
 }
 

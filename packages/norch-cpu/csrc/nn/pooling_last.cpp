@@ -22,10 +22,10 @@ struct Part {
     int64_t image, first, count;
 };
 
-template <class F, class S>
-void pool_pixel(const Pool& p, const Planes& from, const S* image, int64_t y, int64_t x, compute_t<S>* column,
-                compute_t<S>* value, S* out) {
-    using T = compute_t<S>;
+/// `lines` has room for three rows of channels.
+template <class F, class T>
+void pool_pixel(const Pool& p, const Planes& from, const SeenAs<T>& seen, const char* image, int64_t y, int64_t x, T* lines, char* out) {
+    T *const column = lines, *const value = column + p.channels, *const buffer = value + p.channels;
     for (int64_t j = 0; j < p.kw; ++j) {
         const int64_t at_x = x * p.step_x - p.left + j * p.gap_x;
         T* to = j ? column : value;
@@ -33,12 +33,13 @@ void pool_pixel(const Pool& p, const Planes& from, const S* image, int64_t y, in
         for (int64_t i = 0; i < p.kh && at_x >= 0 && at_x < p.w; ++i) {
             const int64_t at_y = y * p.step_y - p.top + i * p.gap_y;
             if (at_y < 0 || at_y >= p.h) continue;
-            const S* pixel = image + at_y * from.row + at_x * from.column;
+            const char* pixel = image + (at_y * from.row + at_x * from.column) * seen.size();
             if (is_first) {
-                for (int64_t c = 0; c < p.channels; ++c) to[c] = load(pixel[c]);
+                seen.load(to, pixel, 1, p.channels);
             } else {
+                const T* channel = seen.row(pixel, 1, p.channels, buffer);
                 NORCH_INDEPENDENT
-                for (int64_t c = 0; c < p.channels; ++c) to[c] = F::apply(to[c], T(load(pixel[c])));
+                for (int64_t c = 0; c < p.channels; ++c) to[c] = F::apply(to[c], channel[c]);
             }
             is_first = false;
         }
@@ -47,31 +48,30 @@ void pool_pixel(const Pool& p, const Planes& from, const S* image, int64_t y, in
         NORCH_INDEPENDENT
         for (int64_t c = 0; c < p.channels; ++c) value[c] = F::apply(value[c], column[c]);
     }
-    for (int64_t c = 0; c < p.channels; ++c) out[c] = store<S>(value[c]);
+    seen.store(out, value, p.channels);
 }
 
-template <class F, class S>
-[[gnu::cold]] KernelPtr forward(const Request& r) {
-    using T = compute_t<S>;
+template <class F, class T>
+[[gnu::cold]] KernelPtr forward(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[1], r.operands[0], r.attrs);
     const Planes from(r.operands[1]);
     const double ns = double(p.columns * p.channels) * 0.1 * (1 + p.window());
     return parallel_kernel(r.operands[0].shape[0] * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Scratch<T> lines(2 * p.channels);
+        Scratch<T> lines(3 * p.channels);
         for (int64_t i = begin; i < end; ++i) {
-            const S* image = reinterpret_cast<const S*>(data[1]) + i / p.rows * from.n;
-            S* out = reinterpret_cast<S*>(data[0]) + i * p.columns * p.channels;
-            for (int64_t x = 0; x < p.columns; ++x)
-                pool_pixel<F>(p, from, image, i % p.rows, x, lines.data(), lines.data() + p.channels, out + x * p.channels);
+            const char* image = data[1] + i / p.rows * from.n * seen.size();
+            char* out = data[0] + i * p.columns * p.channels * seen.size();
+            for (int64_t x = 0; x < p.columns; ++x, out += p.channels * seen.size())
+                pool_pixel<F>(p, from, seen, image, i % p.rows, x, lines.data(), out);
         }
     });
 }
 
 /// For each channel the offset of the first largest element of a window; the nearest if the window has none.
-template <class S>
-void places(const Pool& p, const Planes& from, const S* image, int64_t y, int64_t x, int64_t count, compute_t<S>* best,
+template <class T>
+void places(const Pool& p, const Planes& from, const SeenAs<T>& seen, const char* image, int64_t y, int64_t x, int64_t count, T* best,
             int32_t* at) {
-    using T = compute_t<S>;
+    T buffer[AT_ONCE];
     const int64_t top = y * p.step_y - p.top, left = x * p.step_x - p.left;
     const auto nearest = int32_t(std::clamp<int64_t>(top, 0, p.h - 1) * p.w + std::clamp<int64_t>(left, 0, p.w - 1));
     bool is_first = true;
@@ -79,11 +79,11 @@ void places(const Pool& p, const Planes& from, const S* image, int64_t y, int64_
         for (int64_t j = 0; j < p.kw; ++j) {
             const int64_t at_y = top + i * p.gap_y, at_x = left + j * p.gap_x;
             if (at_y < 0 || at_y >= p.h || at_x < 0 || at_x >= p.w) continue;
-            const S* pixel = image + at_y * from.row + at_x * from.column;
+            const T* pixel = seen.row(image + (at_y * from.row + at_x * from.column) * seen.size(), 1, count, buffer);
             const auto here = int32_t(at_y * p.w + at_x);
             NORCH_INDEPENDENT
             for (int64_t c = 0; c < count; ++c) {
-                const T value = load(pixel[c]), old = best[c];
+                const T value = pixel[c], old = best[c];
                 const bool is_better = is_first | (value > old) | ((value != value) & (old == old));
                 best[c] = is_better ? value : old;
                 at[c] = is_better ? here : at[c];
@@ -94,49 +94,47 @@ void places(const Pool& p, const Planes& from, const S* image, int64_t y, int64_
     if (is_first) std::fill_n(at, count, nearest);
 }
 
-template <class S>
-[[gnu::cold]] KernelPtr max_grad(const Request& r) {
-    using T = compute_t<S>;
+template <class T>
+[[gnu::cold]] KernelPtr max_grad(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]), from(r.operands[2]);
     const double ns = double(std::min(AT_ONCE, p.channels)) * (double(p.rows * p.columns) * p.window() + double(p.h * p.w));
     return parallel_kernel(Part::items(p), ns, [=](char* const* data, int64_t begin, int64_t end) {
         Scratch<T> sums(p.h * p.w * AT_ONCE);
-        T best[AT_ONCE] = {};
+        T best[AT_ONCE] = {}, buffer[AT_ONCE];
         int32_t at[AT_ONCE] = {};
         for (int64_t item = begin; item < end; ++item) {
             const Part part(p, item);
-            const S* image = reinterpret_cast<const S*>(data[2]) + part.image * from.n + part.first;
-            const S* g = reinterpret_cast<const S*>(data[1]) + part.image * grads.n + part.first * grads.c;
-            S* out = reinterpret_cast<S*>(data[0]) + part.image * p.h * p.w * p.channels + part.first;
+            const char* image = data[2] + (part.image * from.n + part.first) * seen.size();
+            const char* g = data[1] + (part.image * grads.n + part.first * grads.c) * seen.size();
+            char* out = data[0] + (part.image * p.h * p.w * p.channels + part.first) * seen.size();
             std::fill_n(sums.data(), p.h * p.w * AT_ONCE, T(0));
             for (int64_t y = 0; y < p.rows; ++y) {
                 for (int64_t x = 0; x < p.columns; ++x) {
-                    places(p, from, image, y, x, part.count, best, at);
-                    const S* each = g + y * grads.row + x * grads.column;
-                    for (int64_t c = 0; c < part.count; ++c) sums[at[c] * AT_ONCE + c] += load(each[c * grads.c]);
+                    places(p, from, seen, image, y, x, part.count, best, at);
+                    const char* pixel = g + (y * grads.row + x * grads.column) * seen.size();
+                    const T* each = seen.row(pixel, grads.c, part.count, buffer);
+                    for (int64_t c = 0; c < part.count; ++c) sums[at[c] * AT_ONCE + c] += each[c];
                 }
             }
-            for (int64_t i = 0; i < p.h * p.w; ++i)
-                for (int64_t c = 0; c < part.count; ++c) out[i * p.channels + c] = store<S>(sums[i * AT_ONCE + c]);
+            for (int64_t i = 0; i < p.h * p.w; ++i) seen.store(out + i * p.channels * seen.size(), sums.data() + i * AT_ONCE, part.count);
         }
     });
 }
 
-template <class S>
-[[gnu::cold]] KernelPtr sum_grad(const Request& r) {
-    using T = compute_t<S>;
+template <class T>
+[[gnu::cold]] KernelPtr sum_grad(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]);
     const double ns = double(p.w * p.channels) * (0.2 + 0.1 * p.window());
     return parallel_kernel(r.operands[0].shape[0] * p.h, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Scratch<T> lines(2 * p.channels);
-        T *column = lines.data(), *value = column + p.channels;
+        Scratch<T> lines(3 * p.channels);
+        T *const column = lines.data(), *const value = column + p.channels, *const buffer = value + p.channels;
         for (int64_t item = begin; item < end; ++item) {
             const int64_t y = item % p.h;
-            const S* g = reinterpret_cast<const S*>(data[1]) + item / p.h * grads.n;
-            S* out = reinterpret_cast<S*>(data[0]) + item * p.w * p.channels;
-            for (int64_t x = 0; x < p.w; ++x, out += p.channels) {
+            const char* g = data[1] + item / p.h * grads.n * seen.size();
+            char* out = data[0] + item * p.w * p.channels * seen.size();
+            for (int64_t x = 0; x < p.w; ++x, out += p.channels * seen.size()) {
                 std::fill_n(value, p.channels, T(0));
                 for (int64_t j = 0; j < p.kw; ++j) {
                     const int64_t at_x = x + p.left - j * p.gap_x;
@@ -145,14 +143,15 @@ template <class S>
                     for (int64_t i = 0; i < p.kh; ++i) {
                         const int64_t at_y = y + p.top - i * p.gap_y;
                         if (at_y < 0 || at_y % p.step_y || at_y / p.step_y >= p.rows) continue;
-                        const S* pixel = g + at_y / p.step_y * grads.row + at_x / p.step_x * grads.column;
+                        const int64_t place = at_y / p.step_y * grads.row + at_x / p.step_x * grads.column;
+                        const T* pixel = seen.row(g + place * seen.size(), 1, p.channels, buffer);
                         NORCH_INDEPENDENT
-                        for (int64_t c = 0; c < p.channels; ++c) column[c] += load(pixel[c]);
+                        for (int64_t c = 0; c < p.channels; ++c) column[c] += pixel[c];
                     }
                     NORCH_INDEPENDENT
                     for (int64_t c = 0; c < p.channels; ++c) value[c] += column[c];
                 }
-                for (int64_t c = 0; c < p.channels; ++c) out[c] = store<S>(value[c]);
+                seen.store(out, value, p.channels);
             }
         }
     });
@@ -169,10 +168,10 @@ bool are_last(const Request& r) {
 [[gnu::cold]] KernelPtr pooling_channels_last(const Request& r) {
     if (!are_last(r) || r.operands[0].numel() >= INT32_MAX) return nullptr;
     const DType dtype = r.operands[0].dtype;
-    if (r.op == "max_pool2d") return visit(dtype, [&]<class S>(Tag<S>) { return forward<Largest, S>(r); });
-    return visit_floating(dtype, [&]<class S>(Tag<S>) {
-        if (r.op == "sum_pool2d") return forward<reduction::Sum, S>(r);
-        return r.op == "max_pool2d_grad" ? max_grad<S>(r) : sum_grad<S>(r);
+    if (r.op == "max_pool2d") return visit_seen(dtype, [&](auto seen) { return forward<Largest>(r, seen); });
+    return visit_seen_floating(dtype, [&](auto seen) {
+        if (r.op == "sum_pool2d") return forward<reduction::Sum>(r, seen);
+        return r.op == "max_pool2d_grad" ? max_grad(r, seen) : sum_grad(r, seen);
     });
 }
 

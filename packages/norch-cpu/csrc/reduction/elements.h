@@ -30,7 +30,7 @@ struct ElementsOf {
         };
         if (stride == SIZE) {
             const T* from = reinterpret_cast<const T*>(x);
-            if constexpr (HAS_HALF && !SQUARES && std::is_same_v<T, half>) return widen_row(from, n, out);
+            if constexpr (!SQUARES && std::is_same_v<S, float> && (std::is_same_v<T, bfloat16> || (HAS_HALF && std::is_same_v<T, half>))) return widen_row(from, n, out);
             NORCH_INDEPENDENT
             for (int64_t j = 0; j < n; ++j) out[j] = at(from + j);
         } else {
@@ -42,7 +42,7 @@ struct ElementsOf {
         const A* x = static_cast<const A*>(from);
         if (stride == SIZE) {
             T* to = reinterpret_cast<T*>(out);
-            if constexpr (HAS_HALF && std::is_same_v<T, half>) return narrow_row(x, n, to);
+            if constexpr (std::is_same_v<T, bfloat16> || (HAS_HALF && std::is_same_v<T, half>)) return narrow_row(x, n, to);
             NORCH_INDEPENDENT
             for (int64_t j = 0; j < n; ++j) to[j] = store<T>(compute_t<T>(x[j]));
         } else {

@@ -55,7 +55,7 @@ void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
             To* out = reinterpret_cast<To*>(to.data + i * to.row);
             const From* x = reinterpret_cast<const From*>(from.data + i * from.row);
             if constexpr (std::is_same_v<To, bfloat16> || (HAS_HALF && std::is_same_v<To, half>)) narrow_row(x, columns, out);
-            else if constexpr (HAS_HALF && std::is_same_v<From, half>) widen_row(x, columns, out);
+            else if constexpr (std::is_same_v<From, bfloat16> || (HAS_HALF && std::is_same_v<From, half>)) widen_row(x, columns, out);
             else
                 for (int64_t j = 0; j < columns; ++j) out[j] = convert(x[j]);
         }
@@ -277,12 +277,15 @@ void convert_line(const char* from, DType given, int64_t n, char* to, DType want
     if (given == wanted) return std::memcpy(to, from, size_t(n * size_of(given))), void();
     if (is_half(given) && wanted == DType::f32) return load_tile({to, 0, 4}, {data, 0, 2}, 1, n, 2, conversion_of(given));
     if (is_half(wanted) && given == DType::f32) return store_tile({to, 0, 2}, {data, 0, 4}, 1, n, 2, conversion_of(wanted));
-    visit_floating(given, [&]<class S>(Tag<S>) {
-        visit_floating(wanted, [&]<class C>(Tag<C>) {
-            for (int64_t i = 0; i < n; ++i)
-                reinterpret_cast<C*>(to)[i] = store<C>(compute_t<C>(load(reinterpret_cast<const S*>(from)[i])));
-        });
-    });
+    if (given == DType::f32) return std::copy_n(reinterpret_cast<const float*>(from), n, reinterpret_cast<double*>(to)), void();
+    if (wanted == DType::f32) return std::copy_n(reinterpret_cast<const double*>(from), n, reinterpret_cast<float*>(to)), void();
+    constexpr int64_t PIECE = 256;  // 16-bit floats and float64 by way of float32
+    float piece[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t count = std::min(PIECE, n - i);
+        convert_line(from + i * size_of(given), given, count, reinterpret_cast<char*>(piece), DType::f32);
+        convert_line(reinterpret_cast<const char*>(piece), DType::f32, count, to + i * size_of(wanted), wanted);
+    }
 }
 
 }  // namespace norch

@@ -28,7 +28,8 @@ NORCH_INLINE vector_t<compute_t<S>, L> widen(const S* p) {
         if constexpr (L == 16)
             return bit_cast<vector_t<float, L>>(_mm512_maskz_slli_epi32(0xffff,
                 _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
-#elif defined(__AVX2__)
+#endif
+#if defined(__AVX2__)
         if constexpr (L == 8)
             return bit_cast<vector_t<float, L>>(
                 _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
@@ -40,7 +41,8 @@ NORCH_INLINE vector_t<compute_t<S>, L> widen(const S* p) {
         if constexpr (L == 16)
             return bit_cast<vector_t<float, L>>(
                 _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-#elif defined(__F16C__)
+#endif
+#if defined(__F16C__)
         if constexpr (L == 8)
             return bit_cast<vector_t<float, L>>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 #endif
@@ -66,7 +68,8 @@ NORCH_INLINE void store_narrow(S* p, vector_t<float, L> x) {
     } else if constexpr (std::is_same_v<S, half>) {
 #if defined(__AVX512F__)
         if constexpr (L == 16) return store_vector(p, _mm512_maskz_cvtps_ph(0xffff, bit_cast<__m512>(x), 0));
-#elif defined(__F16C__)
+#endif
+#if defined(__F16C__)
         if constexpr (L == 8) return store_vector(p, _mm256_cvtps_ph(bit_cast<__m256>(x), 0));
 #endif
         for (int i = 0; i < L; ++i) p[i] = to_half(x[i]);
@@ -75,22 +78,37 @@ NORCH_INLINE void store_narrow(S* p, vector_t<float, L> x) {
     }
 }
 
-/// to[i] = from[i], rounded to S.
-template <class S>
-inline void narrow_row(const float* from, int64_t n, S* to) {
-    constexpr int L = SIMD_WIDTH<float>;
+/// Calls move(i) for i in steps of L up to n, the last of which goes back over what is done; of few elements each alone.
+template <int L, class Move, class One>
+NORCH_INLINE void move_row(int64_t n, const Move& move, const One& one) {
     int64_t i = 0;
-    for (; i + L <= n; i += L) store_narrow<L>(to + i, load_vector<L>(from + i));
-    for (; i < n; ++i) to[i] = store<S>(from[i]);
+    for (; i + L <= n; i += L) move(i);
+    if (i < n && n >= L) return move(n - L);
+    for (; i < n; ++i) one(i);
 }
 
-/// to[i] = from[i] as float32.
+/// to[i] = from[i], rounded to S; both lie apart.
+template <class S>
+inline void narrow_row(const float* from, int64_t n, S* to) {
+    const auto one = [=](int64_t i) { to[i] = store<S>(from[i]); };
+    const auto some = [=]<int L>(std::integral_constant<int, L>) NORCH_INLINE_LAMBDA {
+        move_row<L>(n, [=](int64_t i) NORCH_INLINE_LAMBDA { store_narrow<L>(to + i, load_vector<L>(from + i)); }, one);
+    };
+    constexpr int L = SIMD_WIDTH<float>;
+    if (L > 8 && n < L) some(std::integral_constant<int, 8>());
+    else some(std::integral_constant<int, L>());
+}
+
+/// to[i] = from[i] as float32; both lie apart.
 template <class S>
 inline void widen_row(const S* from, int64_t n, float* to) {
+    const auto one = [=](int64_t i) { to[i] = load(from[i]); };
+    const auto some = [=]<int L>(std::integral_constant<int, L>) NORCH_INLINE_LAMBDA {
+        move_row<L>(n, [=](int64_t i) NORCH_INLINE_LAMBDA { store_vector(to + i, widen<L>(from + i)); }, one);
+    };
     constexpr int L = SIMD_WIDTH<float>;
-    int64_t i = 0;
-    for (; i + L <= n; i += L) store_vector(to + i, widen<L>(from + i));
-    for (; i < n; ++i) to[i] = load(from[i]);
+    if (L > 8 && n < L) some(std::integral_constant<int, 8>());
+    else some(std::integral_constant<int, L>());
 }
 
 }  // namespace norch
