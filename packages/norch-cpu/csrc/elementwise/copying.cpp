@@ -21,6 +21,8 @@ struct Cast {
             return x;
         } else if constexpr (std::is_same_v<To, bool>) {
             return load(x) != 0;
+        } else if constexpr (std::is_same_v<From, Byte> && std::is_same_v<To, half>) {
+            return half{uint16_t(x != Byte{} ? 0x3c00 : 0)};
         } else if constexpr (std::is_same_v<From, Byte>) {
             return store<To>(compute_t<To>(int32_t(x != Byte{})));
         } else if constexpr (std::is_floating_point_v<compute_t<From>> && std::is_integral_v<To>) {
@@ -54,13 +56,30 @@ void cast_int64(const int64_t* x, int64_t n, To* out) {
     }
 }
 
+/// float16 goes by way of float32, which holds what it holds.
 template <class To, class From>
-void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
+constexpr bool IS_STAGED = (std::is_same_v<To, half> && !std::is_same_v<From, float> && !std::is_same_v<From, half>) ||
+                           (std::is_same_v<From, half> && !std::is_same_v<To, float> && !std::is_same_v<To, half>);
+
+template <class To, class From>
+__attribute__((noinline)) void cast_loop(char* const* p, unsigned broadcast, int64_t n) {
     To* out = reinterpret_cast<To*>(p[0]);
     const From* x = reinterpret_cast<const From*>(p[1]);
     if (broadcast & 2) {
         const To value = Cast<To, From>::apply(*x);
         for (int64_t i = 0; i < n; ++i) out[i] = value;
+        return;
+    }
+    if constexpr (IS_STAGED<To, From> && !std::is_same_v<From, Byte>) {
+        constexpr int64_t BLOCK = 256;
+        float block[BLOCK];
+        char* const between = reinterpret_cast<char*>(block);
+        for (int64_t i = 0; i < n; i += BLOCK) {
+            char* const first[] = {between, p[1] + i * int64_t(sizeof(From))};
+            char* const second[] = {p[0] + i * int64_t(sizeof(To)), between};
+            cast_loop<float, From>(first, 0, std::min(BLOCK, n - i));
+            cast_loop<To, float>(second, 0, std::min(BLOCK, n - i));
+        }
         return;
     }
     if constexpr (HAS_HALF && std::is_same_v<To, half> && std::is_same_v<From, float>) return narrow_row(x, n, out);

@@ -14,12 +14,13 @@
 namespace norch::reduction {
 namespace {
 
-/// The type that loops see of a dtype: that of another where converting costs nothing beside the operation itself. The
-/// largest of short integers is found in a quarter of the time that converting them takes.
+/// The type that loops see of a dtype: that of another where converting costs nothing beside the operation itself, or the
+/// operation is rare. The largest of short integers is found in a quarter of the time that converting them takes.
 template <class Op, class T>
 using seen_t = std::conditional_t<
     std::is_same_v<T, half>, float,
-    std::conditional_t<std::is_same_v<T, int16_t> && (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>), int32_t, T>>;
+    std::conditional_t<std::is_same_v<Op, Prod>, std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>,
+                       std::conditional_t<std::is_same_v<Op, Sum> && std::is_integral_v<T> && sizeof(T) < 4, int32_t, T>>>;
 
 /// Element j of R rows, added up in a tree.
 template <class Op, int R, class S>
@@ -299,8 +300,6 @@ template <class Op>
     return visit(request.operands[1].dtype, [&]<class T>(Tag<T>) {
         if constexpr (std::is_same_v<T, bool>)
             return fold_kernel(request, Fold<uint8_t, typename Op::Bool>::loops, ElementsOf<uint8_t>::all);
-        else if constexpr (std::is_same_v<T, int8_t> && (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>))
-            return fold_kernel(request, Fold<uint8_t, Op>::loops, ElementsOf<uint8_t>::all);  // the same bits
         else
             return fold_kernel(request, Fold<seen_t<Op, T>, Op>::loops, ElementsOf<T, seen_t<Op, T>>::all);
     });
