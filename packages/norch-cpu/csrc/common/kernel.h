@@ -84,6 +84,7 @@ public:
     double work = 0;
     /// The operands that it may write, the first ones; the others are only read. 0: it may write all.
     int written = 0;
+    bool is_elementwise = false;  // an ElementwiseKernel; there is no run-time type information
 };
 
 using KernelPtr = std::unique_ptr<Kernel>;

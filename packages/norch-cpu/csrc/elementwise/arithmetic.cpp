@@ -36,6 +36,18 @@ struct Binary {
         return IS_COMMON<F> ? narrow_of<NarrowBinary<G>::template Of>(dtype) : nullptr;
     }
 };
+/// Shifts are rare: one loop each.
+template <class F>
+struct Shift : WidenedAlways {
+    template <class T>
+    static constexpr Loop loop = [](char* const* p, unsigned broadcast, int64_t n) {
+        apply_alike<T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
+    };
+};
+template <>
+struct Binary<ShiftLeft> : Shift<ShiftLeft> {};
+template <>
+struct Binary<ShiftRight> : Shift<ShiftRight> {};
 template <class F>
 struct Ternary : WidenedAlways {
     template <class T>
@@ -45,6 +57,16 @@ template <class F>
 struct Comparison : WidenedAlways {
     template <class T>
     static constexpr Loop loop = binary_loop<uint8_t, T, F>;
+};
+template <>
+struct Comparison<Greater> : WidenedAlways {
+    template <class T>
+    static constexpr Loop loop = swapped_loop<uint8_t, T, Less>;
+};
+template <>
+struct Comparison<GreaterEqual> : WidenedAlways {
+    template <class T>
+    static constexpr Loop loop = swapped_loop<uint8_t, T, LessEqual>;
 };
 template <class F>
 void divide_by_one(char* const* p, int64_t n, const Divisor divisor) {

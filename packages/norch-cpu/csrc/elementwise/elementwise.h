@@ -31,6 +31,7 @@ struct Inner {
 };
 class ElementwiseKernel : public Kernel {
 public:
+    ElementwiseKernel() { is_elementwise = true; }
     virtual Inner inner() const = 0;
 };
 

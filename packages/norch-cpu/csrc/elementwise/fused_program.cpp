@@ -165,9 +165,8 @@ private:
         Request own{step.op, {vector_of(step.dtype, false)}, step.attrs};
         for (auto read : step.reads) own.operands.push_back(vector_of(dtype_of(read), is_scalar(read)));
         const KernelPtr kernel = found->second(own);
-        const auto* elementwise = dynamic_cast<const ElementwiseKernel*>(kernel.get());
-        if (!elementwise) return {};
-        Inner inner = elementwise->inner();
+        if (!kernel || !kernel->is_elementwise) return {};
+        Inner inner = static_cast<const ElementwiseKernel&>(*kernel).inner();
         return 1 + step.reads.size() + inner.constants.size() <= std::size(Instruction{}.at) ? inner : Inner{};
     }
 

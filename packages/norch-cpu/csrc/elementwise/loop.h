@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
+#include "common/arithmetic_ops.h"
 #include "elementwise/elementwise.h"
 #include "runtime/simd.h"
 
@@ -16,13 +18,21 @@ void unary_loop(char* const* p, unsigned, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = F::apply(x[i]);
 }
 
+/// Whether f(a, b) is f(b, a): fewer loops then.
+template <class F>
+constexpr bool COMMUTES = std::is_same_v<F, Add> || std::is_same_v<F, Mul> || std::is_same_v<F, And> || std::is_same_v<F, Or> ||
+                          std::is_same_v<F, Xor> || std::is_same_v<F, Equal> || std::is_same_v<F, NotEqual>;
+
 /// out = f(a, b), of which one may be broadcast.
-template <class Out, class T, class F>
+template <class Out, class T, bool COMMUTE = false, class F>
 NORCH_INLINE void apply_to_two(char* const* p, unsigned broadcast, int64_t n, const F& f) {
     Out* out = reinterpret_cast<Out*>(p[0]);
     const T* a = reinterpret_cast<const T*>(p[1]);
     const T* b = reinterpret_cast<const T*>(p[2]);
-    if (broadcast & 2) {
+    if constexpr (COMMUTE) {
+        if (broadcast & 2) std::swap(a, b), broadcast = 4;
+    }
+    if (!COMMUTE && broadcast & 2) {
         const T value = *a;
         NORCH_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = f(value, b[i]);
@@ -38,7 +48,14 @@ NORCH_INLINE void apply_to_two(char* const* p, unsigned broadcast, int64_t n, co
 
 template <class Out, class T, class F>
 void binary_loop(char* const* p, unsigned broadcast, int64_t n) {
-    apply_to_two<Out, T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
+    apply_to_two<Out, T, COMMUTES<F>>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
+}
+
+/// F of (b, a).
+template <class Out, class T, class F>
+void swapped_loop(char* const* p, unsigned broadcast, int64_t n) {
+    char* const swapped[] = {p[0], p[2], p[1]};
+    binary_loop<Out, T, F>(swapped, (broadcast & 2) << 1 | (broadcast & 4) >> 1, n);
 }
 
 /// The same in one loop, which is less code, and gives the same bits whether an input is broadcast or not: one element for all
