@@ -73,3 +73,18 @@ def test_integers_beyond_int64_have_no_dtype_of_their_own() -> None:
             norch.tensor(data)
     with pytest.raises(DTypeError, match="beyond what a float can hold"):
         norch.tensor([10**400], dtype=norch.float32)
+
+
+@pytest.mark.parametrize("dtype", [norch.int64, norch.int8, norch.bool])
+def test_integers_have_no_negative_powers(dtype: norch.DType) -> None:
+    x = norch.tensor([1, 1]).to(dtype)
+    calls: list[Callable[[], Any]] = [
+        lambda: x**-1, lambda: norch.pow(x, -2), lambda: norch.pow(x, -1, out=norch.zeros(2, dtype=norch.int64)),
+        lambda: x.long().pow_(-1),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(DTypeError, match="a fraction"):
+            call()
+    assert (2 ** norch.tensor([1, 2])).tolist() == [2, 4]
+    assert (norch.tensor([2, 4]) ** -1.0).tolist() == [0.5, 0.25]
+    assert (norch.tensor([2.0, 4.0]) ** -1).tolist() == [0.5, 0.25]

@@ -39,13 +39,13 @@ def op_kernel(
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
     places: list[int] = []
     views: list[Spec] = []
-    for (by_value, value), wanted in zip(given, inferred.operands, strict=True):
+    for i, ((by_value, value), wanted) in enumerate(zip(given, inferred.operands, strict=True)):
         places.append(at)
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
             if not by_value and (dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL)):
-                converts.append((at, scalar_conversion(op, dtype)))
+                converts.append((at, scalar_conversion(op, dtype, i)))
             at += 1
             continue
         if isinstance(wanted, Spec):

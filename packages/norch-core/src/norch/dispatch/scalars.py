@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _MODULAR = frozenset({"add", "axpy", "sub", "mul", "fill", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
-def scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
+def scalar_conversion(op: Op, dtype: DType, operand: int) -> Callable[[list[Any], int], None]:
+    """What makes of a number, operand number `operand` of `op`, the argument of a kernel that computes in `dtype`."""
     if dtype.category != INTEGER:
         kind = bool if dtype.category == BOOL else float
 
@@ -23,6 +24,7 @@ def scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
 
         return cast
     limits = iinfo(dtype)
+    is_exponent = op.name == "pow" and operand == 1
     span_of_dtype = limits.max - limits.min + 1
 
     def convert(args: list[Any], at: int) -> None:
@@ -30,6 +32,10 @@ def scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
             value = int(args[at])
         except (OverflowError, ValueError):
             raise DTypeError(f"{op.name}(): {args[at]} is out of range for {dtype}") from None
+        if is_exponent and value < 0:
+            raise DTypeError(
+                f"pow(): {dtype} has no power of {value}, a fraction; convert the base to a floating dtype"
+            )
         if not limits.min <= value <= limits.max:
             # As in PyTorch, -1 wraps in an unsigned tensor, so that subtraction can be addition; but only where
             # arithmetic modulo 256 is what is asked, not in a comparison.
@@ -41,9 +47,9 @@ def scalar_conversion(op: Op, dtype: DType) -> Callable[[list[Any], int], None]:
     return convert
 
 
-def as_scalar(op: Op, value: Any, dtype: DType) -> Any:
-    """The number that a kernel of `op` gets."""
+def as_scalar(op: Op, value: Any, dtype: DType, operand: int) -> Any:
+    """The number that a kernel of `op` gets for operand number `operand`."""
     args = [value]
     if dtype.category == INTEGER or (type(value) is bool) != (dtype.category == BOOL):
-        scalar_conversion(op, dtype)(args, 0)
+        scalar_conversion(op, dtype, operand)(args, 0)
     return args[0]

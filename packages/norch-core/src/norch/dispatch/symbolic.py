@@ -132,12 +132,12 @@ class Program:
         if whole and op.name in ("floor_divide", "remainder"):
             raise NotElementwise  # they raise before they write
         reads = []
-        for i, wanted in zip(op.slots, inferred.operands, strict=True):
+        for at, (i, wanted) in enumerate(zip(op.slots, inferred.operands, strict=True)):
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             if isinstance(args[i], symbol):
                 reads.append(args[i].to(dtype).name)
             elif type(args[i]) in (bool, int, float):
-                reads.append(self.number(as_scalar(op, args[i], dtype), dtype))
+                reads.append(self.number(as_scalar(op, args[i], dtype, at), dtype))
             else:
                 raise NotElementwise
         attrs = {name: value for name, value in inferred.attrs.items() if name != "given"}
