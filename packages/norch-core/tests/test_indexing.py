@@ -403,3 +403,16 @@ def test_arguments_by_pytorchs_names():
     assert x.vsplit(indices=(1,))[1].tolist() == [[3, 4, 5]]
     assert norch.empty(0).resize_(size=(2, 3)).shape == (2, 3)
     assert norch.inverse(input=norch.eye(2) * 2).tolist() == [[0.5, 0], [0, 0.5]]
+
+
+def test_searchsorted_refuses_what_does_not_fit() -> None:
+    x = norch.tensor([1.0, 2.0, 3.0])
+    for error, options in [
+        (ValueError, {"side": "middle"}), (ValueError, {"side": "left", "right": True}),
+        (norch.ShapeError, {"sorter": norch.tensor([0, 1])}),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=r"searchsorted\(\): s"):
+            norch.searchsorted(x, x, **options)
+    with pytest.raises(norch.ShapeError, match="1 dim"):
+        norch.bucketize(x, x.expand(2, 3))
+    assert norch.searchsorted(x, x, side="right", right=True).tolist() == [1, 2, 3]

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from .. import ops
-from ..dtype import ComplexDType, complex64, complex128, float64, get_default_dtype
+from ..dtype import (
+    ComplexDType,
+    DType,
+    complex32,
+    complex64,
+    complex128,
+    float16,
+    float64,
+    get_default_dtype,
+    promote_types,
+    scalar_dtype,
+)
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of
@@ -71,8 +82,35 @@ def viewed(input: Tensor, dtype: ComplexDType) -> ComplexPair:
 
 def _promoted(type1: Any, type2: Any) -> Any:
     parts = [t.parts if isinstance(t, ComplexDType) else t for t in (type1, type2)]
+    if parts == [type1, type2]:
+        return promote_types(type1, type2)
     floating = [t for t in parts if t.is_floating_point]
-    return complex128 if float64 in floating else complex64
+    return _complex_of(reduce(promote_types, floating))
+
+
+def result_type(*operands: Any) -> Any:
+    """`result_type` of tensors and numbers of which one is complex."""
+    levels: list[Any] = [None, None, None]  # tensors with dims, without, and numbers, which do not widen those before
+    for value in operands:
+        at = 2 if isinstance(value, bool | int | float | complex) else 0 if value.ndim else 1
+        if at < 2:
+            dtype = value.dtype
+        else:
+            dtype = _complex_of(get_default_dtype()) if isinstance(value, complex) else scalar_dtype(type(value))
+        levels[at] = dtype if levels[at] is None else _promoted(levels[at], dtype)
+    result: Any = None
+    for dtype in levels:
+        if result is None or dtype is None or isinstance(result, ComplexDType):
+            result = dtype if result is None else result
+        elif isinstance(dtype, ComplexDType) and result.is_floating_point:
+            result = _complex_of(result)
+        elif isinstance(dtype, ComplexDType) or dtype.category > result.category:
+            result = dtype
+    return result
+
+
+def _complex_of(dtype: DType) -> ComplexDType:
+    return {float16: complex32, float64: complex128}.get(dtype, complex64)
 
 
 _PAIR_OF_DTYPES: dict[str, Any] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..dtype import DType, result_dtype
+from importlib import import_module
+
+from ..dtype import ComplexDType, DType, result_dtype
 from ..spec import Size
 from ..spec import broadcast_shapes as common_shape
 from .families import describe
@@ -11,7 +13,9 @@ from .registry import public
 
 @public(method=False)
 def result_type(*operands: object) -> DType:
-    """The dtype that arithmetic on these tensors and Python scalars has."""
+    """The dtype that arithmetic on these tensors and Python scalars has. Raises DTypeError if there are none."""
+    if any(isinstance(v, complex) or isinstance(getattr(v, "dtype", None), ComplexDType) for v in operands):
+        return import_module("norch.compat.complex_creation").result_type(*operands)  # type: ignore[no-any-return]
     return result_dtype(*describe(*[getattr(v, "spec", type(v)) for v in operands]))
 
 

@@ -242,9 +242,15 @@ def searchsorted(
     their equals, or after (`right`, or `side` "right").
 
     A sequence of one dim serves values of any shape; else all dims but the last must agree. `sorter` is the argsort of
-    a sequence that is not sorted. By binary search. Raises ShapeError for a 0-d sequence or shapes that do not fit.
+    a sequence that is not sorted. By binary search. Raises ShapeError for a 0-d sequence or shapes that do not fit,
+    ValueError for another `side`, or "left" with `right`.
     """
-    right = side == "right" if side is not None else right
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ValueError(f"searchsorted(): side must be 'left' or 'right', and not left where right is True: {side!r}")
+    if sorter is not None and sorter.spec.shape != sorted_sequence.spec.shape:
+        shapes = tuple(sorter.spec.shape), tuple(sorted_sequence.spec.shape)
+        raise ShapeError(f"searchsorted(): sorter must have the sequence's shape, got {shapes[0]} and {shapes[1]}")
+    right = right or side == "right"
     if out_int32:
         return searchsorted(sorted_sequence, input, right=right, sorter=sorter).to(int32)
     sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
@@ -285,5 +291,9 @@ def _search(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
 
 @public(method=False)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """`searchsorted(boundaries, input)`, in input's shape. Raises as searchsorted does. out_int32: int32 indices."""
+    """`searchsorted(boundaries, input)`, in input's shape, of boundaries in 1 dim; ShapeError for others. out_int32:
+    int32 indices.
+    """
+    if boundaries.spec.ndim != 1:
+        raise ShapeError(f"bucketize(): boundaries must have 1 dim, got shape {tuple(boundaries.spec.shape)}")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

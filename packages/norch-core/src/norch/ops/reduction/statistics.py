@@ -160,7 +160,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         count = total(values.detach() == values.detach(), -1, True).to(x.spec.dtype)
         rank = (count - 1).clamp(min=0.0) * fraction
     else:
-        rank = broadcast_to(fraction * (size - 1.0), (*values.spec.shape[:-1], fraction.spec.numel))
+        rank = where(isnan(last), size - 1.0, fraction * (size - 1.0))
     if interpolation in _ROUNDINGS:
         rank = _ROUNDINGS[interpolation](rank)
     low = floor(rank.detach())
@@ -169,8 +169,6 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         high = gather(values, -1, ceil(rank.detach()).to(int64))
         weight = rank - low if interpolation == "linear" else 0.5
         out = where(rank == low, out, lerp(out, high, weight))
-    if not skip:
-        out = where(isnan(last), math.nan, out)
     return reshape(movedim(out, -1, 0), (*q_shape, *shape)).to(dtype)
 
 
