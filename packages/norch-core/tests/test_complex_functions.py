@@ -256,3 +256,52 @@ def test_requires_grad_can_be_set():
     (z * z.conj()).real.sum().backward()
     assert z.requires_grad
     np.testing.assert_allclose(z.grad.numpy(), 2 * NA, rtol=1e-6)
+
+
+I, HALF, DOUBLE = norch.tensor([1j]), norch.ones(2, dtype=norch.float16), norch.ones(2, dtype=norch.float64)
+
+
+@pytest.mark.parametrize(
+    ("operands", "expected"),
+    [
+        ((norch.ones(2), 1j), norch.complex64), ((DOUBLE, 1j), norch.complex128), ((HALF, 1j), norch.complex32),
+        ((norch.ones(2, dtype=norch.int64), 1j), norch.complex64), ((1, 1j), norch.complex64),
+        ((DOUBLE, I), norch.complex128), ((DOUBLE[0], I), norch.complex64), ((DOUBLE, I[0]), norch.complex128),
+        ((I, 2.0), norch.complex64), ((I, norch.tensor([1j], dtype=norch.complex128)), norch.complex128),
+    ],
+)  # fmt: skip
+def test_result_type_of_complex_numbers(operands, expected):
+    assert norch.result_type(*operands) is expected
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_results_are_written_into_complex_numbers(size):
+    z, n = norch.tensor([1 + 2j, 3 - 1j]), np.array([1 + 2j, 3 - 1j])
+    r = norch.tensor([1.0, 2.0])
+    eye, pair = np.diag(n).astype(np.complex64), np.stack([n, n])
+    calls = [
+        (lambda out: norch.add(z, z, out=out), n + n), (lambda out: norch.mul(z, r, out=out), n * [1, 2]),
+        (lambda out: norch.exp(z, out=out), np.exp(n)), (lambda out: norch.add(r, r, out=out), [2, 4]),
+        (lambda out: norch.matmul(norch.tensor(eye), z, out=out), eye @ n),
+        (lambda out: norch.pow(z, 2, out=out), n**2),
+        (lambda out: norch.sum(norch.tensor(pair), 0, out=out), 2 * n),
+        (lambda out: norch.cumsum(z, 0, out=out), n.cumsum()),
+        (lambda out: norch.fft.fft(r, out=out), [3, -1]), (lambda out: norch.complex(r, r, out=out), [1 + 1j, 2 + 2j]),
+        (lambda out: norch.linalg.solve(norch.tensor(eye), z, out=out), [1, 1]),
+        (lambda out: norch.zeros(2, out=out), [0, 0]), (lambda out: norch.cat([z[:1], z[1:]], out=out), n),
+    ]  # fmt: skip
+    for call, expected in calls:
+        out = norch.empty(size, dtype=norch.complex64)
+        assert call(out) is out
+        np.testing.assert_allclose(out.real.numpy() + 1j * out.imag.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_magnitudes_are_written_into_real_numbers_alone():
+    z = norch.tensor([3 + 4j, 1j])
+    assert norch.abs(z, out=norch.empty(0)).tolist() == [5.0, 1.0]
+    assert norch.linalg.vector_norm(z, dim=0, out=norch.empty(0)).item() == pytest.approx(26**0.5)
+    assert norch.linalg.vector_norm(z, dim=0, out=norch.empty(0, dtype=norch.complex64)).real.item() == pytest.approx(
+        26**0.5
+    )
+    with pytest.raises(norch.DTypeError, match="cannot hold"):
+        norch.add(z, z, out=norch.empty(2))

@@ -86,7 +86,10 @@ def recover(
         return overridden[0]
     found = foreign((*args, *kwargs.values()))
     if found is not None:
-        return found(name or function.__name__, args, kwargs)
+        title, out = name or function.__name__, kwargs.get("out")
+        if out is not None:
+            return INTO[0](call or function, title, out, args, {k: v for k, v in kwargs.items() if k != "out"})
+        return found(title, args, kwargs)
     if any(isinstance(v, np.generic) for v in (*args, *kwargs.values())) and _is_ours(error):
         args = tuple([v.item() if isinstance(v, np.generic) else v for v in args])
         kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}

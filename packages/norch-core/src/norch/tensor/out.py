@@ -15,8 +15,9 @@ from ..dispatch.call import _key, launch_into
 from ..dispatch.op import Op
 from ..dtype import can_cast
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
-from ..ops.creation import empty_spec
+from ..ops.creation import empty_spec, zeros_like
 from ..ops.registry import FUNCTIONS
+from ..ops.shape.joining import stack
 from ..overriding import ENTRIES, Overridden, recover
 from ..spec import Spec
 from ..tensor_base import TensorBase
@@ -34,9 +35,10 @@ def write_out(function: Callable[..., Any], name: str, out: Any, args: Any, kwar
     targets = tuple(out) if isinstance(out, tuple | list) else (out,)
     operands = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]
     for target in targets:
-        if not isinstance(target, TensorBase):
+        memory = _memory(target)
+        if memory is None:
             raise DTypeError(f"{name}(): out must be a Tensor, got {describe(target)}")
-        _check(name, target, operands)
+        _check(name, memory, operands)
     if not operands:
         given = inspect.signature(function).parameters
         for option in ("dtype", "device"):
@@ -53,10 +55,16 @@ def write_out(function: Callable[..., Any], name: str, out: Any, args: Any, kwar
     return type(found)(*targets) if hasattr(found, "_fields") else targets
 
 
+def _memory(value: Any) -> Any:
+    """A tensor itself, or the parts of complex numbers; None for anything else."""
+    return value if isinstance(value, TensorBase) else getattr(value, "pair", None)
+
+
 def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors of a value: itself, or those of nested tuples and lists."""
-    if isinstance(value, TensorBase):
-        yield value
+    """The tensors of a value: itself, the parts of complex numbers, or those of nested tuples and lists."""
+    tensor = _memory(value)
+    if tensor is not None:
+        yield tensor
     elif isinstance(value, tuple | list):
         for part in value:
             yield from tensors_in(part)
@@ -80,6 +88,11 @@ _ROWS = frozenset(("arange", "linspace", "logspace", "range"))
 
 def store(name: str, target: Any, result: Any) -> None:
     """Writes a result into `out`, which takes its shape if it has another."""
+    parts = _memory(target)
+    if parts is not target:
+        return store(name, parts, stack([result, zeros_like(result)], -1) if hasattr(result, "spec") else result.pair)
+    if not hasattr(result, "spec"):
+        raise DTypeError(f"{name}(): the result is {result.dtype}, which out of {target.dtype} cannot hold")
     given, spec = target.spec, result.spec
     if spec.device is not given.device:
         raise DeviceError(f"{name}(): the result is on {spec.device}, out on {given.device}")
