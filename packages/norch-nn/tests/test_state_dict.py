@@ -172,3 +172,32 @@ def test_versions_in_a_file_of_pytorch(tmp_path):
     net[0].register_load_state_dict_pre_hook(lambda module, state, prefix, metadata, *rest: asked.append(metadata))
     net.load_state_dict(state)
     assert asked == [{"version": 2}]
+
+
+class Versioned(nn.Linear):
+    """A layer that halves weights of its first version."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        if local_metadata.get("version", 1) < 2:
+            state_dict[prefix + "weight"] = state_dict[prefix + "weight"] / 2
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+@pytest.mark.parametrize("format", [None, "pytorch"])
+def test_the_versions_of_modules_are_saved(tmp_path, format):
+    model = nn.Sequential(Versioned(2, 2), nn.BatchNorm1d(2))
+    state = model.state_dict()
+    norch.save(
+        {"step": 1, "order": OrderedDict(a=OrderedDict(b=1)), "model": state, "plain": OrderedDict(state)},
+        tmp_path / "x",
+        format=format,
+    )
+    found = norch.load(tmp_path / "x")
+    assert found["model"]._metadata == state._metadata
+    assert {path: known["version"] for path, known in state._metadata.items()} == {"": 1, "0": 2, "1": 2}
+    assert not hasattr(found["plain"], "_metadata")
+    assert found["order"] == {"a": {"b": 1}}
+    model.load_state_dict(found["model"])
+    assert model[0].weight.tolist() == state["0.weight"].tolist()

@@ -74,7 +74,7 @@ def save(
         raise ValueError(f"save(): format must be 'safetensors' or 'pytorch', got {format!r}")
     encoder = Encoder()
     try:
-        tree = encoder.encode(obj)
+        tree, metadata = encoder.encode(obj), encoder.metadata()
     except NoStateError as error:
         if format == "pytorch":
             raise
@@ -99,6 +99,7 @@ def save(
         "object": tree,
         "tensors": _records(memory, [tensor for _, tensor in encoder.tensors]),
         "arrays": [name for name, _ in encoder.arrays],
+        **({"metadata": metadata} if metadata else {}),
     }
 
     def head(entries: dict[str, Entry], checksums: dict[str, str]) -> bytes:
@@ -255,7 +256,7 @@ class _Reader:
 
     def __init__(self, source: Source, structure: dict[str, Any], locations: Locations, mapped: bool) -> None:
         self._source, self._locations, self._mapped = source, locations, mapped
-        self._tree = structure.get("object")
+        self._tree, self._metadata = structure.get("object"), structure.get("metadata", [])
         self._records: list[Any] = self._expect(structure, "tensors", list)
         self._arrays: list[Any] = self._expect(structure, "arrays", list)
         self._data: dict[str, Any] = self._expect(structure, "data", dict)
@@ -283,7 +284,10 @@ class _Reader:
         self._memory = {name: value for name, value in held.items() if name not in arrays}
         source.finish()
         tensors = [self._tensor(number, record) for number, record in enumerate(self._records)]
-        return Decoder(tensors, [held[name] for name in self._arrays], source.fail).decode(self._tree)
+        decoder = Decoder(tensors, [held[name] for name in self._arrays], source.fail)
+        obj = decoder.decode(self._tree)
+        decoder.set_metadata(self._metadata)
+        return obj
 
     def _place(self, name: str) -> tuple[str, Device]:
         place = self._data[name]

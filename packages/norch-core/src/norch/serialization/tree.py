@@ -46,6 +46,8 @@ class Encoder:
         self._numbers: dict[int, int] = {}
         self._names: set[str] = {"__metadata__"}
         self._path: list[str] = []
+        self._states: list[Any] = []
+        self._ordered = 0
 
     def encode(self, value: Any) -> Any:
         kind = type(value)
@@ -106,7 +108,16 @@ class Encoder:
             self._path.append(key if isinstance(key, str) else repr(key)[:40])
             pairs.append((self.encode(key), self.encode(value)))
             self._path.pop()
+        if kind == "OrderedDict":
+            if hasattr(values, "_metadata"):
+                self._states.append((self._ordered, values._metadata))
+            self._ordered += 1
         return dict(pairs) if plain else {"$" + kind: [list(pair) for pair in pairs]}
+
+    def metadata(self) -> list[Any]:
+        """The `_metadata` of the states of modules that `encode` met: which OrderedDict has it, and it as JSON."""
+        states, self._path = self._states, ["_metadata"]
+        return [[number, self.encode(metadata)] for number, metadata in states]
 
     def _array(self, value: np.ndarray[Any, Any]) -> Any:
         if name_of(value.dtype) is None:
@@ -165,6 +176,7 @@ class Decoder:
     def __init__(self, tensors: list[Any], arrays: list[Any], fail: Callable[[str], Exception]) -> None:
         self._shared = {"$tensor": tensors, "$array": arrays}
         self._fail = fail
+        self._ordered: list[OrderedDict[Any, Any]] = []
 
     def decode(self, node: Any, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
@@ -184,6 +196,17 @@ class Decoder:
                 raise
             raise self._fail(f"its structure is damaged at {node!r:.80}: {error}") from None
 
+    def set_metadata(self, found: Any) -> None:
+        """Gives the OrderedDicts of what was decoded what `Encoder.metadata` found."""
+        ordered = self._ordered[:]
+        if type(found) is not list or not all(
+            type(pair) is list and len(pair) == 2 and type(pair[0]) is int and 0 <= pair[0] < len(ordered)
+            for pair in found
+        ):
+            raise self._fail("its structure is damaged: the metadata is of no state")
+        for number, metadata in found:
+            ordered[number]._metadata = self.decode(metadata)
+
     def _tagged(self, tag: str, value: Any, depth: int) -> Any:
         if tag in self._shared:
             found = self._shared[tag]
@@ -198,6 +221,8 @@ class Decoder:
             mapping = _MAPPINGS[name](dict(pairs))
             if len(mapping) != len(pairs):
                 raise ValueError("a key comes twice")
+            if isinstance(mapping, OrderedDict):
+                self._ordered.append(mapping)
             return mapping
         if name in _SEQUENCES:
             items = [self.decode(v, depth + 1) for v in _list(value)]

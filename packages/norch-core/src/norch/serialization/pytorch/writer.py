@@ -74,7 +74,7 @@ class Pickle:
                 parts = getattr(value, "pair", value)
                 kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
             elif isinstance(value, dict):
-                for each in value.values():
+                for each in (*value.values(), getattr(value, "_metadata", None)):
                     look(each)
             elif isinstance(value, list | tuple):
                 for each in value:
@@ -153,6 +153,9 @@ class Pickle:
     def _ordered(self, value: OrderedDict[Any, Any]) -> None:
         self._call("collections", "OrderedDict")
         self._items(value)
+        if hasattr(value, "_metadata"):
+            self._dict({"_metadata": value._metadata})
+            self._out.append(b"b")
 
     def _counter(self, value: Counter[Any]) -> None:
         self._call("collections", "Counter", dict(value))
