@@ -105,3 +105,24 @@ def test_index_tensors_of_the_first_dims(value, accumulate):
         expected[index] = given
     x.index_put_([norch.tensor(i) for i in index], norch.tensor(given, dtype=norch.float64), accumulate)
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3,), ()])
+@pytest.mark.parametrize("index", [norch.tensor([]), norch.zeros(0, 2, 2, dtype=norch.int64)], ids=["list", "3-D"])
+def test_an_index_of_no_elements_scatters_nothing(shape: tuple[int, ...], index: norch.Tensor) -> None:
+    x, given = norch.rand(shape, requires_grad=True), norch.rand(shape)
+    for found in [
+        x.scatter(0, index, given), x.scatter(0, index, 1.0), x.scatter_add(0, index, given),
+        x.scatter_reduce(0, index, given, "amax"), x.scatter(0, index, given, reduce="multiply"),
+        x.clone().scatter_(0, index, 2.0), x.clone().scatter_add_(0, index, given),
+    ]:  # fmt: skip
+        assert found.tolist() == x.tolist()
+        assert norch.autograd.grad(found.sum(), x)[0].tolist() == norch.ones(shape).tolist()
+    fresh = given.clone()
+    assert fresh.scatter_(0, index, 2.0) is fresh
+    assert fresh.tolist() == given.tolist()
+
+
+def test_an_index_of_slices_holds_integers() -> None:
+    with pytest.raises(norch.DTypeError, match=r"index_add\(\): index must hold integers"):
+        norch.zeros(2).index_add(0, norch.tensor([]), norch.zeros(0))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..dispatch.op import Op
 from ..dispatch.plan import Inferred
-from ..dtype import bool_, int64
+from ..dtype import INTEGER, bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Shape, Spec, broadcast_shapes, expand_strides, wrap_dim
 from .checks import require_integers
@@ -203,6 +203,12 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter_copy(input, dim, index, src, True)
 
 
+def names_nothing(input: Tensor, index: Tensor) -> bool:
+    """Whether an index of no elements, which may have any dims and dtype, leaves `input` as it is."""
+    spec = index.spec
+    return not spec.numel and (spec.ndim != input.spec.ndim or spec.dtype.category != INTEGER)
+
+
 @public(inplace=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
@@ -212,9 +218,12 @@ def scatter(
 
     Where an index comes twice, one of its values is kept; with `reduce` "add" or "multiply" all of them are added to
     what was there, or multiplied with it. Raises IndexError for an index out of range, ShapeError for shapes that do
-    not fit, DTypeError unless src has input's dtype and index integers, ValueError for another `reduce`.
+    not fit, DTypeError unless src has input's dtype and index integers, ValueError for another `reduce`. An index of no
+    elements fits any input.
     """
     source = value if src is None else src
+    if names_nothing(input, index):
+        return clone(input)
     if not hasattr(source, "spec"):
         source = input.new_full(tuple(index.spec.shape), source)
     if reduce is not None:
@@ -230,6 +239,8 @@ def scatter(
 @public(inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of input with out[index[i][j]][j] += src[i][j] for dim 0, and so on. Raises as scatter does."""
+    if names_nothing(input, index):
+        return clone(input)
     return _scatter_add(input, dim, index, src)
 
 
@@ -237,6 +248,7 @@ def expand_index(index: Tensor, like: tuple[int, ...], dim: int, op: str) -> Ten
     """A 1-D index of `dim` expanded to shape `like` in the other dims. Raises ShapeError for more dims."""
     if index.spec.ndim > 1:
         raise ShapeError(f"{op}(): index must have 1 dim, got shape {tuple(index.spec.shape)}")
+    require_integers(op, "index", index.spec)
     flat = index if index.spec.ndim else index.reshape(1)
     if len(like) == 1:
         return flat

@@ -8,10 +8,11 @@ from ..dispatch.plan import Inferred
 from ..dtype import bool_, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
+from .copying import clone
 from .creation import arange, empty_spec, fill_spec
 from .elementwise.arithmetic import div, eq, maximum, minimum, mul, where
 from .families import composite
-from .indexing import expand_index, gather, infer_scattered, scatter, scatter_add, takes_0d
+from .indexing import expand_index, gather, infer_scattered, names_nothing, scatter, scatter_add, takes_0d
 from .registry import public
 from .shape.joining import cat
 from .shape.views import broadcast_tensors, diagonal, narrow, reshape, select, slice_dim
@@ -106,6 +107,8 @@ def scatter_reduce(
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
+    if names_nothing(input, index):
+        return clone(input)
     infer_scattered(input.spec, dim, index.spec, src.spec)
     if not input.spec.ndim:
         found = scatter_reduce(

@@ -30,7 +30,7 @@ from ..ops.elementwise.composites import CLAMP, clamp
 from ..ops.elementwise.weighted import ADDCDIV, ADDCMUL, LERP
 from ..ops.families import op_of
 from ..ops.from_data import as_tensor
-from ..ops.indexing import expand_index, infer_scattered, scatter_into
+from ..ops.indexing import expand_index, infer_scattered, names_nothing, scatter_into
 from ..ops.registry import method
 from ..ops.shape.views import alias, expand
 from ..spec import Spec, wrap_dim
@@ -213,6 +213,8 @@ def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 3 and not kwargs and type(args[0]) is int and isinstance(args[1], TensorBase):
             dim, index, source = args
+            if names_nothing(self, index):
+                return general(self, dim, index, source)
             if type(source) in SCALARS and title in ("scatter_", "index_fill_"):
                 shape: Any = tuple(index.spec.shape)
                 if title == "index_fill_":
