@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,50 @@ def test_the_gradient_of_qr_of_more_columns_than_rows(mode):
     a = double(2, 3, 5).requires_grad_()
     assert gradcheck(lambda x: L.qr(x, mode), (a,))
     assert gradgradcheck(lambda x: L.qr(x, mode), (double(2, 4).requires_grad_(),), fast_mode=True)
+
+
+def test_einsum_of_numbers_for_labels_has_the_order_of_pytorch() -> None:
+    x, y = norch.rand(2, 3), norch.rand(3, 4)
+    assert norch.einsum(x, [26, 2]).tolist() == x.T.tolist()
+    assert norch.einsum(x, [51, 0], y, [0, 30]).tolist() == (y.T @ x.T).tolist()
+    np.testing.assert_allclose(norch.einsum(x, [..., 40], y, [40, 1]).numpy(), x.numpy() @ y.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc", None])
+def test_the_condition_of_a_singular_matrix_is_infinite(p: Any) -> None:
+    a = np.stack([np.diag([1.0, 2.0, 0.0]), np.diag([1.0, 2.0, 4.0])])
+    found = norch.linalg.cond(norch.tensor(a), p).tolist()
+    assert found[0] == (0.0 if p == -2 else np.inf)
+    assert found[1] == pytest.approx(np.linalg.cond(a[1], p))
+
+
+def test_ranks_and_inverses_by_tolerances_in_place() -> None:
+    a = norch.diag(norch.tensor([1.0, 0.5, 1e-3]))
+    assert norch.linalg.matrix_rank(a, 0.01).item() == 2
+    assert norch.linalg.matrix_rank(a, 0.6, True).item() == 1
+    assert norch.linalg.matrix_rank(a, tol=norch.tensor([0.6, 0.1])).tolist() == [1, 2]
+    assert norch.linalg.matrix_rank(norch.complex(a, a * 0), 0.01).item() == 2
+    assert norch.linalg.pinv(a, 0.01).diag().tolist() == [1.0, 2.0, 0.0]
+
+
+def test_matrices_of_no_elements_and_single_ones() -> None:
+    assert norch.linalg.tensorinv(norch.ones(0, 3, 0), ind=1).shape == (3, 0, 0)
+    assert norch.linalg.tensorsolve(norch.ones(0, 0, 1, 2, 3, 0), norch.ones(0, 0)).shape == (1, 2, 3, 0)
+    a = norch.rand(2, 3)
+    assert norch.chain_matmul(a).tolist() == norch.chain_matmul([a]).tolist() == a.tolist()
+
+
+def test_the_triangle_is_named_in_either_case() -> None:
+    a = norch.tensor([[2.0, 9.0], [0.0, 1.0]])
+    assert norch.linalg.eigh(a, UPLO="l").eigenvalues.tolist() == norch.linalg.eigvalsh(a, "l").tolist() == [1.0, 2.0]
+    z = norch.complex(a, a * 0)
+    assert norch.linalg.eigh(z, UPLO="l").eigenvalues.tolist() == pytest.approx([1.0, 2.0])
+
+
+def test_what_matrices_have_no_norm_of() -> None:
+    with pytest.raises(norch.ShapeError, match="1 or 2 dims"):
+        norch.linalg.norm(norch.ones(2, 2, 2), 1, (0, 1, 2))
+    i = norch.ones(2, dtype=norch.int64)
+    for options in ({"alpha": 1.5}, {"beta": 0.5}):
+        with pytest.raises(norch.DTypeError, match="integers"):
+            norch.addr(norch.ones(2, 2, dtype=norch.int64), i, i, **options)

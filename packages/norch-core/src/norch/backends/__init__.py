@@ -170,6 +170,10 @@ class _CUDA:
         """Accepted: backends choose among kernels of attention themselves."""
         return nullcontext()
 
+    def preferred_linalg_library(self, backend: Any = None) -> str:
+        """Which of PyTorch's libraries decomposes matrices, "default": `backend`, another one's name, is ignored."""
+        return "default"
+
     def enable_flash_sdp(self, enabled: bool) -> None:
         """Accepted, as `sdp_kernel`."""
 

@@ -102,6 +102,7 @@ _EIGH = {u: _differentiable("eigh", lambda x, u=u: tuple(np.linalg.eigh(x, u)), 
 
 def _eigh(A: ComplexPair, UPLO: str = "L") -> Any:
     _check("eigh", A)
+    UPLO = UPLO.upper()
     if UPLO not in _EIGH:
         raise ValueError(f"linalg.eigh(): UPLO must be 'L' or 'U', got {UPLO!r}")
     return import_module("norch.linalg.decompositions").Eigh(*_EIGH[UPLO](A))
@@ -279,7 +280,11 @@ def _pinv(A: ComplexPair, rcond: Any = None, hermitian: bool = False, *, atol: A
     return _pseudo_inverse(rcond if rtol is None else rtol)(A)
 
 
-def _matrix_rank(A: ComplexPair, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+def _matrix_rank(
+    A: ComplexPair, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    if tol is not None:
+        atol, rtol = tol, 0.0
     values = _svdvals(A)
     relative = 0.0 if atol is not None else max(A.shape[-2:]) * import_module("norch").finfo(values.dtype).eps
     limit = values[..., :1] * (relative if rtol is None else rtol)

@@ -120,6 +120,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     its gradient not finite where eigenvalues are equal.
     """
     check_matrices("eigh", A)
+    UPLO = UPLO.upper()
     if UPLO not in _EIGH:
         raise ValueError(f"linalg.eigh(): UPLO must be 'L' or 'U', got {UPLO!r}")
     return Eigh(*_EIGH[UPLO](A))
@@ -130,6 +131,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     `UPLO` ("L" or "U") is read. Raises as that does.
     """
     check_matrices("eigvalsh", A)
+    UPLO = UPLO.upper()
     if UPLO not in _EIGH or (A.requires_grad and is_grad_enabled()):
         return eigh(A, UPLO)[0]
     with no_grad():

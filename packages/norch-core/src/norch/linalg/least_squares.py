@@ -46,24 +46,26 @@ def _pinv_gradient(a: Tensor, _: Tensor, p: Tensor, g: Tensor) -> tuple[Tensor, 
 _pinv = differentiable("pinv", lambda a, p: p, _pinv_gradient)
 
 
-def pinv(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The Moore-Penrose inverse, (..., n, m) of A (..., m, n): singular values below atol, or rtol times the largest,
-    count as 0. hermitian: A is symmetric, and only its lower triangle read.
+    count as 0. rcond: rtol, in PyTorch's first form. hermitian: A is symmetric, and only its lower triangle read.
 
     Raises ShapeError unless they are matrices, DTypeError unless float32 or float64.
     """
-    A = _lower(A) if hermitian else A
+    A, rtol = _lower(A) if hermitian else A, rtol if rcond is None else rcond
     check_matrices("pinv", A, square=False)
     out: Tensor = _pinv(A, _singular_values(A, atol, rtol)[0])
     return out
 
 
-def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """How many singular values of each matrix are not 0, which those below atol, or rtol times the largest, count as.
     int64.
 
-    hermitian: A is symmetric, and only its lower triangle read.
+    tol: atol, with an rtol of 0. hermitian: A is symmetric, and only its lower triangle read.
     """
+    if tol is not None:
+        atol, rtol = tol, 0.0
     s = svdvals(_lower(A.detach()) if hermitian else A.detach())
     return (s > _cutoff(s, A.shape, atol, rtol)).sum(-1)
 

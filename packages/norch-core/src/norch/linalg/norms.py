@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.arguments import checked
 from ..errors import DTypeError, ShapeError
 from ..ops import norm as _norm
+from ..ops import where
 from ..ops.families import accepts_axis
 from ..spec import wrap_dim
 from .decompositions import svdvals
-from .solving import inv
+from .unchecked import inv_ex
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -81,6 +82,8 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     """
     if dim is None and ord is not None and A.ndim == 2:
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
+    if isinstance(dim, tuple | list) and len(dim) > 2 and ord is not None:
+        raise ShapeError(f"linalg.norm(): with ord, dim must be of 1 or 2 dims, got {tuple(dim)}; see vector_norm")
     if isinstance(dim, tuple | list) and len(dim) == 2 and ord is not None:
         return matrix_norm(A, ord, dim, keepdim, dtype=dtype)
     if isinstance(ord, str):
@@ -92,7 +95,7 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition numbers (...) of matrices A (..., m, n): by default the largest singular value over the smallest;
-    else by `p`-norms.
+    else by `p`-norms. Infinite where A is singular.
 
     Raises what the two raise.
     """
@@ -100,4 +103,6 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         return matrix_norm(A, 2) / matrix_norm(A, -2)
     if p == -2:
         return matrix_norm(A, -2) / matrix_norm(A, 2)
-    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+    inverse, info = inv_ex(A)
+    inverse = where((info > 0)[..., None, None], 0.0, inverse)
+    return where(info > 0, math.inf, matrix_norm(A, p) * matrix_norm(inverse, p))

@@ -24,7 +24,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     rows, columns = A.shape[:ind], A.shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise ShapeError(f"linalg.tensorinv(): {tuple(rows)} and {tuple(columns)} differ in elements")
-    return inv(A.reshape(math.prod(rows), -1)).reshape(*columns, *rows)
+    return inv(A.reshape(math.prod(rows), math.prod(columns))).reshape(*columns, *rows)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
@@ -37,7 +37,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     shape = A.shape[B.ndim :]
     if math.prod(shape) != B.numel() or A.numel() != B.numel() ** 2:
         raise ShapeError(f"linalg.tensorsolve(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
-    return solve(A.reshape(B.numel(), -1), B.flatten()).reshape(shape)
+    return solve(A.reshape(B.numel(), B.numel()), B.flatten()).reshape(shape)
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:

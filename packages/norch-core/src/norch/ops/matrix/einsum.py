@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from string import ascii_letters
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dispatch.arguments import describe, foreign
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 Labels = tuple[str, ...]
+
+_LETTERS = ascii_uppercase + ascii_lowercase
+"""What stands for a number: letters in the order that an output which is not given has them in."""
 
 
 def _from_lists(first: Any, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -27,7 +30,7 @@ def _from_lists(first: Any, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
         return first, rest  # which are refused
 
     def text(labels: Any) -> str:
-        return "".join(["..." if label is Ellipsis else ascii_letters[label] for label in labels])
+        return "".join(["..." if label is Ellipsis else _LETTERS[label] for label in labels])
 
     equation = ",".join(map(text, lists))
     return equation if output is None else f"{equation}->{text(output)}", operands

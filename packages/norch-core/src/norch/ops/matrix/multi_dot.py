@@ -57,8 +57,11 @@ def _product(matrices: list[Tensor], splits: dict[tuple[int, int], int], i: int,
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the order that needs the fewest multiplications. Raises as matmul does."""
-    return multi_dot(matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices)
+    """The product of matrices, in the order that needs the fewest multiplications; of one, itself. Raises as matmul
+    does.
+    """
+    given = matrices[0] if len(matrices) == 1 and isinstance(matrices[0], tuple | list) else matrices
+    return given[0] if len(given) == 1 else multi_dot(given)
 
 
 check_functions(globals())

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ShapeError
+from ...errors import DTypeError, ShapeError
 from ...spec import Shape, as_int, broadcast_shapes, wrap_dim
 from ..creation import eye
 from ..elementwise.arithmetic import where
@@ -182,7 +182,13 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 
 @public(inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does."""
+    """beta * input + alpha * outer(vec1, vec2), of shape (n, m), to which `input` broadcasts. Raises as addmm does, and
+    DTypeError for fractions of integers.
+    """
+    if any(isinstance(v, float) for v in (beta, alpha)) and not any(
+        x.spec.dtype.is_floating_point for x in (input, vec1, vec2)
+    ):
+        raise DTypeError(f"addr(): of integers beta and alpha must be integers, got {beta} and {alpha}")
     return add_product("addr", input, outer, vec1, vec2, beta, alpha)
 
 
