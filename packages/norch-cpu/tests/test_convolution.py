@@ -47,6 +47,8 @@ CASES = {
     "depthwise, several each": ((2, 3, 10, 11), (12, 1, 2, 2), (2, 1), NONE, ONE, 3),
     "depthwise, strided": ((2, 18, 15, 37), (18, 1, 5, 3), (2, 3), (2, 2, 1, 1), ONE, 18),
     "depthwise, dilated": ((1, 70, 23, 24), (70, 1, 3, 3), (1, 2), (2, 2, 3, 3), (2, 3), 70),
+    "depthwise, few channels": ((2, 3, 6, 40), (3, 1, 3, 5), ONE, (1, 1, 2, 2), ONE, 3),
+    "depthwise, few channels, dilated": ((2, 2, 9, 31), (2, 1, 2, 3), (2, 1), (1, 1, 3, 3), (2, 3), 2),
     "depthwise, padded by more than its taps": ((2, 16, 6, 5), (16, 1, 2, 3), (2, 1), (3, 3, 4, 4), ONE, 16),
     "few channels a group": ((2, 24, 9, 30), (36, 4, 3, 3), (2, 1), AROUND, ONE, 6),
     "pointwise": ((4, 20, 7, 7), (33, 20, 1, 1), ONE, NONE, ONE, 1),
@@ -103,7 +105,7 @@ def test_against_taps(name, dtype):
     "name",
     [
         *("second layer", "strided", "groups", "depthwise", "depthwise, strided", "pointwise", "no channels in"),
-        "few channels, strided and dilated",
+        *("few channels, strided and dilated", "depthwise, few channels"),
     ],
 )
 def test_halves_are_summed_in_float32(name, dtype):
@@ -145,6 +147,7 @@ def layouts(array, dtype):
     [
         *("second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"),
         *("few windows of a large weight, strided", "few strided windows", "few pointwise windows"),
+        *("depthwise, few channels", "depthwise, few channels, dilated"),
     ],
 )
 def test_layouts(name, dtype):

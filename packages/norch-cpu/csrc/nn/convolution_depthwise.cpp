@@ -60,9 +60,10 @@ struct Moves {
     bool is_grad;
 };
 
-/// `sum_taps` of all channels. Where vectors would hang over they go back over what is done.
+/// `sum_taps` of all channels, where a tap has `width` weights. Where vectors would hang over they go back over what is done.
 template <int X, class S, class T>
-void sum_channels(const S* source, int64_t step, const Reach& reach, const T* weights, int64_t channels, const S* bias, S* out) {
+void sum_channels(const S* source, int64_t step, const Reach& reach, const T* weights, int64_t width, int64_t channels,
+                  const S* bias, S* out) {
     constexpr int L = SIMD_WIDTH<T>, WIDE = X == 1 ? 4 : 2;
     const int64_t vectors = channels >= WIDE * L ? WIDE : channels >= 2 * L ? 2 : 1;
     const auto kernel = vectors == WIDE ? sum_taps<X, WIDE, S, T> : vectors == 2 ? sum_taps<X, 2, S, T> : sum_taps<X, 1, S, T>;
@@ -74,9 +75,25 @@ void sum_channels(const S* source, int64_t step, const Reach& reach, const T* we
         for (int x = 0; x < X; ++x) {
             T sum = bias ? T(load(bias[c])) : T(0);
             for (size_t k = 0; k < reach.count; ++k)
-                sum += load(source[reach.at[k] + x * step + c]) * weights[reach.tap[k] * channels + c];
+                sum += load(source[reach.at[k] + x * step + c]) * weights[reach.tap[k] * width + c];
             out[x * channels + c] = store<S>(sum);
         }
+}
+
+constexpr int RUN = 4;  // vectors of a row that are computed together
+
+/// `sum_taps` of `count` elements of a row whose places lie side by side, with fewer channels than a vector has: the weights,
+/// and the bias, come again and again, and vectors begin where their channel is.
+template <class S, class T>
+void sum_row_of_few(const S* source, const Reach& reach, const T* weights, int64_t width, int64_t channels, const S* bias,
+                    int64_t count, S* out) {
+    constexpr int L = SIMD_WIDTH<T>;
+    const int64_t vectors = count >= RUN * L ? RUN : 1;
+    const auto kernel = vectors == RUN ? sum_taps<1, RUN, S, T> : sum_taps<1, 1, S, T>;
+    for (int64_t i = 0; i < count; i += vectors * L) {
+        const int64_t at = std::min(i, count - vectors * L), c = at % channels;
+        kernel(source + at, 0, reach, weights + c, width, bias ? bias + c : nullptr, out + at);
+    }
 }
 
 template <class S>
@@ -89,32 +106,46 @@ template <class S>
     const bool has_bias = !is_grad && r.operands.size() == 4;
     const auto strides = weight.strides;
     const Inner inner = moves.inner(columns);
+    constexpr int L = SIMD_WIDTH<T>;
+    const int64_t run = (inner.end - inner.begin) * channels;
+    const bool by_run = channels < L && inner.step == channels && run >= L;
+    const int64_t width = by_run ? channels + RUN * L : channels;
     const double ns = double(columns * channels * taps) / PER_NS<T> * 2;
     return make_kernel(ns * double(n * rows), [=](char* const* data, const Scalar*) {
         const S* w = reinterpret_cast<const S*>(data[2]);
-        Scratch<T> packed(taps * channels);
-        for (int64_t t = 0; t < taps; ++t)
-            for (int64_t c = 0; c < channels; ++c)
-                packed.data()[t * channels + c] = load(w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]]);
-        const S* bias = has_bias ? reinterpret_cast<const S*>(data[3]) : nullptr;
+        Scratch<T> packed(taps * width);
+        Scratch<S> biases(has_bias ? width : 0);
+        for (int64_t i = 0; i < width; ++i) {
+            const int64_t c = i % channels;
+            for (int64_t t = 0; t < taps; ++t)
+                packed.data()[t * width + i] = load(w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]]);
+            if (has_bias) biases.data()[i] = reinterpret_cast<const S*>(data[3])[c];
+        }
+        const S* bias = has_bias ? biases.data() : nullptr;
         parallel_for(n * rows, ns, [&](int64_t begin, int64_t end) {
             Reach reach = moves.room();
             for (int64_t i = begin; i < end; ++i) {
                 const S* x = reinterpret_cast<const S*>(data[1]) + i / rows * image;
                 S* to = reinterpret_cast<S*>(data[0]) + i * columns * channels;
                 for (int64_t column = 0; column < columns; ++column) {
+                    if (column == inner.begin && by_run) {
+                        moves.reach(i % rows, column, &reach);
+                        sum_row_of_few(x, reach, packed.data(), width, channels, bias, run, to + column * channels);
+                        column = inner.end - 1;
+                        continue;
+                    }
                     if (column == inner.begin && inner.end - column >= PLACES) {
                         moves.reach(i % rows, column, &reach);
                         for (; column < inner.end; column += PLACES) {
                             const int64_t at = std::min(column, inner.end - PLACES);
-                            sum_channels<PLACES>(x + (at - inner.begin) * inner.step, inner.step, reach, packed.data(), channels, bias,
+                            sum_channels<PLACES>(x + (at - inner.begin) * inner.step, inner.step, reach, packed.data(), width, channels, bias,
                                                  to + at * channels);
                         }
                         column = inner.end - 1;
                         continue;
                     }
                     moves.reach(i % rows, column, &reach);
-                    sum_channels<1>(x, 0, reach, packed.data(), channels, bias, to + column * channels);
+                    sum_channels<1>(x, 0, reach, packed.data(), width, channels, bias, to + column * channels);
                 }
             }
         });
