@@ -107,8 +107,10 @@ def _ne(input: Any, other: Any) -> Tensor:
 
 
 def _isclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    near: Tensor = (input - other).abs() <= atol + rtol * ops.abs(other)
-    near = near | _eq(input, other)
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
+    error = (input - other).abs()
+    near: Tensor = (error <= atol + rtol * ops.abs(other)) & error.isfinite() | _eq(input, other)
     return near | (ops.isnan(input) & ops.isnan(other)) if equal_nan else near
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import as_dtype
+from ..dtype import INTEGER, as_dtype
+from ..memory_formats import strided
 from ..ops.from_data import as_tensor
-from ..tensor import Tensor
 
 _RELATIVE = {"float16": 1e-3, "bfloat16": 1.6e-2, "float32": 1.3e-6, "float64": 1e-7}
 
@@ -38,7 +38,7 @@ def assert_close(
         raise ValueError("assert_close(): rtol and atol must both be given, or neither")
     if not allow_subclasses and type(actual) is not type(expected):
         raise TypeError(f"assert_close(): {type(actual).__name__} and {type(expected).__name__} are of different types")
-    checks = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    checks = (rtol, atol, equal_nan, check_device, check_dtype, check_stride, check_layout)
     problem = _difference(actual, expected, "", checks)
     if problem is not None:
         raise AssertionError(problem if msg is None else msg(problem) if callable(msg) else msg)
@@ -77,9 +77,11 @@ def _difference(actual: Any, expected: Any, where: str, checks: tuple[Any, ...])
         return next((f for f in found if f is not None), None)
     if actual is None or expected is None:
         return None if actual is expected else f"None is not {expected if actual is None else actual!r:.60}{where}"
-    if all(hasattr(type(x), "_norch_function") and hasattr(x, "pair") for x in (actual, expected)):
-        actual, expected = actual.pair, expected.pair  # complex numbers, which are close where their parts are
-    numbers = not isinstance(actual, Tensor | np.ndarray) and not isinstance(expected, Tensor | np.ndarray)
+    layouts = [getattr(x, "layout", strided) for x in (actual, expected)]
+    if checks[-1] and layouts[0] is not layouts[1]:
+        return f"The layouts differ{where}: {layouts[0]} and {layouts[1]}"
+    actual, expected = [x if of is strided else x.to_dense() for x, of in zip((actual, expected), layouts, strict=True)]
+    numbers = not hasattr(actual, "dtype") and not hasattr(expected, "dtype")
     return _tensors_differ(as_tensor(actual), as_tensor(expected), where, checks, numbers)
 
 
@@ -87,8 +89,12 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _tensors_differ(a: Tensor, b: Tensor, where: str, checks: tuple[Any, ...], numbers: bool) -> str | None:
-    rtol, atol, equal_nan, check_device, check_dtype, check_stride = checks
+def _is_exact(x: Any) -> bool:
+    return not (x.dtype.is_floating_point or x.dtype.is_complex)
+
+
+def _tensors_differ(a: Any, b: Any, where: str, checks: tuple[Any, ...], numbers: bool) -> str | None:
+    rtol, atol, equal_nan, check_device, check_dtype, check_stride, _ = checks
     if a.shape != b.shape:
         return f"The shapes differ{where}: {tuple(a.shape)} and {tuple(b.shape)}"
     if check_device and a.device != b.device:
@@ -98,16 +104,16 @@ def _tensors_differ(a: Tensor, b: Tensor, where: str, checks: tuple[Any, ...], n
     if check_stride and a.stride() != b.stride():
         return f"The strides differ{where}: {a.stride()} and {b.stride()}"
     if rtol is None:
-        kinds = ["float64"] if numbers else [d.name for d in (a.dtype, b.dtype)]
+        kinds = ["float64"] if numbers else [getattr(d, "parts", d).name for d in (a.dtype, b.dtype)]
         rtol = max(_RELATIVE.get(kind, 0.0) for kind in kinds)
         atol = max(1e-5 if kind in _RELATIVE else 0.0 for kind in kinds)
         if "float64" in kinds and len(set(kinds)) == 1:
             atol = 1e-7
-        if not any(t.dtype.is_floating_point for t in (a, b)):
+        if all(map(_is_exact, (a, b))):
             rtol = atol = 0.0
-    exact = not (a.dtype.is_floating_point or b.dtype.is_floating_point)
-    x, y = [t.detach().cpu().to(as_dtype("int64" if exact else "float64")).numpy() for t in (a, b)]
-    bad = ~np.isclose(x, y, rtol, atol, equal_nan)
+    dtype = as_dtype("int64" if _is_exact(a) and _is_exact(b) else "float64")
+    x, y = [(t if t.dtype.is_complex else t.detach().to(dtype)).detach().cpu().numpy() for t in (a, b)]
+    bad = x != y if dtype.category == INTEGER and not (rtol or atol) else ~np.isclose(x, y, rtol, atol, equal_nan)
     if not bad.any():
         return None
     with np.errstate(all="ignore"):

@@ -106,6 +106,8 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     if rtol < 0 or atol < 0:
         raise ValueError(f"isclose(): rtol and atol must not be negative, got {rtol} and {atol}")
     a, b = input.detach(), other.detach()
+    if not rtol and not atol and not equal_nan:
+        return eq(a, b)
     if not a.spec.dtype.is_floating_point and a.spec.dtype is b.spec.dtype:
         a, b = a.double(), b.double()
     near = (absolute(a - b) <= absolute(b) * rtol + atol) & isfinite(b) | eq(a, b)
