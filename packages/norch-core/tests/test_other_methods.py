@@ -290,3 +290,17 @@ def test_resizing_in_place():
         row.resize_(100000)
     with pytest.raises(norch.AutogradError, match="requires grad"):
         norch.ones(2, requires_grad=True).resize_(3)
+
+
+def test_set_of_a_leaf_that_requires_grad() -> None:
+    x, source = norch.ones(2, requires_grad=True), norch.tensor([3.0, 4.0])
+    with pytest.raises(norch.AutogradError, match="set_"):
+        x.set_(source)
+    with norch.no_grad():
+        assert x.set_(source) is x
+        with pytest.raises(norch.AutogradError, match="set_"):
+            (norch.enable_grad()(lambda: x * 2)()).set_(source)
+    assert x.requires_grad
+    assert x.is_leaf
+    assert x.data_ptr() == source.data_ptr()
+    assert norch.autograd.grad(x.pow(2).sum(), x)[0].tolist() == [6.0, 8.0]

@@ -138,3 +138,12 @@ def test_bags_without_indices_are_zeros():
     for mode in ("sum", "mean"):
         found = F.embedding_bag(norch.zeros(2, 0, dtype=norch.int64), norch.ones(4, 3), mode=mode)
         assert found.tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_bags_refuse_paddings_and_weights_that_do_not_fit():
+    table, indices, offsets = norch.ones(10, 2), norch.tensor([0, 1]), norch.tensor([0])
+    for padding in (10, -11):
+        with pytest.raises(norch.ShapeError, match="padding_idx"):
+            F.embedding_bag(indices, table, offsets, padding_idx=padding)
+    with pytest.raises(norch.DTypeError, match="per_sample_weights"):
+        F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=norch.ones(2, dtype=norch.float64))

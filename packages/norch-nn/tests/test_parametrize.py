@@ -167,3 +167,13 @@ def test_keys_and_values_are_pytorchs():
     found.load_state_dict({key: value.numpy() for key, value in expected.state_dict().items()})
     assert found.weight.tolist() == expected.weight.tolist()
     assert [name for name, _ in found.named_modules()] == [name for name, _ in expected.named_modules()]
+
+
+def test_a_parametrization_trains_as_its_module_does():
+    layer = nn.Linear(2, 2).eval()
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    assert [part.training for part in layer.parametrizations.weight] == [False, False]
+    layer = nn.Linear(2, 2)
+    parametrize.register_parametrization(layer, "weight", Symmetric().eval())
+    assert layer.parametrizations.weight[0].training

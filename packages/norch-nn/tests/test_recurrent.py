@@ -337,3 +337,10 @@ def test_wrong_lengths_are_named():
 def test_recurrent_layers_that_no_memory_holds(layer: type[nn.Module]) -> None:
     with pytest.raises(ValueError, match="num_layers must be at most 65536"):
         layer(1, 1, 2**31)
+
+
+@pytest.mark.parametrize("name", ["long", "int", "short", "char", "byte", "half", "float", "double"])
+def test_packed_sequences_are_cast_by_the_names_of_dtypes(name):
+    packed = rnn.pack_sequence([norch.tensor([1.0, 2.0]), norch.tensor([3.0])])
+    assert getattr(packed, name)().data.dtype is getattr(norch.ones(1), name)().dtype
+    assert getattr(packed, name)().data.tolist() == [1, 3, 2]

@@ -100,10 +100,11 @@ def set_(
     """Makes the tensor one on the memory of `source`, a tensor or a storage; without it, one of no elements.
 
     size, stride, storage_offset: what it shows of that memory, row by row where there are no strides. Views of the old
-    memory stay on it. Raises AutogradError for a tensor that requires grad, DTypeError and DeviceError where `source`
-    is of another dtype or device, ShapeError for what its memory does not hold.
+    memory stay on it. Raises AutogradError for a tensor that requires grad, unless it is a leaf under `no_grad`,
+    DTypeError and DeviceError where `source` is of another dtype or device, ShapeError for what its memory does not
+    hold.
     """
-    if self.requires_grad:
+    if self.requires_grad and (is_recording() or not self.is_leaf):
         raise AutogradError("set_(): a tensor that requires grad keeps its memory; use x.data = y")
     if source is None:
         source = empty_spec(self.spec.like((0,)))

@@ -71,13 +71,19 @@ def embedding_bag(
     input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
     per_sample_weights: a factor for each index, for sums. max_norm, norm_type, scale_grad_by_freq: as of `embedding`.
     padding_idx: an index that does not count. An empty bag gives zeros. The maximum with `offsets` waits for the length
-    of the longest bag. `sparse` is ignored: gradients are dense. Raises ShapeError for shapes that do not fit,
-    ValueError for arguments that do not.
+    of the longest bag. `sparse` is ignored: gradients are dense. Raises ShapeError for shapes, and a
+    padding_idx, that do not fit, DTypeError for weights of another dtype, ValueError for arguments that do not.
     """
     _check(weight, "embedding_bag")
     _check_bags(input, offsets, mode, per_sample_weights, scale_grad_by_freq)
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise norch.DTypeError(
+            f"embedding_bag(): per_sample_weights are {per_sample_weights.dtype}, weight {weight.dtype}"
+        )
     if padding_idx is not None:
-        padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
+        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+            raise norch.ShapeError(f"embedding_bag(): padding_idx {padding_idx} is not a row of {weight.shape[0]}")
+        padding_idx = padding_idx % weight.shape[0]
     if max_norm is not None:
         _renorm(input, weight, max_norm, norm_type)
     counted = None if padding_idx is None else input.detach() != padding_idx

@@ -148,9 +148,10 @@ def register_parametrization(
     """Makes `module.tensor_name`, a parameter or buffer, what `parametrization` makes of it. Returns the module.
 
     A second one is applied to what the first makes. Where it has a `right_inverse`, the tensor starts from that of its
-    value, a tensor or several, and can be assigned to. Raises ValueError for a name that is neither, and, unless
-    `unsafe`, for a parametrization that changes shape or dtype.
+    value, a tensor or several, and can be assigned to. It trains or evaluates from then on as `module` does. Raises
+    ValueError for a name that is neither, and, unless `unsafe`, for a parametrization that changes shape or dtype.
     """
+    parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         before = getattr(module, tensor_name)
         found = module.parametrizations[tensor_name]

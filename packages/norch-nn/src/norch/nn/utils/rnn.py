@@ -70,6 +70,26 @@ class PackedSequence(_Fields):
         """`to(norch.float16)`."""
         return self.to(norch.float16)
 
+    def long(self) -> PackedSequence:
+        """`to(norch.int64)`."""
+        return self.to(norch.int64)
+
+    def int(self) -> PackedSequence:
+        """`to(norch.int32)`."""
+        return self.to(norch.int32)
+
+    def short(self) -> PackedSequence:
+        """`to(norch.int16)`."""
+        return self.to(norch.int16)
+
+    def char(self) -> PackedSequence:
+        """`to(norch.int8)`."""
+        return self.to(norch.int8)
+
+    def byte(self) -> PackedSequence:
+        """`to(norch.uint8)`."""
+        return self.to(norch.uint8)
+
     def pin_memory(self) -> PackedSequence:
         """With the data and the indices in memory that a GPU reads directly. Raises as `Tensor.pin_memory` does."""
         first, second = [None if x is None else x.pin_memory() for x in self[2:]]
