@@ -95,6 +95,50 @@ def test_implicit_gradients_of_gamma_draws(a):
             assert found == pytest.approx(quantiles_slope(a, z), rel=2e-5)
 
 
+def slope_of_beta(a: float, b: float, x: float) -> float:
+    """`quantiles_slope` of beta draws, by a, in the logit."""
+    logit = math.log(x) - math.log1p(-x)
+    t = np.linspace(min(logit, 0) - 60 / a, logit, 200_001)
+    width = (t[1] - t[0]) / 3
+    weights = np.where(np.arange(len(t)) % 2, 4.0, 2.0) * width
+    weights[[0, -1]] = width
+    step, log_t, log_rest = 1e-5, -np.logaddexp(0, -t), -np.logaddexp(0, t)
+
+    def below(c: float) -> float:
+        scale = math.lgamma(c + b) - math.lgamma(c) - math.lgamma(b)
+        return float((np.exp(c * log_t + b * log_rest + scale) * weights).sum())
+
+    by_a = (below(a * (1 + step)) - below(a * (1 - step))) / (2 * a * step)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return -by_a / math.exp((a - 1) * math.log(x) + (b - 1) * math.log1p(-x) + scale)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.2), (1.0, 1.0), (0.05, 4.0), (2.5, 0.9), (30.0, 12.0), (2.0, 150.0)])
+@pytest.mark.parametrize(("dtype", "bound"), [(norch.float64, 2e-5), (norch.float32, 5e-5)])
+def test_implicit_gradients_of_beta_draws(a: float, b: float, dtype: norch.DType, bound: float) -> None:
+    norch.manual_seed(2)
+    first, second = (norch.full((12,), v, dtype=dtype, requires_grad=True) for v in (a, b))
+    drawn = D.Beta(first, second).rsample()
+    by_a, by_b = (v.tolist() for v in norch.autograd.grad(drawn.sum(), [first, second]))
+    for x, found_a, found_b in zip(drawn.tolist(), by_a, by_b, strict=True):
+        if 1e-6 < x < 1 - 1e-3:
+            assert found_a == pytest.approx(slope_of_beta(a, b, x), rel=bound)
+            assert found_b == pytest.approx(-slope_of_beta(b, a, 1 - x), rel=bound)
+
+
+def test_the_gradient_of_a_dirichlet_draw_moves_its_own_element_and_scales_the_others() -> None:
+    norch.manual_seed(3)
+    a = wide([0.7, 2.0, 5.0], True)
+    drawn = D.Dirichlet(a).rsample()
+    x, total = drawn.tolist(), 7.7
+    rows = [norch.autograd.grad(drawn[i], a, retain_graph=True)[0].tolist() for i in range(3)]
+    for j, own in enumerate(a.tolist()):
+        slope = slope_of_beta(own, total - own, x[j])
+        for i in range(3):
+            expected = slope if i == j else -slope * x[i] / (1 - x[j])
+            assert rows[i][j] == pytest.approx(expected, rel=2e-5)
+
+
 def test_gradients_of_the_gamma_distribution_function():
     a, z = wide([0.3, 1.0, 2.5, 40.0], True), wide([0.1, 3.0, 2.0, 44.0], True)
     p = D.Gamma(a, 1.0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtype import finfo
-from ..ops import digamma, lgamma, sigmoid, stack, xlogy
+from ..ops import digamma, lgamma, stack, xlogy
 from ..special import xlog1py
 from . import constraints
 from .dirichlet import Dirichlet
-from .draws import log_standard_gamma
 from .exp_family import ExponentialFamily
+from .simplex_draws import dirichlet_draw
 from .utils import broadcast_all
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _OfBeta(Dirichlet):
 
 class Beta(ExponentialFamily):
     """The beta distribution on [0, 1]: density x**(concentration1 - 1) * (1 - x)**(concentration0 - 1), normalised.
-    Draws, of two gamma draws, are differentiable as those are.
+    Draws are differentiable once.
     """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
@@ -54,8 +54,8 @@ class Beta(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape, info = self._extended_shape(sample_shape), finfo(self.concentration1.dtype)
-        logs = [log_standard_gamma(c.expand(shape)) for c in (self.concentration1, self.concentration0)]
-        drawn = sigmoid(logs[0] - logs[1]).to(self.concentration1.dtype)
+        drawn = dirichlet_draw(stack([c.expand(shape) for c in (self.concentration1, self.concentration0)], -1))[..., 0]
+        drawn = drawn.to(self.concentration1.dtype)
         return drawn.clamp(info.tiny, 1 - info.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import finfo
 from ..errors import ShapeError
-from ..ops import digamma, lgamma, one_hot, softmax, where, xlogy
+from ..ops import digamma, lgamma, one_hot, where, xlogy
 from . import constraints
-from .draws import log_standard_gamma
 from .exp_family import ExponentialFamily
+from .simplex_draws import dirichlet_draw
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class Dirichlet(ExponentialFamily):
     """Vectors of numbers that sum to 1, by the positive weights in the last dim of `concentration`. Raises ShapeError
-    for a 0-d tensor. Draws, of as many gamma draws, are differentiable as those are.
+    for a 0-d tensor. Draws are differentiable once.
     """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
@@ -33,7 +33,7 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         concentration = self.concentration.expand(self._extended_shape(sample_shape))
-        drawn = softmax(log_standard_gamma(concentration), -1)
+        drawn = dirichlet_draw(concentration)
         return drawn.to(self.concentration.dtype).clamp(min=finfo(self.concentration.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:

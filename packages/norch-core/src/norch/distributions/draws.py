@@ -35,37 +35,43 @@ def standard_exponential(like: Tensor) -> Tensor:
 
 # --- Gamma ----------------------------------------------------------------------------------------------------------
 
-STEP = 0.055
+STEP, COARSE_STEP = 0.055, 0.09  # for 13 digits, and for those of float32
 LONG_RANGE = (-3.6, 2.2)  # of the nodes: truncation leaves 1e-13 of the integral
-ROWS = 1 << 14  # whose integrands are in memory at once
+ROWS = 1 << 12  # whose integrands are in memory at once
 
 
-def _integrals(a: Tensor, log_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def half_line(step: float, device: Any) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of an integral from 0 on, of what falls as e^-v does, or as a normal density, over a range of
+    about 1: the double exponential formula of Takahashi and Mori (1974).
+    """
+    t = linspace(*LONG_RANGE, round((LONG_RANGE[1] - LONG_RANGE[0]) / step), dtype=float64, device=device)
+    nodes = exp(math.pi / 2 * t.sinh())
+    return nodes, nodes * t.cosh() * (math.pi / 2 * (LONG_RANGE[1] - LONG_RANGE[0]) / (len(t) - 1))
+
+
+def _integrals(a: Tensor, log_z: Tensor, step: float = STEP) -> tuple[Tensor, Tensor, Tensor]:
     """Of the gamma distribution with concentration a, at z, over the density at z times z: which side is integrated
     (True: below z), its mass, and the derivative of log z by a where the quantile is kept.
 
     With t = z e^v, both are integrals of e^(a v - z (e^v - 1)) over one side of v = 0, on which it only falls, but for
-    a factor e where z <= 1: by the double exponential formula of Takahashi and Mori (1974).
+    a factor e where z <= 1.
     """
     lower = log_z <= log(a).clamp(min=0)
     z, sign = exp(log_z), where(lower, -1.0, 1.0)
     most = where(a > z, a, z)
     rate = where(z <= 1, a, (a - z).abs()) + where(most > 1, sqrt(most), 0.0)
-    t = linspace(*LONG_RANGE, round((LONG_RANGE[1] - LONG_RANGE[0]) / STEP), dtype=float64, device=a.device)
-    width = (LONG_RANGE[1] - LONG_RANGE[0]) / (len(t) - 1)
-    nodes = exp(math.pi / 2 * t.sinh())
-    weights = nodes * t.cosh() * (math.pi / 2 * width)
+    nodes, weights = half_line(step, a.device)
     v = nodes * (sign / rate).unsqueeze(-1)
     values = exp(a.unsqueeze(-1) * v - z.unsqueeze(-1) * expm1(v)) * weights
     slopes = values * (v + (log_z - digamma(a)).unsqueeze(-1))
     return lower, values.sum(-1) / rate, slopes.sum(-1) * sign / rate
 
 
-def _in_rows(a: Tensor, log_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _in_rows(a: Tensor, log_z: Tensor, step: float = STEP) -> tuple[Tensor, Tensor, Tensor]:
     if a.numel() <= ROWS:
-        return _integrals(a, log_z)
+        return _integrals(a, log_z, step)
     pieces = zip(a.reshape(-1).split(ROWS), log_z.reshape(-1).split(ROWS), strict=True)
-    found = zip(*(_integrals(*piece) for piece in pieces), strict=True)
+    found = zip(*(_integrals(*piece, step) for piece in pieces), strict=True)
     lower, mass, slope = (cat(list(part)).reshape(a.shape) for part in found)
     return lower, mass, slope
 
@@ -74,8 +80,8 @@ class _Slope(Function):
     """The derivative of the logarithm of a gamma draw by the concentration, where its quantile is kept."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, log_z: Tensor) -> Tensor:
-        return _in_rows(a, log_z)[2]
+    def forward(ctx: Any, a: Tensor, log_z: Tensor, step: float) -> Tensor:
+        return _in_rows(a, log_z, step)[2]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -88,21 +94,26 @@ class _LogGamma(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor) -> Tensor:
+    def forward(ctx: Any, a: Tensor, step: float) -> Tensor:
         drawn = log_gamma_draw(*keyed(a))
         ctx.save_for_backward(a, drawn)
+        ctx.step = step
         return drawn
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         a, drawn = ctx.saved_tensors
-        return grads[0] * _Slope.apply(a, drawn)
+        return grads[0] * _Slope.apply(a, drawn, ctx.step), None
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
     """The logarithms of gamma draws of rate 1, float64, differentiable once."""
-    found: Tensor = _LogGamma.apply(concentration.to(float64))
+    found: Tensor = _LogGamma.apply(concentration.to(float64), step_for(concentration))
     return found
+
+
+def step_for(parameter: Tensor) -> float:
+    return STEP if parameter.dtype is float64 else COARSE_STEP
 
 
 class _GammaCdf(Function):
@@ -120,7 +131,7 @@ class _GammaCdf(Function):
         a, z = ctx.saved_tensors
         log_z = log(z.clamp(min=1e-300))
         share = exp(a * log_z - z - lgamma(a))
-        return -grads[0] * share * _Slope.apply(a, log_z), grads[0] * share / z
+        return -grads[0] * share * _Slope.apply(a, log_z, STEP), grads[0] * share / z
 
 
 def gamma_cdf(concentration: Tensor, value: Tensor) -> Tensor:
