@@ -34,7 +34,7 @@ NAMESPACES = (
     "norch.memory", "norch.profiler", "norch.profiler.legacy", "norch.profiler.nvtx",
     "norch.serialization", "norch.signal.windows", "norch.sparse", "norch.special", "norch.testing",
     "norch.nn", "norch.nn.attention", "norch.nn.attention.flex_attention", "norch.nn.functional",
-    "norch.nn.init", "norch.nn.parallel", "norch.nn.utils", "norch.nn.utils.parametrizations",
+    "norch.nn.grad", "norch.nn.init", "norch.nn.parallel", "norch.nn.utils", "norch.nn.utils.parametrizations",
     "norch.nn.utils.parametrize", "norch.nn.utils.prune", "norch.nn.utils.rnn", "norch.nn.utils.stateless",
     "norch.fx", "norch.optim", "norch.optim.lr_scheduler", "norch.optim.swa_utils", "norch.utils.checkpoint",
     "norch.utils.data", "norch.utils.tensorboard", "norch.vision.datasets", "norch.vision.io", "norch.vision.models",

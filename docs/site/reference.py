@@ -51,7 +51,7 @@ NAMESPACES = {
     "nn": ("norch.nn",),
     "nn-functional": ("norch.nn.functional",),
     "nn-attention": ("norch.nn.attention", "norch.nn.attention.flex_attention"),
-    "nn-init": ("norch.nn.init",),
+    "nn-init": ("norch.nn.init", "norch.nn.grad"),
     "nn-quantized": ("norch.nn.quantized",),
     "nn-utils": ("norch.nn.utils", "norch.nn.utils.rnn", "norch.nn.utils.parametrize",
                  "norch.nn.utils.parametrizations", "norch.nn.utils.prune", "norch.nn.utils.stateless",

@@ -24,6 +24,7 @@ Arguments that mean the same in every module:
 import norch
 
 from . import functional as functional
+from . import grad as grad
 from . import init as init
 from . import quantized as quantized
 from . import utils as utils
