@@ -102,3 +102,32 @@ def test_functionalize():
     assert grad(functionalize(changes, remove="mutations_and_views"))(x).tolist() == [0, 3]
     with pytest.raises(ValueError, match="remove must be"):
         functionalize(changes, remove="all")
+
+
+CHANGES = {
+    "squeeze_": lambda x: x.squeeze_(0), "unsqueeze_": lambda x: x.unsqueeze_(-1), "t_": lambda x: x.t_(),
+    "transpose_": lambda x: x.transpose_(0, 1), "swapaxes_": lambda x: x.swapaxes_(-1, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_shapes_of_samples_change_in_place(name):
+    x, weight = norch.arange(12.0).reshape(4, 1, 3), norch.rand(3, 2)
+
+    def summed(sample):
+        y = sample * 1
+        CHANGES[name](y)
+        return y.sum(0)
+
+    found = vmap(summed)(x)
+    assert found.tolist() == norch.stack([summed(sample) for sample in x]).tolist()
+    by_two = vmap(vmap(summed))(x.reshape(2, 2, 1, 3))
+    assert by_two.flatten(0, 1).tolist() == found.tolist()
+
+    def loss(weight, sample):
+        y = sample.mm(weight)
+        CHANGES[name](y)
+        return y.sum()
+
+    gradients = vmap(lambda sample: grad(loss)(weight, sample))(x)
+    assert gradients.tolist() == norch.stack([grad(loss)(weight, sample) for sample in x]).tolist()

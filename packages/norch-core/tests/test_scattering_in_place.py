@@ -126,3 +126,10 @@ def test_an_index_of_no_elements_scatters_nothing(shape: tuple[int, ...], index:
 def test_an_index_of_slices_holds_integers() -> None:
     with pytest.raises(norch.DTypeError, match=r"index_add\(\): index must hold integers"):
         norch.zeros(2).index_add(0, norch.tensor([]), norch.zeros(0))
+
+
+def test_only_a_number_fills() -> None:
+    x = norch.zeros(3, 3)
+    with pytest.raises(norch.ShapeError, match="0-d"):
+        x.index_fill_(0, norch.tensor([0, 2]), norch.ones(2, 3))
+    assert x.index_fill_(0, norch.tensor([0, 2]), norch.tensor(2.0)).sum(1).tolist() == [6, 0, 6]

@@ -178,6 +178,15 @@ def _made(name: str) -> Callable[..., Any]:
     return call
 
 
+def _viewed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Batched, *args: Any, **kwargs: Any) -> Any:
+        view = function(self, *args, **kwargs)
+        self.spec, self.value = view.spec, view.value
+        return self
+
+    return call
+
+
 def _taken(self: Batched, value: Any, *rest: Any, **more: Any) -> Tensor:
     return self.write(value)
 
@@ -188,6 +197,8 @@ for _name in ("copy_", "fill_"):
     setattr(Batched, _name, _taken)
 for _name in ("clamp_", "clip_"):
     setattr(Batched, _name, _written(_name, METHODS["clamp"]))
+for _name in ("squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_", "as_strided_"):
+    setattr(Batched, _name, _viewed(_name, METHODS[_name[:-1]]))
 for _name in ("new_zeros", "new_ones", "new_empty", "new_full"):
     setattr(Batched, _name, _made(_name))
 for _name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__array__", "__contains__"):

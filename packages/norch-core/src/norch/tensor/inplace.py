@@ -213,7 +213,7 @@ def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 3 and not kwargs and type(args[0]) is int and isinstance(args[1], TensorBase):
             dim, index, source = args
-            if names_nothing(self, index):
+            if names_nothing(self, index) or (title == "index_fill_" and type(source) not in SCALARS):
                 return general(self, dim, index, source)
             if type(source) in SCALARS and title in ("scatter_", "index_fill_"):
                 shape: Any = tuple(index.spec.shape)
