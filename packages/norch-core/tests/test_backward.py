@@ -339,3 +339,11 @@ def test_a_given_gradient_is_cast_to_the_dtype_of_the_result(dtype):
     out.backward(norch.ones(1, 3, 2, 2))
     assert w.grad.dtype is dtype
     assert w.grad.unique().tolist() == [4]
+
+
+def test_zeros_for_gradients_that_are_not_there_can_be_differentiated():
+    x, a = norch.tensor(0.5, requires_grad=True), norch.tensor(1.0, requires_grad=True)
+    (first,) = norch.autograd.grad(x * a, x, create_graph=True)
+    (second,) = norch.autograd.grad(first, x, create_graph=True, materialize_grads=True)
+    assert (second.item(), second.requires_grad) == (0.0, True)
+    assert norch.autograd.grad(second, x, materialize_grads=True)[0].item() == 0.0

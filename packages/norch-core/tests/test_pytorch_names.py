@@ -105,8 +105,10 @@ def test_interop_threads():
 
 def test_variable():
     x = norch.ones(2)
-    assert norch.autograd.Variable(x) is x
-    assert norch.autograd.Variable(x, requires_grad=True).requires_grad
+    for wanted in (False, True):
+        made = norch.autograd.Variable((x * 1).requires_grad_(not wanted) * 2, requires_grad=wanted)
+        assert (made.requires_grad, made.is_leaf) == (wanted, True)
+    assert norch.autograd.Variable(x).data_ptr() == x.data_ptr()
     assert isinstance(x, norch.autograd.Variable)
     assert not isinstance(1.0, norch.autograd.Variable)
 

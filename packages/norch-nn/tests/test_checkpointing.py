@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 import norch
@@ -57,3 +60,38 @@ def test_policies_change_no_result():
         create_selective_checkpoint_contexts(3)
     with pytest.raises(TypeError, match="debug is not supported"):
         checkpoint(net, x, debug=True)
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_arguments_and_results_have_structure(use_reentrant):
+    layer, x = nn.Linear(3, 3), norch.rand(2, 3, requires_grad=True)
+
+    def part(given, *, scale, many):
+        y = layer(given["x"]) * scale + many[0]
+        return {"pair": Pair(y, [given["x"] * 2, "text"]), "none": None}
+
+    def gradients(run):
+        h, scale = x * 3, (x + 1).relu()
+        out = run(part, {"x": h}, scale=scale, many=[h.sin()])
+        loss = out["pair"].first.sum() + out["pair"].second[0].pow(2).sum() + h.sum() + scale.sum()
+        x.grad = layer.weight.grad = None
+        loss.backward()
+        assert isinstance(out["pair"], Pair)
+        assert (out["pair"].second[1], out["none"]) == ("text", None)
+        return x.grad, layer.weight.grad
+
+    found = gradients(lambda *args, **kwargs: checkpoint(*args, use_reentrant=use_reentrant, **kwargs))
+    for got, expected in zip(found, gradients(lambda f, *args, **kwargs: f(*args, **kwargs)), strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_results_of_unknown_structure_are_refused():
+    @dataclass
+    class Result:
+        value: norch.Tensor
+
+    with pytest.raises(norch.DTypeError, match="register_pytree_node knows, not a Result"):
+        checkpoint(lambda x: Result(x * 2), norch.ones(2, requires_grad=True))

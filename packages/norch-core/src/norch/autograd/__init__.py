@@ -67,11 +67,11 @@ class _VariableMeta(type):
 class Variable(metaclass=_VariableMeta):
     """PyTorch's old form of a tensor, by which old scripts know one: `isinstance(x, Variable)`.
 
-    Called it gives the tensor `data` itself, or a detached one that requires grad. volatile: ignored.
+    Called it gives a leaf on the memory of the tensor `data`, which requires grad as is said. volatile: ignored.
     """
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
-        return data.detach().requires_grad_() if requires_grad and not data.requires_grad else data
+        return data.detach().requires_grad_(requires_grad)
 
 
 _LATER = {

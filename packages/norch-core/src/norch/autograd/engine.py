@@ -109,7 +109,10 @@ def grad(
     if not create_graph:  # they are the caller's, to be changed in place, which repeated elements cannot be
         found = [g.clone() if g is not None and g.spec.overlaps else g for g in found]
     if materialize_grads:
-        found = [t.new_zeros(t.shape) if g is None else g for g, t in zip(found, ins, strict=True)]
+        found = [
+            t.new_zeros(t.shape).requires_grad_(create_graph) if g is None else g
+            for g, t in zip(found, ins, strict=True)
+        ]
     elif not allow_unused and any(g is None for g in found):
         at = next(i for i, g in enumerate(found) if g is None)
         raise AutogradError(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
 
 import norch
+
+from ._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __getattr__ = norch.late_submodules(__name__)
 
@@ -37,14 +40,7 @@ class _Again(norch.autograd.Function):
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, norch.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
         with within:
-            result = call(*args)
-        ctx.returns_tensor = not isinstance(result, tuple)
-        for value in (result,) if ctx.returns_tensor else result:
-            if isinstance(value, list | dict):
-                raise norch.DTypeError(
-                    f"checkpoint(): the function must return a tensor or a tuple, not a {type(value).__name__}"
-                )
-        return result
+            return call(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -57,8 +53,7 @@ class _Again(norch.autograd.Function):
         with norch.random.fork_rng(), norch.enable_grad(), ctx.autocast, ctx.again:
             if ctx.random is not None:
                 norch.set_rng_state(ctx.random)
-            result = ctx.call(*args)
-        results = (result,) if ctx.returns_tensor else result
+            results = ctx.call(*args)
         pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
         if pairs:
             norch.autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
@@ -77,11 +72,13 @@ def checkpoint(
     """`function(*args, **kwargs)`, of which nothing but the arguments is kept: the backward pass computes it again
     (Chen et al., 2016).
 
-    It returns a tensor or a tuple. With `preserve_rng_state` both times draw the same random numbers, and both run
-    under the same autocast. Tensors get gradients where they are positional arguments or leaves (parameters), these in
-    their `.grad`: `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. context_fn
-    gives the context of the first computation, and that of the second. PyTorch's `early_stop` and `determinism_check`
-    are taken, without effect. Raises TypeError for its `debug`, AutogradError for a backward pass with `create_graph`.
+    It returns a tensor, or tensors in tuples, lists, dicts and what `register_pytree_node` knows. With
+    `preserve_rng_state` both times draw the same random numbers, and both run under the same autocast. Tensors get
+    gradients where they are arguments, in such structures too, or leaves (parameters), these in their `.grad`:
+    `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. context_fn gives the
+    context of the first computation, and that of the second. PyTorch's `early_stop` and `determinism_check` are taken,
+    without effect. Raises TypeError for its `debug`, DTypeError for a result of another structure, AutogradError for a
+    backward pass with `create_graph`.
     """
     if kwargs.pop("debug", False):
         raise TypeError("checkpoint(): debug is not supported")
@@ -91,7 +88,23 @@ def checkpoint(
         return function(*args, **kwargs)
     anchor = norch.zeros((), requires_grad=True)
     contexts = (context_fn or noop_context_fn)()
-    return _Again.apply(anchor, lambda *a: function(*a, **kwargs), preserve_rng_state, contexts, *args)
+    leaves, given = tree_flatten((args, kwargs))
+    made: list[TreeSpec] = []
+
+    def call(*leaves: Any) -> tuple[Any, ...]:
+        args, kwargs = tree_unflatten(leaves, given)
+        results, structure = tree_flatten(function(*args, **kwargs))
+        for value in results:
+            if isinstance(value, list | dict) or is_dataclass(value):
+                raise norch.DTypeError(
+                    "checkpoint(): the function must return tensors, in tuples, lists and dicts, or what "
+                    f"register_pytree_node knows, not a {type(value).__name__}"
+                )
+        made.append(structure)
+        return tuple(results)
+
+    results = _Again.apply(anchor, call, preserve_rng_state, contexts, *leaves)
+    return tree_unflatten(results, made[0])
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
