@@ -1,9 +1,11 @@
 // Depthwise convolution of channels-last images, and its gradients: channels are as many numbers side by side.
 #include "common/scratch.h"
+#include "common/staging.h"
 #include "nn/convolution.h"
 #include "nn/depthwise_taps.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 
 namespace norch::nn {
 namespace {
@@ -19,11 +21,14 @@ struct Inner {
 /// Rows and columns of the source for each place of the result: in the gradient of the input the steps are undone.
 struct Moves {
     Moves(const Request& r, const Operand& weight, const Operand& source, bool is_grad)
-        : kh(weight.shape[2]), kw(weight.shape[3]), h(source.shape[2]), w(source.shape[3]), row(source.strides[2]),
+        : kh(weight.shape[2]), kw(weight.shape[3]), h(source.shape[2]), w(source.shape[3]), kept(h), row(source.strides[2]),
           column(source.strides[3]), is_grad(is_grad) {
         const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads");
         const auto& dilation = r.attrs.integers("dilation");
         step_y = stride[0], step_x = stride[1], gap_y = dilation[0], gap_x = dilation[1], top = pads[0], left = pads[2];
+        if (!is_half(source.dtype)) return;
+        kept = std::min(h, (kh - 1) * gap_y + 1);
+        column = source.shape[1], row = w * column;
     }
     /// The index in the source that tap k of place y sees, or -1.
     int64_t seen(int64_t y, int64_t k, int64_t step, int64_t gap, int64_t pad, int64_t size) const {
@@ -38,10 +43,11 @@ struct Moves {
         out->count = 0;
         for (int64_t i = 0; i < kh; ++i) {
             const int64_t at_y = seen(y, i, step_y, gap_y, top, h);
+            const int64_t from = (at_y < kept ? at_y : at_y % kept) * row;
             for (int64_t j = 0; j < kw && at_y >= 0; ++j) {
                 const int64_t at_x = seen(x, j, step_x, gap_x, left, w);
                 if (at_x < 0) continue;
-                out->at[out->count] = at_y * row + at_x * column;
+                out->at[out->count] = from + at_x * column;
                 out->tap[out->count++] = i * kw + j;
             }
         }
@@ -56,27 +62,60 @@ struct Moves {
     }
     Reach room() const { return {std::vector<int64_t>(size_t(kh * kw)), std::vector<int64_t>(size_t(kh * kw))}; }
 
-    int64_t kh, kw, h, w, row, column, step_y, step_x, gap_y, gap_x, top, left;
+    int64_t kh, kw, h, w;
+    int64_t kept;         // rows of the source that are there at once: all, or of 16-bit floats those of one row's taps
+    int64_t row, column;  // from one to the next, of those
+    int64_t step_y, step_x, gap_y, gap_x, top, left;
     bool is_grad;
 };
 
+/// Rows of images whose channels lie side by side: as they are, or 16-bit floats as float32, of which the last `kept` are there.
+template <class T>
+class Rows {
+public:
+    Rows(const char* data, const Operand& o, int64_t kept)
+        : data_(data), dtype_(o.dtype), size_(size_of(o.dtype)), image_(o.strides[0]), row_(o.strides[2]), h_(o.shape[2]),
+          width_(o.shape[1] * o.shape[3]), kept_(kept), scratch_(is_half(dtype_) ? kept * width_ : 0),
+          there_(size_t(is_half(dtype_) ? kept : 0), -1) {}
+
+    /// Where the rows of image n begin of which `bring` was asked.
+    const T* image(int64_t n) const {
+        return is_half(dtype_) ? scratch_.data() : reinterpret_cast<const T*>(data_) + n * image_;
+    }
+    void bring(int64_t n, int64_t y) {
+        if (!is_half(dtype_)) return;
+        const int64_t place = y % kept_, index = n * h_ + y;
+        if (there_[size_t(place)] == index) return;
+        there_[size_t(place)] = index;
+        T* const to = scratch_.data() + place * width_;
+        convert_line(data_ + (n * image_ + y * row_) * size_, dtype_, width_, reinterpret_cast<char*>(to), computed_dtype(dtype_));
+    }
+
+private:
+    const char* data_;
+    DType dtype_;
+    int64_t size_, image_, row_, h_, width_, kept_;
+    Scratch<T> scratch_;
+    std::vector<int64_t> there_;
+};
+
 /// `sum_taps` of all channels, where a tap has `width` weights. Where vectors would hang over they go back over what is done.
-template <int X, class S, class T>
-void sum_channels(const S* source, int64_t step, const Reach& reach, const T* weights, int64_t width, int64_t channels,
-                  const S* bias, S* out) {
+template <int X, class T>
+void sum_channels(const T* source, int64_t step, const Reach& reach, const T* weights, int64_t width, int64_t channels,
+                  const T* bias, T* out) {
     constexpr int L = SIMD_WIDTH<T>, WIDE = X == 1 ? 4 : 2;
     const int64_t vectors = channels >= WIDE * L ? WIDE : channels >= 2 * L ? 2 : 1;
-    const auto kernel = vectors == WIDE ? sum_taps<X, WIDE, S, T> : vectors == 2 ? sum_taps<X, 2, S, T> : sum_taps<X, 1, S, T>;
+    const auto kernel = vectors == WIDE ? sum_taps<X, WIDE, T> : vectors == 2 ? sum_taps<X, 2, T> : sum_taps<X, 1, T>;
     for (int64_t c = 0; c < channels && channels >= L; c += vectors * L) {
         const int64_t at = std::min(c, channels - vectors * L);
         kernel(source + at, step, reach, weights + at, channels, bias ? bias + at : nullptr, out + at);
     }
     for (int64_t c = 0; c < channels && channels < L; ++c)
         for (int x = 0; x < X; ++x) {
-            T sum = bias ? T(load(bias[c])) : T(0);
+            T sum = bias ? bias[c] : T(0);
             for (size_t k = 0; k < reach.count; ++k)
-                sum += load(source[reach.at[k] + x * step + c]) * weights[reach.tap[k] * width + c];
-            out[x * channels + c] = store<S>(sum);
+                sum += source[reach.at[k] + x * step + c] * weights[reach.tap[k] * width + c];
+            out[x * channels + c] = sum;
         }
 }
 
@@ -84,25 +123,27 @@ constexpr int RUN = 4;  // vectors of a row that are computed together
 
 /// `sum_taps` of `count` elements of a row whose places lie side by side, with fewer channels than a vector has: the weights,
 /// and the bias, come again and again, and vectors begin where their channel is.
-template <class S, class T>
-void sum_row_of_few(const S* source, const Reach& reach, const T* weights, int64_t width, int64_t channels, const S* bias,
-                    int64_t count, S* out) {
+template <class T>
+void sum_row_of_few(const T* source, const Reach& reach, const T* weights, int64_t width, int64_t channels, const T* bias,
+                    int64_t count, T* out) {
     constexpr int L = SIMD_WIDTH<T>;
     const int64_t vectors = count >= RUN * L ? RUN : 1;
-    const auto kernel = vectors == RUN ? sum_taps<1, RUN, S, T> : sum_taps<1, 1, S, T>;
+    const auto kernel = vectors == RUN ? sum_taps<1, RUN, T> : sum_taps<1, 1, T>;
     for (int64_t i = 0; i < count; i += vectors * L) {
         const int64_t at = std::min(i, count - vectors * L), c = at % channels;
         kernel(source + at, 0, reach, weights + c, width, bias ? bias + c : nullptr, out + at);
     }
 }
 
-template <class S>
+template <class T>
 [[gnu::cold]] KernelPtr correlation(const Request& r, bool is_grad) {
-    using T = compute_t<S>;
-    const Operand &out = r.operands[0], &source = r.operands[1], &weight = r.operands[2];
+    const Operand &out = r.operands[0], &source = r.operands[1];
+    const DType dtype = out.dtype;
+    const auto taps_of = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(r.operands[2], computed_dtype(dtype)));
+    const Operand& weight = taps_of->view;
     const Moves moves(r, weight, source, is_grad);
     const int64_t n = out.shape[0], channels = out.shape[1], rows = out.shape[2], columns = out.shape[3];
-    const int64_t taps = moves.kh * moves.kw, image = source.strides[0];
+    const int64_t taps = moves.kh * moves.kw;
     const bool has_bias = !is_grad && r.operands.size() == 4;
     const auto strides = weight.strides;
     const Inner inner = moves.inner(columns);
@@ -112,21 +153,29 @@ template <class S>
     const int64_t width = by_run ? channels + RUN * L : channels;
     const double ns = double(columns * channels * taps) / PER_NS<T> * 2;
     return make_kernel(ns * double(n * rows), [=](char* const* data, const Scalar*) {
-        const S* w = reinterpret_cast<const S*>(data[2]);
-        Scratch<T> packed(taps * width);
-        Scratch<S> biases(has_bias ? width : 0);
+        const Seen seen(*taps_of, data[2]);
+        const T* w = reinterpret_cast<const T*>(seen.data());
+        Scratch<T> packed(taps * width), biases(has_bias ? width : 0);
+        if (has_bias) convert_line(data[3], dtype, channels, reinterpret_cast<char*>(biases.data()), computed_dtype(dtype));
         for (int64_t i = 0; i < width; ++i) {
             const int64_t c = i % channels;
             for (int64_t t = 0; t < taps; ++t)
-                packed.data()[t * width + i] = load(w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]]);
-            if (has_bias) biases.data()[i] = reinterpret_cast<const S*>(data[3])[c];
+                packed.data()[t * width + i] = w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]];
+            if (has_bias && i >= channels) biases.data()[i] = biases.data()[c];
         }
-        const S* bias = has_bias ? biases.data() : nullptr;
+        const T* bias = has_bias ? biases.data() : nullptr;
         parallel_for(n * rows, ns, [&](int64_t begin, int64_t end) {
             Reach reach = moves.room();
+            Rows<T> sources(data[1], source, moves.kept);
+            Scratch<T> made(is_half(dtype) ? columns * channels : 0);
             for (int64_t i = begin; i < end; ++i) {
-                const S* x = reinterpret_cast<const S*>(data[1]) + i / rows * image;
-                S* to = reinterpret_cast<S*>(data[0]) + i * columns * channels;
+                for (int64_t k = 0; k < moves.kh; ++k) {
+                    const int64_t at_y = moves.seen(i % rows, k, moves.step_y, moves.gap_y, moves.top, moves.h);
+                    if (at_y >= 0) sources.bring(i / rows, at_y);
+                }
+                const T* x = sources.image(i / rows);
+                char* const row = data[0] + i * columns * channels * size_of(dtype);
+                T* to = is_half(dtype) ? made.data() : reinterpret_cast<T*>(row);
                 for (int64_t column = 0; column < columns; ++column) {
                     if (column == inner.begin && by_run) {
                         moves.reach(i % rows, column, &reach);
@@ -147,6 +196,7 @@ template <class S>
                     moves.reach(i % rows, column, &reach);
                     sum_channels<1>(x, 0, reach, packed.data(), width, channels, bias, to + column * channels);
                 }
+                if (is_half(dtype)) convert_line(reinterpret_cast<const char*>(to), computed_dtype(dtype), columns * channels, row, dtype);
             }
         });
     });
@@ -154,44 +204,43 @@ template <class S>
 
 /// sums[tap][c] += the sum over places of a row of grad[c] * x[c], for a row of K taps that are `gap` apart and a vector of
 /// channels; from place to place x goes on by `step`.
-template <int K, class S, class T>
-void sum_products(const S* grad, const S* x, int64_t step, int64_t gap, int64_t places, int64_t channels, T* sums) {
+template <int K, class T>
+void sum_products(const T* grad, const T* x, int64_t step, int64_t gap, int64_t places, int64_t channels, T* sums) {
     constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> totals[K] = {};
     for (int64_t i = 0; i < places; ++i, grad += channels, x += step) {
-        const auto g = widen<L>(grad);
+        const auto g = load_vector<L>(grad);
         NORCH_UNROLL
-        for (int k = 0; k < K; ++k) totals[k] += widen<L>(x + k * gap) * g;
+        for (int k = 0; k < K; ++k) totals[k] += load_vector<L>(x + k * gap) * g;
     }
     NORCH_UNROLL
     for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);
 }
 
 /// The same for all taps of a row, and all channels.
-template <class S, class T>
-void sum_row(const S* grad, const S* x, int64_t step, int64_t gap, int64_t places, int64_t taps, int64_t channels, T* sums) {
+template <class T>
+void sum_row(const T* grad, const T* x, int64_t step, int64_t gap, int64_t places, int64_t taps, int64_t channels, T* sums) {
     constexpr int L = SIMD_WIDTH<T>;
     for (int64_t k = 0, here; k < taps; k += here) {
         here = taps - k == 3 ? 3 : taps - k >= 5 ? 5 : 1;
-        const auto kernel = here == 3 ? sum_products<3, S, T> : here == 5 ? sum_products<5, S, T> : sum_products<1, S, T>;
+        const auto kernel = here == 3 ? sum_products<3, T> : here == 5 ? sum_products<5, T> : sum_products<1, T>;
         int64_t c = 0;
         for (; c + L <= channels; c += L) kernel(grad + c, x + k * gap + c, step, gap, places, channels, sums + k * channels + c);
         for (; c < channels; ++c)
             for (int64_t l = k; l < k + here; ++l)
                 for (int64_t i = 0; i < places; ++i)
-                    sums[l * channels + c] += load(x[l * gap + i * step + c]) * load(grad[i * channels + c]);
+                    sums[l * channels + c] += x[l * gap + i * step + c] * grad[i * channels + c];
     }
 }
 
 /// Chunks of rows are summed each by itself, and then in order, however many threads there are.
-template <class S>
+template <class T>
 [[gnu::cold]] KernelPtr weight_grad(const Request& r) {
-    using T = compute_t<S>;
     const Operand &out = r.operands[0], &grad = r.operands[1], &source = r.operands[2];
     const Moves moves(r, out, source, false);
     const int64_t channels = out.shape[0], rows = grad.shape[2], columns = grad.shape[3], taps = moves.kh * moves.kw;
     const int64_t all = grad.shape[0] * rows, chunks = (all + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    const int64_t image = source.strides[0];
+    const DType dtype = out.dtype;
     const auto strides = out.strides;
     const Inner inner = moves.inner(columns);
     const double ns = double(columns * channels * taps * ROWS_AT_ONCE) / PER_NS<T> * 2;
@@ -199,19 +248,22 @@ template <class S>
     return make_kernel(ns * double(chunks), [=](char* const* data, const Scalar*) {
         Scratch<T> partial(chunks * taps * channels);
         parallel_for(chunks, ns, [&](int64_t begin, int64_t end) {
+            Rows<T> sources(data[2], source, moves.kept), grads(data[1], grad, is_half(dtype) ? 1 : rows);
             for (int64_t chunk = begin; chunk < end; ++chunk) {
                 T* sums = partial.data() + chunk * taps * channels;
                 std::fill_n(sums, taps * channels, T(0));
                 for (int64_t i = chunk * ROWS_AT_ONCE; i < std::min(all, (chunk + 1) * ROWS_AT_ONCE); ++i) {
-                    const S* x = reinterpret_cast<const S*>(data[2]) + i / rows * image;
-                    const S* g = reinterpret_cast<const S*>(data[1]) + i * columns * channels;
+                    grads.bring(i / rows, i % rows);
+                    const T* g = grads.image(i / rows) + (is_half(dtype) ? 0 : i % rows * columns * channels);
                     for (int64_t k = 0; k < moves.kh; ++k) {
                         const int64_t at_y = moves.seen(i % rows, k, moves.step_y, moves.gap_y, moves.top, moves.h);
                         if (at_y < 0) continue;
+                        sources.bring(i / rows, at_y);
+                        const T* x = sources.image(i / rows) + at_y % moves.kept * moves.row;
                         for (int64_t column = 0; column < columns; ++column) {
                             if (column == inner.begin && inner.end > column) {
                                 const int64_t at = moves.seen(column, 0, moves.step_x, moves.gap_x, moves.left, moves.w);
-                                sum_row(g + column * channels, x + at_y * moves.row + at * moves.column, inner.step,
+                                sum_row(g + column * channels, x + at * moves.column, inner.step,
                                         moves.gap_x * moves.column, inner.end - column, moves.kw, channels,
                                         sums + k * moves.kw * channels);
                                 column = inner.end - 1;
@@ -220,10 +272,10 @@ template <class S>
                             for (int64_t l = 0; l < moves.kw; ++l) {
                                 const int64_t at = moves.seen(column, l, moves.step_x, moves.gap_x, moves.left, moves.w);
                                 if (at < 0) continue;
-                                const S *seen = x + at_y * moves.row + at * moves.column, *own = g + column * channels;
+                                const T *seen = x + at * moves.column, *own = g + column * channels;
                                 T* to = sums + (k * moves.kw + l) * channels;
                                 NORCH_INDEPENDENT
-                                for (int64_t c = 0; c < channels; ++c) to[c] += load(seen[c]) * load(own[c]);
+                                for (int64_t c = 0; c < channels; ++c) to[c] += seen[c] * own[c];
                             }
                         }
                     }
@@ -234,8 +286,8 @@ template <class S>
             for (int64_t c = 0; c < channels; ++c) {
                 T sum = 0;
                 for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial.data()[(chunk * taps + t) * channels + c];
-                reinterpret_cast<S*>(data[0])[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]] =
-                    store<S>(sum);
+                const int64_t place = c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3];
+                convert_line(reinterpret_cast<const char*>(&sum), computed_dtype(dtype), 1, data[0] + place * size_of(dtype), dtype);
             }
         }
     });
@@ -251,9 +303,8 @@ template <class S>
     if (groups < 2 || weight.shape[0] != groups || weight.shape[1] != 1 || !is_channels_last(a) || !is_channels_last(b))
         return nullptr;
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1) return nullptr;
-    return visit_floating(r.operands[0].dtype, [&]<class S>(Tag<S>) {
-        return of_weight ? weight_grad<S>(r) : correlation<S>(r, of_input);
-    });
+    const auto make = [&]<class T>(Tag<T>) { return of_weight ? weight_grad<T>(r) : correlation<T>(r, of_input); };
+    return r.operands[0].dtype == DType::f64 ? make(Tag<double>{}) : make(Tag<float>{});
 }
 
 }  // namespace norch::nn
