@@ -323,6 +323,21 @@ def test_unique_and_searchsorted() -> None:
         np.testing.assert_array_equal(found.numpy(), np.searchsorted(sequence, wanted, side))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float32])
+def test_unique_rows(dtype: Any) -> None:
+    draws = np.random.default_rng(0)
+    for shape in ((1, 3), (50, 4), (300, 3, 2), (30, 70), (9, 1)):
+        values = draws.integers(0, 3, shape).astype(dtype)
+        if dtype is np.int64:  # of which no other column has room beside the first
+            values[:2, 0] = np.array([[2**63 - 1], [-(2**63)]][: values[:2].shape[0]]).reshape(
+                -1, *[1] * (len(shape) - 2)
+            )
+        found = norch.unique(norch.tensor(values), return_inverse=True, return_counts=True, dim=0)
+        wanted = np.unique(values, return_inverse=True, return_counts=True, axis=0)
+        for result, expected in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(result.numpy(), expected.reshape(result.shape))
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 33, 64])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_searchsorted_at_edges(size: int, dtype: Any) -> None:

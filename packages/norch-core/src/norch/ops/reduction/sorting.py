@@ -18,7 +18,7 @@ from ..from_data import of_new_array
 from ..indexing import chosen_grad, gather, index_select, scatter_into
 from ..masks import nonzero
 from ..registry import public
-from ..shape.joining import cat
+from ..shape.joining import cat, stack
 from ..shape.views import movedim, narrow, reshape
 from .reductions import ValuesIndices
 from .scan import cumsum
@@ -182,6 +182,35 @@ def _scattered(rank: Tensor, places: Tensor) -> Tensor:
     return out
 
 
+_KEYS = 1 << 62
+"""How many int64 keys there can be for sorts to tell apart."""
+
+
+def _row_keys(columns: Tensor) -> list[Tensor]:
+    """Vectors that order rows, the one that comes first first. Integers of several columns are one where their ranges
+    leave room for that.
+    """
+    n, spec = columns.spec.shape[1], columns.spec
+    if n == 1 or spec.dtype.is_stored or not np.can_cast(spec.dtype.numpy, np.int64):
+        return [columns.select(1, i) for i in range(n)]
+    numbers = columns.to(int64)
+    least = numbers.amin(0)
+    ranges = [high - low + 1 for low, high in zip(*stack([least, numbers.amax(0)], 0).tolist(), strict=True)]
+    keys, start = [], 0
+    while start < n:
+        factors, end = [1], start + 1
+        while end < n and math.prod(ranges[start : end + 1]) <= _KEYS:
+            end += 1
+        for size in ranges[end - 1 : start : -1]:
+            factors.insert(0, factors[0] * size)
+        part = narrow(numbers, 1, start, end - start)
+        if end - start > 1:
+            part = (part - least[start:end]) * of_new_array(np.array(factors), int64).to(columns.device)
+        keys.append(part.sum(1))
+        start = end
+    return keys
+
+
 def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool) -> Any:
     rows = movedim(x, at, 0)
     n = rows.spec.shape[0]
@@ -191,12 +220,14 @@ def _unique_slices(x: Tensor, at: int, return_inverse: bool, return_counts: bool
     if not rows.spec.numel:
         raise ShapeError(f"unique(): dim {at} of a tensor without elements, shape {tuple(x.spec.shape)}")
     columns = reshape(rows, n, -1)
-    order = arange(n, device=x.device)
-    # Stable sorts from the last column to the first put whole rows in order.
-    for i in range(columns.spec.shape[1] - 1, -1, -1):
-        order = gather(order, 0, argsort(gather(columns.select(1, i), 0, order)))
-    changes = _changes(index_select(columns, 0, order), 0)
-    values, rank, counts = _runs(index_select(x, at, order), changes, at, return_inverse, return_counts)
+    keys = _row_keys(columns)
+    found, order = sort(keys[-1], 0)
+    # Stable sorts from the last key to the first put whole rows in order.
+    for key in keys[-2::-1]:
+        order = gather(order, 0, argsort(gather(key, 0, order)))
+    changes = _changes(found if len(keys) == 1 else index_select(columns, 0, order), 0)
+    first, rank, counts = _runs(order, changes, 0, return_inverse, return_counts)
+    values = index_select(x, at, first)
     return _requested(values, None if rank is None else _scattered(rank, order), counts)
 
 
