@@ -169,7 +169,7 @@ def test_every_function_is_in_norch():
 
 NOT_DIFFERENTIABLE = frozenset(
     "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift any all "
-    "argmax argmin argsort arange random fill scatter scatter_add searchsorted true_places exponential_of_uniform "
+    "argmax argmin argsort arange random fill scatter scatter_add searchsorted true_indices exponential_of_uniform "
     "bin_counts histogram max_pool2d_indices gamma_proposal poisson_of_uniform kept_boxes "
     "adaptive_max_indices log_gamma_draw poisson_draw exponential_draw race_keys triangle_indices".split()
 )

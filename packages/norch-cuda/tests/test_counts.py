@@ -43,3 +43,20 @@ def test_counts_of_masks(cuda):
             np.testing.assert_array_equal(t.sum(0).to("cpu").numpy(), v.sum(0))
             assert int(t.T.sum().item()) == v.sum()
             assert t.sum(keepdim=True).shape == (1, 1)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 1])
+@pytest.mark.parametrize("shape", [(70001,), (300, 700), (3, 4, 5, 600), (0, 4), (2, 3) * 4, (2,) * 9, (3000, 1500)])
+def test_places_in_masks(cuda, shape, share):
+    v = RNG.random(shape) < share
+    t = norch.tensor(v, device=cuda)
+    np.testing.assert_array_equal(t.nonzero().cpu().numpy(), np.argwhere(v))
+    for found, wanted in zip(t.nonzero(as_tuple=True), np.nonzero(v), strict=True):
+        assert found.is_contiguous()
+        np.testing.assert_array_equal(found.cpu().numpy(), wanted)
+    x = RNG.random((*shape, 2), np.float32)
+    for y in (norch.tensor(x, device=cuda), norch.tensor(np.moveaxis(x, -1, 0).copy(), device=cuda).movedim(0, -1)):
+        np.testing.assert_array_equal(y[t].cpu().numpy(), x[v])
+        y[t] = 2.0
+        assert (y[t] == 2).all()
+        np.testing.assert_array_equal(y[~t].cpu().numpy(), x[~v])

@@ -108,7 +108,7 @@ int written_by(const Request& request) {
          "bin_counts", "carried_back", "count_nonzero", "cross_product", "cumsum_back", "digamma", "erfc", "erfinv", "exp2",
          "flat_index", "fmod", "frac", "hardsigmoid", "hardsigmoid_grad", "hardswish", "hardswish_grad", "histogram",
          "hypot", "i0", "i0e", "i1", "i1e", "lgamma", "logcumsumexp", "nan_to_num", "searchsorted", "sum_of_squares",
-         "threshold", "threshold_grad", "total_norm", "triangle", "trigamma", "true_places", "variance", "variance_grad", "coo_matmul",
+         "threshold", "threshold_grad", "total_norm", "triangle", "trigamma", "true_indices", "variance", "variance_grad", "coo_matmul",
          "distances", "distances_grad", "exponential_draw", "log_gamma_draw", "pairwise_distances", "pairwise_distances_grad",
          "poisson_draw", "race_keys", "roi_align", "roi_align_grad", "running_extreme_grad", "triangle_indices"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "select_along", "sort",

@@ -1,5 +1,5 @@
-// true_places: where the elements of a mask are that are True, in order, and how many there are. Blocks count those of their
-// parts, and each then writes behind what the parts before it have. triangle_indices: where those of a triangle are.
+// true_indices: where the elements of a mask are that are True, in order, by dims, and how many there are. Blocks count those
+// of their parts, and each then writes behind what the parts before it have. triangle_indices: where those of a triangle are.
 #include <algorithm>
 
 #include "indexing/block_counts.cuh"
@@ -35,17 +35,51 @@ __global__ void __launch_bounds__(THREADS) count_true(const uint8_t* mask, int64
     if (threadIdx.x == 0) counts[blockIdx.x] = count;
 }
 
+/// The sum of the first `count` counts; all threads of a block get it.
+__device__ inline int64_t sum_of(const uint32_t* counts, uint32_t count) {
+    __shared__ unsigned long long warps[THREADS / 32];
+    unsigned long long sum = 0;
+#pragma unroll 8
+    for (uint32_t b = threadIdx.x; b < count; b += THREADS) sum += counts[b];
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (unsigned long long warp : warps) sum += warp;
+    return int64_t(sum);
+}
+
+/// The dims of a mask, the innermost first.
+struct Shape {
+    int ndim;
+    bool is_small;  // fewer than 2**31 elements
+    int64_t size[MAX_DIMS];
+    FastDivide by[MAX_DIMS];
+};
+
+/// Writes the indices of element `i`, which lie `apart` elements apart.
+__device__ inline void write_indices(const Shape& shape, int64_t i, int64_t* out, int64_t apart) {
+    if (shape.is_small) {
+        Digits rest{uint32_t(i)};
+        for (int d = 0; d + 1 < shape.ndim; ++d) out[(shape.ndim - 1 - d) * apart] = rest.next(shape.by[d]);
+        i = rest.rest;
+    } else {
+        for (int d = 0; d + 1 < shape.ndim; ++d) {
+            const int64_t quotient = i / shape.size[d];
+            out[(shape.ndim - 1 - d) * apart] = i - quotient * shape.size[d];
+            i = quotient;
+        }
+    }
+    *out = i;
+}
+
 __global__ void __launch_bounds__(THREADS) write_places(const uint8_t* mask, int64_t n, int64_t part,
-                                                        const uint32_t* counts, int64_t* out, int64_t most) {
+                                                        const uint32_t* counts, const __grid_constant__ Shape shape,
+                                                        int64_t* out, int64_t most) {
     __shared__ uint16_t found[TILE];
-    __shared__ unsigned long long first;
-    if (threadIdx.x == 0) first = 0;
-    __syncthreads();
-    unsigned long long earlier = 0;
-    for (uint32_t b = threadIdx.x; b < blockIdx.x; b += THREADS) earlier += counts[b];
-    if (earlier) atomicAdd(&first, earlier);
-    __syncthreads();
-    int64_t to = int64_t(first);
+    int64_t to = sum_of(counts, blockIdx.x);
     const int64_t begin = blockIdx.x * part, end = min(begin + part, n);
     for (int64_t tile = begin; tile < end; tile += TILE) {
         const int64_t i = tile + threadIdx.x * FLAGS;
@@ -54,21 +88,15 @@ __global__ void __launch_bounds__(THREADS) write_places(const uint8_t* mask, int
         for (; bits; bits &= bits - 1) found[at++] = uint16_t(threadIdx.x * FLAGS + __ffs(bits) - 1);
         __syncthreads();
         for (uint32_t j = threadIdx.x; j < total; j += THREADS)
-            if (to + j < most) out[to + j] = tile + found[j];
+            if (to + j < most) write_indices(shape, tile + found[j], out + to + j, most);
         to += total;
         __syncthreads();
     }
 }
 
 __global__ void __launch_bounds__(THREADS) add_counts(const uint32_t* counts, uint32_t parts, int64_t* out) {
-    __shared__ unsigned long long total;
-    if (threadIdx.x == 0) total = 0;
-    __syncthreads();
-    unsigned long long own = 0;
-    for (uint32_t b = threadIdx.x; b < parts; b += THREADS) own += counts[b];
-    if (own) atomicAdd(&total, own);
-    __syncthreads();
-    if (threadIdx.x == 0) *out = int64_t(total);
+    const int64_t total = sum_of(counts, parts);
+    if (threadIdx.x == 0) *out = total;
 }
 
 /// Elements of a part: of all n there are at most MOST_PARTS.
@@ -90,20 +118,25 @@ KernelPtr count_nonzero(const Request& request) {
     });
 }
 
-KernelPtr true_places(const Request& request) {
+/// Of a whole mask, into rows of a matrix; null for others.
+KernelPtr true_indices(const Request& request) {
     const Operand &out = request.operands[0], &mask = request.operands[1];
-    const int64_t n = mask.numel(), most = out.numel();
-    if (mask.dtype != DType::boolean || !mask.is_contiguous() || !out.is_contiguous() || out.dtype != DType::i64)
+    const int64_t n = mask.numel(), part = part_of(n), most = out.shape.back();
+    if (mask.dtype != DType::boolean || !mask.is_contiguous() || !out.is_contiguous() || out.dtype != DType::i64 ||
+        mask.ndim() > MAX_DIMS || part > int64_t(1) << 31)
         return nullptr;
     if (!n || !most) return make_kernel(0, [](char* const*, const Scalar*) {});
-    const int64_t part = part_of(n);
-    if (part > int64_t(1) << 31) return nullptr;
+    Shape shape = {mask.ndim(), n <= INT32_MAX, {}, {}};
+    for (int d = 0; d < shape.ndim; ++d) {
+        shape.size[d] = mask.shape[size_t(shape.ndim - 1 - d)];
+        if (shape.is_small) shape.by[d] = FastDivide(uint32_t(shape.size[d]));
+    }
     const auto parts = unsigned(ceil_div(n, part));
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         const auto* mask = reinterpret_cast<const uint8_t*>(data[1]);
         const Scratch<uint32_t> counts(parts);
-        launch_kernel("true_places", count_true, parts, THREADS, mask, n, part, counts.data());
-        launch_kernel("true_places", write_places, parts, THREADS, mask, n, part, counts.data(),
+        launch_kernel("true_indices", count_true, parts, THREADS, mask, n, part, counts.data());
+        launch_kernel("true_indices", write_places, parts, THREADS, mask, n, part, counts.data(), shape,
                       reinterpret_cast<int64_t*>(data[0]), most);
     });
 }
@@ -157,7 +190,7 @@ KernelPtr triangle_indices(const Request& request) {
 
 void add_places(Registry& registry) {
     registry["triangle_indices"] = triangle_indices;
-    registry["true_places"] = true_places;
+    registry["true_indices"] = true_indices;
     registry["count_nonzero"] = count_nonzero;
 }
 

@@ -17,7 +17,7 @@ from .families import composite
 from .from_data import of_new_array
 from .indexing import scatter_into
 from .registry import public
-from .shape.views import reshape
+from .shape.views import permute, reshape
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -69,28 +69,29 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         return _nonzero_on_host(mask, as_tuple)
     if mask.is_meta:
         raise MetaError("nonzero")
-    mask = mask.reshape(-1)
-    total = int(mask.sum().item()) if mask.spec.numel else 0
-    places = true_places(mask, total)
-    columns = (places,) if input.spec.ndim == 1 else unravel(places, input.spec.shape)
+    if not mask.spec.ndim:
+        places = mask.new_zeros(int(mask.item()), dtype=int64)
+        return (places,) if as_tuple else places.new_empty(places.spec.numel, 0)
+    places = true_indices(mask, int(mask.sum().item()) if mask.spec.numel else 0)
     if as_tuple:
-        return columns or (places,)
-    if input.spec.ndim == 1:
-        return reshape(places, total, 1)
+        from .shape.joining import unbind
+
+        return unbind(places)
+    return permute(places, (1, 0))
+
+
+@composite(lambda mask, total: mask.like((mask.ndim, total), dtype=int64), name="true_indices")
+def true_indices(mask: Tensor, total: int) -> Tensor:
+    """Where the `total` elements of a mask are that are True, in order: a row of indices for each dim."""
     from .shape.joining import stack
 
-    return stack(columns, 1) if columns else places.new_empty(total, 0)
-
-
-@composite(lambda mask, total: mask.like((total,), dtype=int64), name="true_places")
-def true_places(mask: Tensor, total: int) -> Tensor:
-    """Where the `total` elements of a vector are that are True."""
     # Each True is written at its rank, every False behind them all.
-    rank = where(mask, mask.to(int64).cumsum(0) - 1, total)
+    chosen = reshape(mask, -1)
+    rank = where(chosen, chosen.to(int64).cumsum(0) - 1, total)
     flat = zeros_like(mask.new_empty(total + 1, dtype=int64))
     if mask.spec.numel:
         scatter_into(flat, 0, rank, arange(mask.spec.numel, device=mask.device))
-    return flat.narrow(0, 0, total)
+    return stack(unravel(flat.narrow(0, 0, total), mask.spec.shape), 0)
 
 
 _FEW = 1 << 10

@@ -166,8 +166,11 @@ def as_one(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 
 def _where_true(mask: Tensor) -> Tensor:
-    """The indices, into the flattened mask on the CPU, of its True elements."""
+    """The indices, into the flattened mask, of its True elements."""
     spec = mask.spec
+    if spec.device is not CPU:
+        (places,) = nonzero(mask.reshape(-1), as_tuple=True)
+        return places  # type: ignore[no-any-return]
     memory = spec.device.backend.host_view(mask.buffer) if spec.is_contiguous and spec.numel else None
     flat = mask.numpy().reshape(-1) if memory is None else np.ndarray((spec.numel,), np.bool_, memory, mask.offset)
     return of_new_array(np.ascontiguousarray(flat.nonzero()[0]), int64)
@@ -328,9 +331,9 @@ def _slice(tensor: Tensor, dim: int, part: slice) -> Tensor:
 
 def _merged(mask: Tensor, tensor: Tensor, dim: int) -> Tensor | None:
     """A view in which the dims of a mask, two or more, from `dim` on are one; None where there is none, or the mask is
-    not on the CPU."""
+    elsewhere."""
     shape, places, count = tensor.spec.shape, mask.spec, mask.spec.ndim
-    if count < 2 or type(places) is not Spec or not (places.device is tensor.spec.device is CPU):
+    if count < 2 or type(places) is not Spec or places.device is not tensor.spec.device:
         return None
     if places.shape != shape[dim : dim + count]:
         return None

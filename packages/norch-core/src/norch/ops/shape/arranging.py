@@ -18,7 +18,7 @@ from ..creation import DeviceLike, arange, with_options
 from ..families import composite
 from ..from_data import as_tensor, of_new_array
 from ..indexing import index_select
-from ..masks import true_places, unravel
+from ..masks import true_indices, unravel
 from ..registry import public
 from .joining import MAX_EMPTY, cat, flip, meshgrid, split, stack
 from .views import diagonal, movedim, narrow, reshape, transpose, unsqueeze
@@ -219,7 +219,7 @@ def _triangle_on(device: Device, row: int, col: int, offset: int, lower: bool) -
 def _places_in_triangle(rows: Tensor, col: int, offset: int, lower: bool, count: int) -> Tensor:
     cols, edges = arange(col, device=rows.device), unsqueeze(rows + offset, 1)
     inside = cols <= edges if lower else cols >= edges
-    return stack(unravel(true_places(reshape(inside, -1), count), (rows.spec.shape[0], col)), 0)
+    return true_indices(inside, count)
 
 
 @public(method=False)
