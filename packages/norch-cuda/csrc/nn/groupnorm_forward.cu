@@ -1,5 +1,4 @@
 // group_norm: a group's channels follow each other, so that a group of a sample is a row, normalised as layer_norm's are.
-#include "common/staging.h"
 #include "nn/normalization_rows.cuh"
 
 namespace norch::nn {
@@ -29,8 +28,6 @@ struct OfChannels {
 KernelPtr group_norm(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out) || request.operands[1].dtype != out.dtype || !out.numel()) return nullptr;
-    const auto& given = request.attrs.integers("given");
-    const int weight = given[1] ? 2 : 0, bias = given[2] ? 2 + int(given[1]) : 0;
     const int64_t groups = request.attrs.integer("num_groups"), channels = out.shape[1];
     const int64_t size = out.numel() / (out.shape[0] * channels);
     NormRows<OfChannels> fixed = {};
@@ -38,24 +35,9 @@ KernelPtr group_norm(const Request& request) {
     fixed.rows = out.shape[0] * groups;
     if (fixed.rows > INT32_MAX || fixed.n > INT32_MAX) return nullptr;
     fixed.is_centred = true;
-    fixed.eps = request.attrs.number("eps");
-    std::vector<DType> wanted(2, out.dtype);
-    for (size_t i = 2; i < request.operands.size(); ++i) wanted.push_back(parameter_dtype(request.operands[i], out));
-    fixed.affine.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
-    fixed.affine.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
     fixed.affine.groups = FastDivide(uint32_t(groups)), fixed.affine.size = FastDivide(uint32_t(size));
     fixed.affine.each = int(channels / groups);
-    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
-        return make_kernel(0, [=](char* const* data, const Scalar*) {
-            NormRows<OfChannels> a = fixed;
-            a.out = data[0];
-            a.in = data[1];
-            a.affine.weight.data = weight ? data[weight] : nullptr;
-            a.affine.bias.data = bias ? data[bias] : nullptr;
-            launch_norm<T, T>(a);
-        });
-    });
-    return Staged::make(request, 1, wanted, std::move(body));
+    return affine_norm(request, fixed);
 }
 
 }  // namespace norch::nn

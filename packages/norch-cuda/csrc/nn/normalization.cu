@@ -24,28 +24,11 @@ KernelPtr forward(const Request& request) {
     const Operand& out = request.operands[0];
     if (!fits(request, out)) return nullptr;
     if (!out.numel()) return make_kernel(0, [](char* const*, const Scalar*) {});
-    const auto& given = request.attrs.integers("given");
-    const int weight = given[1] ? 2 : 0, bias = Centred && given[2] ? 2 + int(given[1]) : 0;
-    std::vector<DType> wanted(2, out.dtype);
-    for (size_t i = 2; i < request.operands.size(); ++i) wanted.push_back(parameter_dtype(request.operands[i], out));
     NormRows<OfPlaces> fixed = {};
     fixed.n = row_size(request);
     fixed.rows = out.numel() / fixed.n;
     fixed.is_centred = Centred;
-    fixed.eps = request.attrs.number("eps");
-    fixed.affine.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
-    fixed.affine.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
-    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
-        return make_kernel(0, [=](char* const* data, const Scalar*) {
-            NormRows<OfPlaces> a = fixed;
-            a.out = data[0];
-            a.in = data[1];
-            a.affine.weight.data = weight ? data[weight] : nullptr;
-            a.affine.bias.data = bias ? data[bias] : nullptr;
-            launch_norm<T, T>(a);
-        });
-    });
-    return Staged::make(request, 1, wanted, std::move(body));
+    return affine_norm(request, fixed);
 }
 
 /// out, total where there is a residual, input, residual, weight and bias where they are given

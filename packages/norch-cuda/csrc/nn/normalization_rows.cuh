@@ -2,6 +2,7 @@
 // in layer_norm and rms_norm (normalization.cu), one for each channel in group_norm (groupnorm_forward.cu).
 #pragma once
 
+#include "common/staging.h"
 #include "nn/normalization_pieces.cuh"
 
 namespace norch::nn {
@@ -181,6 +182,30 @@ void launch_norm(NormRows<A>& a) {
         if constexpr (K > 0) launch_kernel(A::NAME, norm_kernel<A, T, S, VEC, K, BLOCK>, blocks, plan.threads, a);
         else launch_kernel(A::NAME, norm_loop_kernel<A, T, S, VEC>, blocks, plan.threads, a);
     });
+}
+
+/// The kernel of a request for out and input, in rows of one dtype as `fixed` has them, weight and bias where they are given.
+template <class A>
+KernelPtr affine_norm(const Request& request, NormRows<A> fixed) {
+    const Operand& out = request.operands[0];
+    const auto& given = request.attrs.integers("given");
+    const int weight = given[1] ? 2 : 0, bias = fixed.is_centred && given[2] ? 2 + int(given[1]) : 0;
+    std::vector<DType> wanted(2, out.dtype);
+    for (size_t i = 2; i < request.operands.size(); ++i) wanted.push_back(parameter_dtype(request.operands[i], out));
+    fixed.eps = request.attrs.number("eps");
+    fixed.affine.weight.is_upcast = wanted[size_t(weight)] != out.dtype;
+    fixed.affine.bias.is_upcast = wanted[size_t(bias)] != out.dtype;
+    KernelPtr body = visit_floating_device(out.dtype, [&]<class T>(Tag<T>) {
+        return make_kernel(0, [=](char* const* data, const Scalar*) {
+            NormRows<A> a = fixed;
+            a.out = data[0];
+            a.in = data[1];
+            a.affine.weight.data = weight ? data[weight] : nullptr;
+            a.affine.bias.data = bias ? data[bias] : nullptr;
+            launch_norm<T, T>(a);
+        });
+    });
+    return Staged::make(request, 1, wanted, std::move(body));
 }
 
 }  // namespace norch::nn
