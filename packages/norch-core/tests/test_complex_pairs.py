@@ -265,3 +265,11 @@ def test_pairs_are_data_for_tensors():
     z[0] = 0
     assert norch.tensor(z).tolist() == [0, 3j]
     assert copied.tolist() == [1 + 2j, 3j]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 0), (3, 0, 2), (2, 3)])
+def test_arrays_keep_their_shape(shape):
+    values = np.full(shape, 1 - 2j, np.complex64)
+    for made in (norch.tensor(values), norch.as_tensor(values, dtype=norch.complex128), norch.from_numpy(values)):
+        assert tuple(made.shape) == shape
+        np.testing.assert_array_equal(made.numpy(), values)

@@ -95,7 +95,7 @@ def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
     pairs = import_module("norch.compat.complex_parts")  # which stands above
     if isinstance(data, TensorBase):
         return data.to(device, dtype)  # type: ignore[attr-defined]
-    values = np.asarray(_to_lists(data))
+    values = data if isinstance(data, np.ndarray) else np.asarray(_to_lists(data))
     parts = [tensor(np.array(x), dtype=dtype.parts, device=device) for x in (values.real, values.imag)]
     return pairs.complex(*parts)
 
