@@ -177,10 +177,25 @@ def _multilinear(name: str, operands: Any, call: Callable[..., Tensor]) -> Compl
 def _product(name: str, input: Any, other: Any, *args: Any, **kwargs: Any) -> ComplexPair:
     function = getattr(ops, name)
     if isinstance(input, ComplexPair) and isinstance(other, ComplexPair):
+        if name in ("matmul", "mm") and _is_launched(input, other):
+            return _matrix_product(input, other)
         (a, b), (c, d) = parts_of(input), parts_of(other)
         re, im = function(a, c, *args, **kwargs), function(a, d, *args, **kwargs)
         return joined(re - function(b, d, *args, **kwargs), im + function(b, c, *args, **kwargs))
     return _multilinear(name, (input, other), lambda a, b: function(a, b, *args, **kwargs))
+
+
+def _is_launched(input: ComplexPair, other: ComplexPair) -> bool:
+    """Whether two matrices are multiplied where each product and sum is a launch, which costs more than small products
+    do."""
+    return bool(input.ndim == other.ndim == 2 and input.shape[1] == other.shape[0] and input.device.type != "cpu")
+
+
+def _matrix_product(input: ComplexPair, other: ComplexPair) -> ComplexPair:
+    """Of two matrices by one product of both parts with both."""
+    (m, k), (left, right) = input.shape, [z.pair.permute(2, 0, 1) for z in (input, other)]
+    by_re, by_im = ops.matmul(left.reshape(2 * m, k), right)
+    return joined(by_re[:m] - by_im[m:], by_im[:m] + by_re[m:])
 
 
 def _vdot(input: Any, other: Any) -> ComplexPair:
