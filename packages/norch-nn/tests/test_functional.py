@@ -259,6 +259,13 @@ def test_instance_norm_moves_running_statistics():
         nn.InstanceNorm1d(3, affine=True)(norch.ones(3, 2, 4))
 
 
+def test_instance_norm_keeps_the_dtype_under_autocast():
+    x, weight = norch.tensor(rand(2, 3, 8)).bfloat16(), norch.ones(3)
+    with norch.autocast(x.device.type, norch.bfloat16):
+        assert F.instance_norm(x, weight=weight, bias=weight).dtype is norch.bfloat16
+        assert F.instance_norm(x.float()).dtype is norch.float32
+
+
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_batch_norm_of_no_values_leaves_its_averages(momentum):
     layer = nn.BatchNorm1d(2, momentum=momentum)

@@ -35,7 +35,11 @@ def instance_norm(
             for running, found in ((running_mean, mean), (running_var, variance)):
                 if running is not None:
                     running.lerp_(found.mean(0).to(running.dtype), momentum)
-    return norch.group_norm(input, input.shape[1], weight, bias, eps)
+    device = input.device.type
+    if not norch.is_autocast_enabled(device):
+        return norch.group_norm(input, input.shape[1], weight, bias, eps)
+    with norch.autocast(device, enabled=False):  # which leaves the dtype as it is, unlike that of group_norm
+        return norch.group_norm(input, input.shape[1], weight, bias, eps)
 
 
 def local_response_norm(
