@@ -59,18 +59,20 @@ public:
         const bool is_across = p.in.is_across || p.out.is_across;
         int64_t most = std::min<int64_t>(MAX_ROWS, 16 * THREADS / p.n);
         const int64_t room = int64_t(SHARED_BYTES / sizeof(Number<T>)) - padded(p.n);
-        while (most > 1 && padded(int(most * p.n)) >= room) --most;
+        p.pitch = padded(p.n) | 1;  // or the rows of one number would be of one bank
+        while (most > 1 && most * p.pitch >= room) --most;
         p.together = together_of(ceil_div(rows.numel, p.is_packed ? 2 : 1), most, is_across);
         const bool halves = p.is_packed && p.out.is_real;
         p.in.count = halves ? p.n / 2 + 1 : p.n;
         p.out.count = int(std::min<int64_t>(p.n, ceil_div(int64_t(p.out.numbers), int64_t(p.out.step))));
         for (Side* side : {&p.in, &p.out})
-            while (1 << side->log_lanes < std::min(side->is_across ? p.together : side->count, THREADS)) ++side->log_lanes;
-        shared_ = size_t(padded(p.n) + std::max(padded(p.together * p.n), p.n / 16 + 17) + 1) * sizeof(Number<T>);
+            side->by = FastDivide(uint32_t(side->is_across ? p.together : side->count));
+        shared_ = size_t(padded(p.n) + std::max(p.together * p.pitch, p.n / 16 + 17) + 1) * sizeof(Number<T>);
+        kernel_ = p.is_plain() ? dft_kernel<T, true> : dft_kernel<T, false>;
         if (shared_ > (32 << 10))  // of the 48 KB that need no asking the kernel has some itself
-            check(cudaFuncSetAttribute(dft_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(SHARED_BYTES)), "dft");
+            check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, int(SHARED_BYTES)), "dft");
         int each = 0;  // blocks that a multiprocessor has at a time
-        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, dft_kernel<T>, THREADS, shared_), "dft");
+        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel_, THREADS, shared_), "dft");
         at_once_ = std::max(each, 1) * int64_t(multiprocessors());
     }
 
@@ -80,16 +82,17 @@ public:
             p.rows = piece.layout;
             const int64_t blocks = ceil_div(int64_t(piece.layout.numel), int64_t(p.together) * (p.is_packed ? 2 : 1));
             const Grid grid{unsigned(std::min(blocks, at_once_)), THREADS, shared_};
-            launch_kernel("dft", dft_kernel<T>, grid, p, out + piece.start[0], in + piece.start[1], window);
+            launch_kernel("dft", kernel_, grid, p, out + piece.start[0], in + piece.start[1], window);
         }
     }
 
 private:
     /// How many rows a block takes so that the last to end does not take long; across, whole sectors of memory if it can.
     static int together_of(int64_t rows, int64_t most, bool is_across) {
-        const int64_t slots = 3 * int64_t(multiprocessors());
+        const int64_t slots = BLOCKS<T> * int64_t(multiprocessors());
+        const int64_t step = is_across ? 8 : 1;
         int64_t found = 1, least = INT64_MAX;
-        for (int64_t together = std::min<int64_t>(most, is_across ? 8 : 1); together <= most; ++together) {
+        for (int64_t together = std::min<int64_t>(most, step); together <= most; together += step) {
             const int64_t time = ceil_div(ceil_div(rows, together), slots) * (together + 1);  // 1: for what a block begins with
             if (time < least) found = together, least = time;
         }
@@ -98,6 +101,7 @@ private:
 
     Transform transform_;
     std::vector<Piece<2>> pieces_;
+    void (*kernel_)(Transform, char*, const char*, const char*);
     size_t shared_;
     int64_t at_once_;  // blocks
 };

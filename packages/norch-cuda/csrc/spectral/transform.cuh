@@ -9,6 +9,8 @@
 namespace norch::spectral {
 
 constexpr int MAX_PASSES = 12, MAX_ROWS = 64;
+template <class T>
+constexpr int BLOCKS = sizeof(T) == 4 ? 4 : 2;  // at a time, of a multiprocessor
 
 /// Memory of a row's numbers, whose parts lie `part` bytes apart, and which themselves lie `along`. Of the numbers of a
 /// whole transform a row has every `step`-th, from the row's own remainder on.
@@ -17,7 +19,7 @@ struct Side {
     int along;
     int numbers;      // of the whole that there are; others are 0, or not wanted
     int step, count;  // of the row's
-    int log_lanes;    // threads side by side: at numbers of a row or, across, at rows
+    FastDivide by;    // what goes side by side: numbers of a row or, across, rows
     bool is_real;
     bool is_doubled;  // numbers but those of 0 and n / 2 count twice
     bool is_across;   // whether rows lie closer together than the numbers of one
@@ -32,17 +34,21 @@ struct Transform {
     Layout<2> rows;  // of the result and of the input
     Side out, in;
     int n, whole;  // points of a row, and of the transform that it may be a part of
+    int pitch;     // of rows in shared memory
     int together, passes;
     Pass pass[MAX_PASSES];
     FastDivide remainders;
     bool is_forward, is_packed;
     bool turns;  // results by exp(-2 pi i k r / whole), where r is the row's remainder
+
+    /// Whether numbers are read and written as they are, but for the scale.
+    bool is_plain() const { return in.step == 1 && out.step == 1 && !in.is_doubled && !out.is_doubled && !window_step; }
     double scale;
     int64_t window_step;  // of weights of the real numbers; no window: 0 and a null pointer
     bool windows_input;
 };
 
-/// Where number i of the arrays in shared memory lies: strides of powers of two would be of one bank.
+/// Where number i of a row, or of the roots, in shared memory lies: strides of powers of two would be of one bank.
 __host__ __device__ constexpr int padded(int i) { return i + (i >> 4); }
 
 __device__ inline void sine_and_cosine(float half_turns, float* sine, float* cosine) { sincospif(half_turns, sine, cosine); }
@@ -73,7 +79,7 @@ __device__ inline void butterflies(const Transform& p, const Pass& pass, const N
     };
     const int apart = p.n / R, turn = apart / pass.span, total = rows * apart;
     Number<T> x[MOST][R] = {};  // set, or they would seem to be needed from the pass before on, and have registers all along
-    int to[MOST] = {};
+    int to[MOST] = {}, begin[MOST] = {};
 #pragma unroll
     for (int u = 0; u < MOST; ++u) {
         const int e = u * blockDim.x + threadIdx.x;
@@ -81,8 +87,8 @@ __device__ inline void butterflies(const Transform& p, const Pass& pass, const N
             const int row = int(pass.apart.quotient(e)), t = e - row * apart;
             const int k = t - int(pass.by_span.quotient(t)) * pass.span;
 #pragma unroll
-            for (int i = 0; i < R; ++i) x[u][i] = data[along(row * p.n + t, i, apart)];
-            to[u] = row * p.n + (t - k) * R + k;
+            for (int i = 0; i < R; ++i) x[u][i] = data[row * p.pitch + along(t, i, apart)];
+            to[u] = (t - k) * R + k, begin[u] = row * p.pitch;
             if (k) turn_all<R>(x[u], [&](int i) { return roots[padded(i * k * turn)]; });
             butterfly(x[u]);
         }
@@ -92,7 +98,7 @@ __device__ inline void butterflies(const Transform& p, const Pass& pass, const N
     for (int u = 0; u < MOST; ++u)
         if (u * int(blockDim.x) + int(threadIdx.x) < total) {
 #pragma unroll
-            for (int i = 0; i < R; ++i) data[along(to[u], i, pass.span)] = x[u][i];
+            for (int i = 0; i < R; ++i) data[begin[u] + along(to[u], i, pass.span)] = x[u][i];
         }
 }
 
@@ -113,10 +119,11 @@ __device__ inline void pass_of_prime(const Transform& p, const Pass& pass, const
 #pragma unroll 1
     for (int u = 0, e = threadIdx.x; e < total; ++u, e += blockDim.x) {
         const int row = e / p.n, o = e - row * p.n, k = o % pass.span, q = o / pass.span % radix;
-        const int from = row * p.n + o / (pass.span * radix) * pass.span + k, step = (k * turn + q * apart) % p.n;
-        Number<T> sum = data[padded(from)];
+        const int from = o / (pass.span * radix) * pass.span + k, step = (k * turn + q * apart) % p.n;
+        const Number<T>* const own = data + row * p.pitch;
+        Number<T> sum = own[padded(from)];
         for (int i = 1, at = step; i < radix; ++i) {
-            sum = sum + data[padded(from + i * apart)] * roots[padded(at)];
+            sum = sum + own[padded(from + i * apart)] * roots[padded(at)];
             at += step;
             if (at >= p.n) at -= p.n;
         }
@@ -124,7 +131,8 @@ __device__ inline void pass_of_prime(const Transform& p, const Pass& pass, const
     }
     __syncthreads();
 #pragma unroll 1
-    for (int u = 0, e = threadIdx.x; e < total; ++u, e += blockDim.x) data[padded(e)] = sums[u];
+    for (int u = 0, e = threadIdx.x; e < total; ++u, e += blockDim.x)
+        data[e / p.n * p.pitch + padded(e % p.n)] = sums[u];
 }
 
 /// A row of the block's: where its result and its input begin, and its remainder.
@@ -133,22 +141,23 @@ struct Row {
     int remainder;
 };
 
-/// Calls body(row, j) for the numbers of a block's rows on this side, neighbours for neighbours in memory; first(u, row, j)
-/// BATCH times before as many body(u, row, j), so that what the first wait for comes at once.
+/// Calls body(row, j, first(row, j)) for the numbers of a block's rows on this side, neighbours for neighbours in memory, and
+/// first BATCH times before as many of body, so that what it waits for comes at once.
 template <int BATCH, class First, class F>
 __device__ inline void each_number(const Side& side, int rows, const First& first, const F& body) {
-    const int lane = threadIdx.x & ((1 << side.log_lanes) - 1), other = threadIdx.x >> side.log_lanes;
-    const int others = THREADS >> side.log_lanes;
-    const int apart = side.is_across ? others : 1 << side.log_lanes, begin = side.is_across ? other : lane;
-    for (int row = side.is_across ? lane : other; row < rows; row += side.is_across ? MAX_ROWS : others)
-        for (int j = begin; j < side.count; j += BATCH * apart) {
+    const int total = side.count * (side.is_across ? int(side.by.divisor) : rows);
+    const auto at = [&](int e, const auto& call) {
+        const int quotient = int(side.by.quotient(e)), rest = e - quotient * int(side.by.divisor);
+        const int row = side.is_across ? rest : quotient, j = side.is_across ? quotient : rest;
+        if (e < total && row < rows) call(row, j);
+    };
+    for (int e = threadIdx.x; e < total; e += BATCH * THREADS) {
+        decltype(first(0, 0)) found[BATCH] = {};
 #pragma unroll
-            for (int u = 0; u < BATCH; ++u)
-                if (j + u * apart < side.count) first(u, row, j + u * apart);
+        for (int u = 0; u < BATCH; ++u) at(e + u * THREADS, [&](int row, int j) { found[u] = first(row, j); });
 #pragma unroll
-            for (int u = 0; u < BATCH; ++u)
-                if (j + u * apart < side.count) body(u, row, j + u * apart);
-        }
+        for (int u = 0; u < BATCH; ++u) at(e + u * THREADS, [&](int row, int j) { body(row, j, found[u]); });
+    }
 }
 
 template <class T>
@@ -161,90 +170,93 @@ __device__ inline bool counts_twice(const Transform& p, const Side& side, int at
 }
 
 /// Number j of a row of the input; what is not forward is, of conjugates.
-template <class T>
+template <class T, bool PLAIN>
 __device__ inline Number<T> read(const Transform& p, const Row& row, const char* in, const char* window, int j) {
     Number<T> value = {T(0), T(0)};
-    const int at = j * p.in.step + (p.in.step > 1 ? row.remainder : 0);
+    const int at = PLAIN ? j : j * p.in.step + (p.in.step > 1 ? row.remainder : 0);
     if (at < p.in.numbers) {
         in += row.in + int64_t(j) * p.in.along;
         value.re = __ldg(reinterpret_cast<const T*>(in));
         if (!p.in.is_real) value.im = __ldg(reinterpret_cast<const T*>(in + p.in.part));
         if (!p.is_forward) value.im = -value.im;
-        if (p.windows_input) value.re *= weight<T>(p, window, at);
-        if (counts_twice(p, p.in, at)) value = value + value;
+        if (!PLAIN && p.windows_input) value.re *= weight<T>(p, window, at);
+        if (!PLAIN && counts_twice(p, p.in, at)) value = value + value;
     }
     return value;
 }
 
 /// Number k of a row of the result.
-template <class T>
+template <class T, bool PLAIN>
 __device__ inline void write(const Transform& p, const Row& row, char* out, const char* window, int k, Number<T> value) {
-    const int at = k * p.out.step + (p.out.step > 1 ? row.remainder : 0);
+    const int at = PLAIN ? k : k * p.out.step + (p.out.step > 1 ? row.remainder : 0);
     if (at >= p.out.numbers) return;
-    if (p.turns) value = value * root_of_one<T>(k * row.remainder, p.whole);
     T factor = T(p.scale);
-    if (counts_twice(p, p.out, at)) factor *= T(2);
-    if (window && !p.windows_input) factor *= weight<T>(p, window, at);
+    if constexpr (!PLAIN) {
+        if (p.turns) value = value * root_of_one<T>(k * row.remainder, p.whole);
+        if (counts_twice(p, p.out, at)) factor *= T(2);
+        if (window && !p.windows_input) factor *= weight<T>(p, window, at);
+    }
     out += row.out + int64_t(k) * p.out.along;
     *reinterpret_cast<T*>(out) = value.re * factor;
     if (!p.out.is_real) *reinterpret_cast<T*>(out + p.out.part) = (p.is_forward ? value.im : -value.im) * factor;
 }
 
 /// The input of a block's rows, two of them as the parts of complex numbers if they are packed.
-template <class T>
+template <class T, bool PLAIN>
 __device__ inline void read_rows(const Transform& p, const Row* rows, int count, int lanes, const char* in, const char* window,
                                  Number<T>* data) {
     const int n = p.n;
     const auto read_of = [&](int row, int j) {
-        return row < count ? read<T>(p, rows[row], in, window, j) : Number<T>{T(0), T(0)};
+        return row < count ? read<T, PLAIN>(p, rows[row], in, window, j) : Number<T>{T(0), T(0)};
     };
-    constexpr int BATCH = 4;
-    Number<T> a[BATCH], b[BATCH];
-    const bool halves = p.is_packed && !p.in.is_real;  // of numbers and of their conjugates at the other end
-    each_number<BATCH>(
-        p.in, lanes,
-        [&](int u, int lane, int j) {
-            a[u] = read_of(p.is_packed ? 2 * lane : lane, j);
-            if (p.is_packed) b[u] = read_of(2 * lane + 1, j);
-        },
-        [&](int u, int lane, int j) {
-            if (!p.is_packed) {
-                data[padded(lane * n + j)] = a[u];
-            } else if (!halves) {
-                data[padded(lane * n + j)] = {a[u].re, b[u].re};
-            } else {
-                const int other = j ? n - j : 0;
-                const Number<T> c = read_of(2 * lane, other), d = read_of(2 * lane + 1, other);
-                const Number<T> x = {T(0.5) * (a[u].re + c.re), T(0.5) * (a[u].im - c.im)};
-                const Number<T> y = {T(0.5) * (b[u].re + d.re), T(0.5) * (b[u].im - d.im)};
-                data[padded(lane * n + j)] = {x.re - y.im, x.im + y.re};
-                data[padded(lane * n + other)] = {x.re + y.im, y.re - x.im};
-            }
+    if (!p.is_packed || p.in.is_real) {
+        each_number<sizeof(T) == 4 ? 8 : 4>(
+            p.in, lanes,
+            [&](int lane, int j) {
+                Number<T> x = read_of(p.is_packed ? 2 * lane : lane, j);
+                if (p.is_packed) x.im = read_of(2 * lane + 1, j).re;
+                return x;
+            },
+            [&](int lane, int j, Number<T> x) { data[lane * p.pitch + padded(j)] = x; });
+        return;
+    }
+    // Halves of numbers, whose conjugates are at the other end.
+    struct Two {
+        Number<T> a, b;
+    };
+    each_number<4>(
+        p.in, lanes, [&](int lane, int j) { return Two{read_of(2 * lane, j), read_of(2 * lane + 1, j)}; },
+        [&](int lane, int j, Two two) {
+            const int other = j ? n - j : 0;
+            const Number<T> a = two.a, b = two.b, c = read_of(2 * lane, other), d = read_of(2 * lane + 1, other);
+            const Number<T> x = {T(0.5) * (a.re + c.re), T(0.5) * (a.im - c.im)};
+            const Number<T> y = {T(0.5) * (b.re + d.re), T(0.5) * (b.im - d.im)};
+            data[lane * p.pitch + padded(j)] = {x.re - y.im, x.im + y.re};
+            data[lane * p.pitch + padded(other)] = {x.re + y.im, y.re - x.im};
         });
 }
 
-template <class T>
+template <class T, bool PLAIN>
 __device__ inline void write_rows(const Transform& p, const Row* rows, int count, int lanes, char* out, const char* window,
                                   const Number<T>* data) {
     const int n = p.n;
-    const auto nothing = [](int, int, int) {};
-    each_number<1>(p.out, lanes, nothing, [&](int, int lane, int k) {
-        const Number<T> value = data[padded(lane * n + k)];
-        if (!p.is_packed) return write(p, rows[lane], out, window, k, value);
+    each_number<1>(p.out, lanes, [](int, int) { return 0; }, [&](int lane, int k, int) {
+        const Number<T> value = data[lane * p.pitch + padded(k)];
+        if (!p.is_packed) return write<T, PLAIN>(p, rows[lane], out, window, k, value);
         Number<T> first = value, second = {value.im, T(0)};
         if (p.in.is_real) {
-            const Number<T> other = data[padded(lane * n + (k ? n - k : 0))];
+            const Number<T> other = data[lane * p.pitch + padded(k ? n - k : 0)];
             first = {T(0.5) * (value.re + other.re), T(0.5) * (value.im - other.im)};
             second = {T(0.5) * (value.im + other.im), T(0.5) * (other.re - value.re)};
         }
-        write(p, rows[2 * lane], out, window, k, first);
-        if (2 * lane + 1 < count) write(p, rows[2 * lane + 1], out, window, k, second);
+        write<T, PLAIN>(p, rows[2 * lane], out, window, k, first);
+        if (2 * lane + 1 < count) write<T, PLAIN>(p, rows[2 * lane + 1], out, window, k, second);
     });
 }
 
-template <class T>
-__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : 2) dft_kernel(const __grid_constant__ Transform p, char* out, const char* in,
-                                                          const char* window) {
+template <class T, bool PLAIN>
+__global__ void __launch_bounds__(THREADS, BLOCKS<T>)
+    dft_kernel(const __grid_constant__ Transform p, char* out, const char* in, const char* window) {
     extern __shared__ double shared[];
     __shared__ Row rows[2 * MAX_ROWS];
     Number<T>* const roots = reinterpret_cast<Number<T>*>(shared);
@@ -266,7 +278,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : 2) dft_kernel(co
             rows[threadIdx.x] = {starts[0], starts[1], int(row - p.remainders.quotient(row) * p.remainders.divisor)};
         }
         __syncthreads();
-        read_rows(p, rows, count, lanes, in, window, data);
+        read_rows<T, PLAIN>(p, rows, count, lanes, in, window, data);
         for (int i = 0; i < p.passes; ++i) {
             __syncthreads();
             const Pass& pass = p.pass[i];
@@ -282,7 +294,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : 2) dft_kernel(co
             }
         }
         __syncthreads();
-        write_rows(p, rows, count, lanes, out, window, data);
+        write_rows<T, PLAIN>(p, rows, count, lanes, out, window, data);
     }
 }
 
