@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.plan import Inferred
-from ..dtype import bool_, int64
+from ..dtype import bool_, int32, int64
 from ..errors import DTypeError, IndexError, ShapeError
 from ..spec import Spec, wrap_dim
 from .copying import clone
@@ -76,9 +76,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             raise IndexError(f"masked_scatter(): source {tuple(source.spec.shape)} is empty, the mask is not")
         return target.clone()
     # Where the mask is False the last one's, so that no element's gradient is the sum of most of them; at first -1.
-    steps = flat.to(int64)
+    ranks = int32 if flat.spec.numel < 1 << 31 else int64
+    steps = flat.to(ranks)
     narrow(steps, 0, 0, 1).sub_(1)
-    rank = steps.cumsum(0)
+    rank = steps.cumsum(0, dtype=ranks)
     return where(chosen, reshape(gather(reshape(source, -1), 0, rank), tuple(target.spec.shape)), target)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dispatch.plan import Inferred
-from ...dtype import float64, int32, int64
+from ...dtype import float64, int16, int32, int64
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, empty_like, full
@@ -206,7 +206,10 @@ def _row_keys(columns: Tensor) -> list[Tensor]:
         part = narrow(numbers, 1, start, end - start)
         if end - start > 1:
             part = (part - least[start:end]) * of_new_array(np.array(factors), int64).to(columns.device)
-        keys.append(part.sum(1))
+        key, most = part.sum(1), factors[0] * ranges[start]
+        if end - start > 1:  # radix sorts take as many passes as keys have bytes
+            key = key.to(int16 if most <= 1 << 15 else int32 if most <= 1 << 31 else int64)
+        keys.append(key)
         start = end
     return keys
 
