@@ -152,6 +152,8 @@ SAMPLES = {
     "cummin": [draw(3, 4), 0],
     "pixel_shuffle": [draw(2, 8, 3, 2), 2],
     "running_extreme_grad": [draw(2, 4), np.array([[0, 0, 2, 2], [0, 1, 2, 3]]), 1],
+    "multi_margin_rows": [draw(3, 4), np.array([1, 3, 0]), 1, 0.5],
+    "multi_margin_rows_grad": [draw(3), draw(3, 4), np.array([1, 3, 0]), 2, 0.5],
     "pixel_unshuffle": [draw(2, 2, 6, 4), 2],
     "erfc": [draw(3, 4)],
     **{name: [draw(3, 4)] for name in ("i0", "i0e", "i1", "i1e")},

@@ -64,7 +64,7 @@ WITHOUT_RECORD = frozenset(
     tensor as_tensor asarray from_numpy frombuffer zeros ones empty full eye arange linspace
     zeros_like ones_like empty_like full_like result_type broadcast_shapes tril_indices triu_indices multinomial
     empty_strided logspace scalar_tensor grid_sample interpolate ctc_loss kept_boxes
-    adaptive_max_indices roi_align bin_weights regions_by_image im2col col2im deform_columns
+    adaptive_max_indices multi_margin_rows roi_align bin_weights regions_by_image im2col col2im deform_columns
     rand randn randint randperm rand_like randn_like randint_like bernoulli normal Generator default_generator
     manual_seed seed initial_seed get_rng_state set_rng_state sgd_step_ adam_step_ adamax_step_ nadam_step_
     radam_step_ adagrad_step_ adadelta_step_ rmsprop_step_ asgd_step_ rprop_step_ lion_step_
@@ -177,6 +177,7 @@ NOT_DIFFERENTIABLE = frozenset(
 
 DIFFERENTIATED_BY_PARTS = frozenset(
     "atan2_grad batch_norm_grad batch_norm_relu batch_norm_relu_grad binary_cross_entropy_grad "
+    "multi_margin_rows_grad "
     "binary_cross_entropy_with_logits_grad clipped_difference_grad cross_entropy_grad carried_back "
     "cross_entropy_rows_grad cumprod_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
     "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad grid_sample3d_grid_grad hardswish_grad hardtanh_grad "

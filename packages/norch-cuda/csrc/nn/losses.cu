@@ -259,6 +259,7 @@ void add_losses(Registry& registry) {
     registry["mse_loss"] = mse_loss;
     registry["mse_loss_grad"] = mse_loss_grad;
     add_cross_entropy_rows(registry);
+    add_margins(registry);
 }
 
 }  // namespace norch::nn

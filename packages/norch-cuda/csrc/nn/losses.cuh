@@ -105,5 +105,6 @@ public:
 };
 
 void add_cross_entropy_rows(Registry&);  // cross_entropy_rows.cu
+void add_margins(Registry&);             // margins.cu
 
 }  // namespace norch::nn

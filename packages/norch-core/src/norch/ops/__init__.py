@@ -113,7 +113,7 @@ LATE = {
     **dict.fromkeys(("dequantize_weight", "quantize_weight", "quantized_linear"), "nn.quantized"),
     "adaptive_max_indices": "nn.adaptive", "chain_matmul": "matrix.multi_dot", "ctc_loss": "nn.ctc",
     "deform_columns": "nn.deformed", "einsum": "matrix.einsum", "grid_sample": "nn.sampling",
-    "interpolate": "nn.interpolation", "recurrence": "nn.recurrence",
+    "interpolate": "nn.interpolation", "multi_margin_rows": "nn.margins", "recurrence": "nn.recurrence",
     **dict.fromkeys(("col2im", "im2col"), "nn.folding"),
     **dict.fromkeys(("bin_weights", "kept_boxes", "regions_by_image", "roi_align"), "nn.regions"),
 }  # fmt: skip

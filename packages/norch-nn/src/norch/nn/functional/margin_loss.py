@@ -190,7 +190,11 @@ def _gather_class(op: str, input: norch.Tensor, dim: int, index: norch.Tensor, c
     try:
         return norch.gather(input, dim, norch.where(index < 0, classes, index))
     except norch.IndexError:
-        raise norch.IndexError(f"{op}(): a target is outside [0, {classes}), the classes of input") from None
+        raise _out_of_range(op, classes) from None
+
+
+def _out_of_range(op: str, classes: int) -> Exception:
+    return norch.IndexError(f"{op}(): a target is outside [0, {classes}), the classes of input")
 
 
 @deprecated_reduction()
@@ -219,12 +223,13 @@ def multi_margin_loss(
         raise norch.ShapeError(f"{op}(): target {tuple(target.shape)} does not fit input {tuple(input.shape)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise norch.ShapeError(f"{op}(): weight {tuple(weight.shape)} does not fit the {classes} classes of input")
-    index = target.long().reshape(count, 1)
-    loss = (margin - _gather_class(op, rows, 1, index, classes) + rows).relu()
-    loss = norch.where(norch.arange(classes, device=input.device) == index, 0.0, loss)
-    loss = (loss if p == 1 else loss * loss).sum(1) / classes
+    index = target.reshape(count)
+    try:
+        loss = norch.multi_margin_rows(rows, index, p, margin)
+    except norch.IndexError:
+        raise _out_of_range(op, classes) from None
     if weight is not None:
-        loss = loss * weight.gather(0, index.squeeze(1))
+        loss = loss * weight.gather(0, index.long())
     return reduced(op, loss if target.ndim else loss.squeeze(0), reduction)
 
 
