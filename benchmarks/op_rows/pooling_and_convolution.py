@@ -56,6 +56,12 @@ def rows(op: Op, lib: Any, device: str) -> None:
         lambda: normal(32, 32, 3, 3, 3),
     )
     op(
+        "conv3d dw 3",
+        lambda x, w: functional.conv3d(x, w, padding=1, groups=32),
+        lambda: normal(2, 32, 32, 32, 32),
+        lambda: normal(32, 1, 3, 3, 3),
+    )
+    op(
         "conv1d 64-64 k7",
         lambda x, w: functional.conv1d(x, w, padding=3),
         lambda: normal(16, 64, 8192),
@@ -96,6 +102,12 @@ def rows(op: Op, lib: Any, device: str) -> None:
         lambda x, w: functional.conv2d(x, w, padding=4, dilation=4),
         lambda: normal(16, 64, 64, 64),
         lambda: normal(64, 64, 3, 3),
+    )
+    op(
+        "conv2d 5x5 32-64",
+        lambda x, w: functional.conv2d(x, w, padding=2),
+        lambda: normal(16, 32, 64, 64),
+        lambda: normal(64, 32, 5, 5),
     )
     op(
         "conv2d 3x3 64",
