@@ -60,3 +60,18 @@ def test_places_in_masks(cuda, shape, share):
         y[t] = 2.0
         assert (y[t] == 2).all()
         np.testing.assert_array_equal(y[~t].cpu().numpy(), x[~v])
+
+
+@pytest.mark.parametrize(
+    "ends", [(0, 100), (-5, 40000), (-(2**31), 2**31 - 1), (2**40, 2**40 + 9), (-(2**63), 2**63 - 1)]
+)
+def test_unique_of_many(cuda, ends):
+    for dtype in (np.int64, np.int32, np.uint8):
+        if not np.iinfo(dtype).min <= ends[0] <= ends[1] <= np.iinfo(dtype).max:
+            continue
+        v = RNG.integers(*ends, (2100, 2000), dtype, endpoint=True)
+        found = norch.unique(norch.tensor(v, device=cuda), return_inverse=True, return_counts=True)
+        wanted = np.unique(v, return_inverse=True, return_counts=True)
+        for result, expected in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(result.cpu().numpy(), expected.reshape(tuple(result.shape)))
+        assert found[0].cpu().numpy().dtype == dtype

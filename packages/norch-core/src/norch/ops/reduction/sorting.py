@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dispatch.plan import Inferred
-from ...dtype import float64, int16, int32, int64
+from ...dtype import DType, float64, int16, int32, int64
 from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec, as_int, wrap_dim
 from ..creation import arange, empty_like, full
@@ -117,8 +117,13 @@ def unique(
     """
     if dim is not None:
         return _unique_slices(input.detach(), wrap_dim(dim, input.spec.ndim, "unique"), return_inverse, return_counts)
-    order, places = sort(reshape(input.detach(), -1))
+    keys, least = _short_keys(reshape(input.detach(), -1))
+    order, places = sort(keys)
     values, rank, counts = _runs_of_elements(order, return_inverse, return_counts)
+    if least:
+        values = (values.to(int64) + least).to(input.spec.dtype)
+    elif values.spec.dtype is not input.spec.dtype:
+        values = values.to(input.spec.dtype)
     inverse = None if rank is None else reshape(_scattered(rank, places), tuple(input.spec.shape))
     return _requested(values, inverse, counts)
 
@@ -184,6 +189,23 @@ def _scattered(rank: Tensor, places: Tensor) -> Tensor:
 
 _KEYS = 1 << 62
 """How many int64 keys there can be for sorts to tell apart."""
+_MANY = 1 << 22
+"""Elements whose range is worth asking for, on devices other than the CPU, whose kernels see it themselves."""
+
+
+def _key_dtype(count: int) -> DType:
+    """That of keys from 0 to below `count`: a radix sort takes as many passes as they have bytes."""
+    return int16 if count <= 1 << 15 else int32 if count <= 1 << 31 else int64
+
+
+def _short_keys(x: Tensor) -> tuple[Tensor, int]:
+    """A vector as it is, or integers less the least of them, of fewer bytes; and what is to be added again."""
+    dtype = x.spec.dtype
+    if x.spec.device.type == "cpu" or x.spec.numel < _MANY or dtype not in (int32, int64):
+        return x, 0
+    least, most = stack([x.amin(), x.amax()], 0).tolist()
+    found = _key_dtype(most - least + 1)
+    return (x, 0) if found.itemsize >= dtype.itemsize else ((x - least).to(found), least)
 
 
 def _row_keys(columns: Tensor) -> list[Tensor]:
@@ -207,8 +229,8 @@ def _row_keys(columns: Tensor) -> list[Tensor]:
         if end - start > 1:
             part = (part - least[start:end]) * of_new_array(np.array(factors), int64).to(columns.device)
         key, most = part.sum(1), factors[0] * ranges[start]
-        if end - start > 1:  # radix sorts take as many passes as keys have bytes
-            key = key.to(int16 if most <= 1 << 15 else int32 if most <= 1 << 31 else int64)
+        if end - start > 1:
+            key = key.to(_key_dtype(most))
         keys.append(key)
         start = end
     return keys
