@@ -125,6 +125,8 @@ VOLUMES = [
     ((2, 6, 5, 8, 9), (12, 1, 3, 3, 3), (1, 2, 2), 1, 1),
     ((1, 5, 8, 20, 21), (5, 1, 3, 1, 5), (2, 1, 3), (1, 0, 2), 1),
     ((3, 4, 6, 9, 30), (4, 1, 2, 3, 3), 1, (0, 2, 3), (1, 2, 3)),
+    ((2, 3, 7, 12, 13), (6, 1, 1, 2, 6), (3, 2, 1), (0, 1, 4), (1, 3, 2)),
+    ((2, 4, 16, 40, 41), (4, 1, 3, 3, 3), 1, 1, 1),
 ]
 
 
@@ -137,6 +139,14 @@ def test_volumes_of_a_channel(cuda, case):
         wanted = norch.conv3d(*wide, *how, shape[1])
         got = norch.conv3d(x.to(cuda), w.to(cuda), None if bias is None else bias.to(cuda), *how, shape[1])
         close(got, wanted, norch.float32)
+    inputs = [t.double().requires_grad_() for t in (x, w)]
+    wanted = norch.conv3d(*inputs, None, *how, shape[1])
+    own = [t.to(cuda).requires_grad_() for t in (x, w)]
+    g = random(wanted.shape, norch.float32, 7)
+    wanted.backward(g.double())
+    norch.conv3d(*own, None, *how, shape[1]).backward(g.to(cuda))
+    for found, expected in zip(own, inputs, strict=True):
+        close(found.grad, expected.grad, norch.float32)
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2])

@@ -352,19 +352,22 @@ KernelPtr of_one_dtype(const Request& r) {
     return r.operands[0].is_contiguous() ? make(r) : nullptr;
 }
 
+/// Of other volumes we have no kernels: core does them plane by plane.
+template <ConvolutionKind kind>
+KernelPtr of_volumes(const Request& r) {
+    KernelPtr kernel = depthwise_volumes(kind, r);
+    return kernel ? std::move(kernel) : cudnn_convolution(kind, r);
+}
+
 }  // namespace
 
 void add_convolution(Registry& registry) {
     registry["conv2d"] = of_one_dtype<ConvolutionKind::forward, forward>;
     registry["conv2d_input_grad"] = of_one_dtype<ConvolutionKind::input_grad, input_grad>;
     registry["conv2d_weight_grad"] = of_one_dtype<ConvolutionKind::weight_grad, weight_grad>;
-    // Of other volumes we have no kernels: core does them plane by plane.
-    registry["conv3d"] = [](const Request& r) {
-        KernelPtr kernel = depthwise_volumes(r);
-        return kernel ? std::move(kernel) : cudnn_convolution(ConvolutionKind::forward, r);
-    };
-    registry["conv3d_input_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::input_grad, r); };
-    registry["conv3d_weight_grad"] = [](const Request& r) { return cudnn_convolution(ConvolutionKind::weight_grad, r); };
+    registry["conv3d"] = of_volumes<ConvolutionKind::forward>;
+    registry["conv3d_input_grad"] = of_volumes<ConvolutionKind::input_grad>;
+    registry["conv3d_weight_grad"] = of_volumes<ConvolutionKind::weight_grad>;
 }
 
 }  // namespace norch::nn

@@ -58,8 +58,8 @@ KernelPtr signal_input_grad(ConvolutionKind kind, const Request& request);
 /// they come first, but for the input's gradient.
 KernelPtr depthwise_convolution(ConvolutionKind kind, const Request& request);
 
-/// The depthwise convolution of volumes in float32, in which channels come first; null for others.
-KernelPtr depthwise_volumes(const Request& request);
+/// The depthwise convolution of volumes in float32, in which channels come first, or a gradient of it; null for others.
+KernelPtr depthwise_volumes(ConvolutionKind kind, const Request& request);
 
 /// Float32 on tensor cores, of step 1 and not too few channels; null for others and devices that have none such.
 KernelPtr tensor_convolution(ConvolutionKind kind, const Request& request);
