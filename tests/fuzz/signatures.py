@@ -137,7 +137,9 @@ narrow: x dim start one
 select: x dim start
 unbind: x | dim=dim
 chunk: x int(1,5) | dim=dim
+unsafe_chunk: x int(1,5) | dim=dim
 split: x int(1,4) | dim=dim
+unsafe_split: x int(1,4) | dim=dim
 tensor_split: x int(1,5) | dim=dim
 tensor_split: x indices | dim=dim
 hsplit: x(2-3) indices
@@ -288,6 +290,7 @@ is_same_size: x same
 dsplit: x(3-4) indices
 vsplit: x(2-4) indices
 split_with_sizes: x(1-3) parts_of
+unsafe_split_with_sizes: x(1-3) parts_of
 index_put: x(1-3) places element | accumulate=bool
 fill_diagonal_: x(2-3) num
 copy_: x o
@@ -322,12 +325,14 @@ LEFT_OUT = {
         empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_ set_
     """,
     "what is no computation: files, devices, storages, questions": """
-        as_subclass compile cpu cuda data_ptr from_dlpack from_file from_numpy frombuffer get_device is_coalesced
-        is_complex is_conj is_inference is_neg is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory
-        record_stream save share_memory_ storage storage_offset to_dense typename untyped_storage
+        as_subclass compile cpu cuda data_ptr dense_dim dim_order from_dlpack from_file from_numpy frombuffer
+        get_device get_device_module is_coalesced is_complex is_conj is_distributed is_inference is_neg
+        is_pinned is_set_to is_shared is_storage is_tensor load numpy pin_memory record_stream save
+        share_memory_ sparse_dim storage storage_offset to_dense typename untyped_storage
     """,
     "made of values or functions of Python": """
-        apply_ vmap as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type tensor
+        apply_ vmap as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type sym_float
+        sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum tensor
     """,
     "in all programs of gradients": """
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
