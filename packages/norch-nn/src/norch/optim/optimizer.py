@@ -23,6 +23,22 @@ required: Any = type("_Required", (), {"__repr__": lambda self: "<required param
 """As a default: the option has none, and each group must give it."""
 
 
+_before_all: dict[int, Hook] = {}  # hooks of the steps of all optimisers
+_after_all: dict[int, Hook] = {}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` is called before each step of every optimiser, and may return other (args,
+    kwargs), until the result's `remove()`.
+    """
+    return RemovableHandle(_before_all, Hook(hook, False))
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` is called after each step of every optimiser, until the result's `remove()`."""
+    return RemovableHandle(_after_all, Hook(hook, False))
+
+
 class Optimizer(switches.Replayed):
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 
@@ -30,8 +46,8 @@ class Optimizer(switches.Replayed):
     with options of its own. `param_groups` may be changed between steps: `optimizer.param_groups[0]["lr"] = 0.01`.
 
     Raises DTypeError for a Tensor in place of an iterable and for a parameter that is not a Tensor; ValueError for no
-    parameters, for results of ops and for a parameter that is in two groups. One that is twice in a group takes two
-    steps at a time, with a warning, as in PyTorch.
+    parameters, for results of ops that do not `retain_grad` and for a parameter that is in two groups. One that is
+    twice in a group takes two steps at a time, with a warning, as in PyTorch.
     """
 
     param_groups: list[dict[str, Any]]
@@ -84,7 +100,7 @@ class Optimizer(switches.Replayed):
         names = [p[0] for p in params if isinstance(p, tuple)]
         if names and len(names) != len(params):
             raise ValueError(f"{len(names)} of {len(params)} parameters of a group have names; give all or none")
-        params = [p[1] for p in params] if names else params
+        params = [_parts(p[1] if names else p) for p in params]
         self._check_params(params)
         group = {**self.defaults, **param_group, "params": params}
         if names:
@@ -107,7 +123,7 @@ class Optimizer(switches.Replayed):
                 raise norch.DTypeError(
                     f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}"
                 )
-            if not param.is_leaf:
+            if not param.is_leaf and not param.retains_grad:
                 raise ValueError(f"can't optimize a non-leaf Tensor: it is a result of {param.grad_fn}")
             if id(param) in seen:
                 raise ValueError("a parameter is given to the optimizer twice, in two groups")
@@ -178,7 +194,7 @@ class Optimizer(switches.Replayed):
         return RemovableHandle(hooks, Hook(hook, False), prepend)
 
     def _has_step_hooks(self) -> bool:
-        return "step" in self._before or "step" in self._after
+        return "step" in self._before or "step" in self._after or bool(_before_all or _after_all)
 
     def _hooks(self, when: Mapping[str, dict[int, Hook]], what: str) -> list[Callable[..., Any]]:
         return [hook.function for hook in when.get(what, {}).values()]
@@ -194,7 +210,10 @@ class Optimizer(switches.Replayed):
             hook(self)
         index = {id(p): i for i, p in enumerate(self._params())}
         groups = [{**group, "params": [index[id(p)] for p in group["params"]]} for group in self.param_groups]
-        states = {index[id(p)] if isinstance(p, norch.Tensor) else p: dict(s) for p, s in self.state.items()}
+        states = {
+            index[id(p)] if isinstance(p, norch.Tensor) else p: dict(s) if isinstance(s, dict) else s
+            for p, s in self.state.items()
+        }
         found: dict[str, Any] = {"state": states, "param_groups": groups}
         for hook in self._hooks(self._after, "state_dict"):
             changed = hook(self, found)
@@ -267,6 +286,12 @@ class Optimizer(switches.Replayed):
         return "\n".join([*lines, ")"])
 
 
+def _parts(param: Any) -> Any:
+    """The real tensor of complex numbers, whose parts are stepped on each for itself, as PyTorch does; others as they
+    are."""
+    return norch.view_as_real(param) if getattr(param, "is_complex", bool)() else param
+
+
 def _names_of(group: dict[str, Any]) -> dict[str, Any]:
     return {"param_names": group["param_names"]} if "param_names" in group else {}
 
@@ -280,14 +305,14 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             return step(self, *args, **kwargs)
         self._is_stepping = True  # so that a step made of its base's runs them once
         try:
-            for hook in self._hooks(self._before, "step"):
+            for hook in [*[h.function for h in _before_all.values()], *self._hooks(self._before, "step")]:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     if not (isinstance(changed, tuple) and len(changed) == 2):
                         raise TypeError(f"a step pre-hook must return None or (args, kwargs), got {changed!r}")
                     args, kwargs = changed
             result = step(self, *args, **kwargs)
-            for hook in self._hooks(self._after, "step"):
+            for hook in [*self._hooks(self._after, "step"), *[h.function for h in _after_all.values()]]:
                 hook(self, args, kwargs)
             return result
         finally:
