@@ -198,3 +198,11 @@ def test_integers_and_16_bits():
 def test_mistakes_are_named(call, error, words):
     with pytest.raises(error, match=words):
         call(norch.ones(4))
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "ihfftn"])
+def test_one_dim_and_its_size_may_be_ints(name):
+    x = RNG.standard_normal((4, 6))
+    function = getattr(norch.fft, name)
+    assert norch.equal(function(norch.tensor(x), s=3, dim=0).pair, function(norch.tensor(x), s=(3,), dim=(0,)).pair)
+    assert norch.equal(function(norch.tensor(x), 5).pair, function(norch.tensor(x), (5,)).pair)

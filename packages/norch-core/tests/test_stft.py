@@ -97,3 +97,23 @@ def test_beside_pytorch():
             results.append([v.detach().numpy() for v in (out, x.grad, back)])
         for found, expected in zip(*results, strict=True):
             np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"normalized": True, "hop_length": 5}, {"center": False}])
+def test_frames_of_complex_signals(kwargs):
+    signal, window = SIGNAL[0] + 1j * SIGNAL[1], np.hanning(17)[:16] + 0.1
+    z, weights = norch.tensor(signal), norch.tensor(window)
+    found = norch.stft(z, 16, window=weights, return_complex=True, **kwargs)
+    centered = np.pad(signal, (8, 8), mode="reflect") if kwargs.get("center", True) else signal
+    hop = kwargs.get("hop_length", 4)
+    frames = np.stack([centered[t : t + 16] * window for t in range(0, len(centered) - 15, hop)], 1)
+    expected = np.fft.fft(frames, axis=0) * (0.25 if "normalized" in kwargs else 1)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    assert norch.equal(z.stft(16, window=weights, return_complex=False, **kwargs), norch.view_as_real(found))
+    back = norch.istft(found, 16, window=weights, onesided=False, return_complex=True, length=300, **kwargs)
+    whole = 300 if "center" not in kwargs else 296
+    np.testing.assert_allclose(back.numpy()[:whole], signal[:whole], atol=1e-10)
+    with pytest.raises(ValueError, match="onesided must be False"):
+        norch.stft(z, 16, window=weights, onesided=True, return_complex=True)
+    phase = norch.stft(z, 16, window=weights * (1 + 2j), return_complex=True, **kwargs)
+    np.testing.assert_allclose(phase.numpy(), expected * (1 + 2j), atol=1e-12)

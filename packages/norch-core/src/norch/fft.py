@@ -150,6 +150,7 @@ def _opposite(op: str, norm: str | None) -> str:
 
 def _dims(op: str, input: Any, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
     ndim = input.ndim
+    s = (s,) if isinstance(s, int) else s
     if dim is None:
         dims = list(range(ndim)) if s is None else list(range(ndim - len(s), ndim))
     else:

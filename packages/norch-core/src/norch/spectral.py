@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .compat.complex_numbers import ComplexPair
+from .compat.complex_numbers import ComplexPair, joined
 from .dispatch.arguments import check_functions, describe
 from .dtype import promote_types
-from .errors import DTypeError, ShapeError
-from .ops import ones, pad
+from .errors import ShapeError
+from .ops import cat, ones, pad
 from .ops.matrix.dft import check_real, dft
 from .ops.shape.strided import sum_windows
 from .tensor import Tensor
@@ -34,6 +34,35 @@ def _of_one_dtype(op: str, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return real.to(common), weights.to(common)
 
 
+def _stft_of_complex(
+    input: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Any:
+    """`stft` where the signal or the window is complex, in both of which it is linear."""
+    if onesided:
+        raise ValueError("stft(): complex numbers have all frequencies; onesided must be False")
+
+    def of(signal: Tensor, weights: Any) -> Any:
+        return stft(signal, n_fft, hop_length, win_length, weights, center, pad_mode, normalized, False, True)
+
+    re: Any = input.real if isinstance(input, ComplexPair) else input
+    im: Any = input.imag if isinstance(input, ComplexPair) else None
+    if isinstance(window, ComplexPair):
+        found = of(re, window.real) + of(re, window.imag) * 1j
+        found = found if im is None else found + of(im, window.real) * 1j - of(im, window.imag)
+    else:
+        found = of(re, window) + of(im, window) * 1j
+    return found.pair if return_complex is False else found
+
+
 def stft(
     input: Tensor,
     n_fft: int,
@@ -51,8 +80,8 @@ def stft(
     return_complex: False gives the real and imaginary parts, (..., frequencies, frames, 2); True a ComplexPair of
     (..., frequencies, frames). window: `win_length` weights, ones by default. center: frame t is around element
     t * hop_length, the signal being padded as `pad_mode` says. normalized: divided by sqrt(n_fft). onesided: only the
-    frequencies 0 to n_fft // 2, the default. Raises ShapeError for sizes that do not fit, RuntimeError unless
-    `return_complex` is said, as PyTorch does.
+    frequencies 0 to n_fft // 2, the default. A complex signal or window has all. Raises ShapeError for sizes that do
+    not fit, RuntimeError unless `return_complex` is said, as PyTorch does, ValueError for `onesided` complex numbers.
     """
     if return_complex is None:
         raise RuntimeError("stft(): say return_complex=False for real and imaginary parts, True for a ComplexPair")
@@ -83,17 +112,26 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
     return_complex: bool = False,
-) -> Tensor:
+) -> Any:
     """Undoes `stft` of the same arguments: windows are added where they lie, and divided by the weights' squares there.
 
     input: a ComplexPair of (..., frequencies, frames), or its parts (..., frequencies, frames, 2). length: of the
-    signal. Raises ShapeError for sizes that do not fit, and where the windows leave elements out.
+    signal. return_complex: the signal is complex, and all frequencies are there. Raises ShapeError for sizes that do
+    not fit, and where the windows leave elements out.
     """
     pair = input.pair if isinstance(input, ComplexPair) else input
     if not isinstance(pair, Tensor) or pair.ndim not in (3, 4) or pair.shape[-1] != 2:
         raise ShapeError(f"istft(): expected (..., frequencies, frames, 2) or a ComplexPair, got {describe(input)}")
     if return_complex:
-        raise DTypeError("istft(): a signal is real here; return_complex must be False")
+        if onesided or pair.shape[-3] != n_fft:
+            raise ShapeError(f"istft(): a complex signal has n_fft {n_fft} frequencies, got shape {tuple(pair.shape)}")
+        numbers: Any = ComplexPair(pair)
+        # The spectra of real signals, of which the other half is the conjugate.
+        mirrored: Any = ComplexPair(cat([pair[..., :1, :, :], pair[..., 1:, :, :].flip(-3)], -3)).conj()
+        options = hop_length, win_length, window, center, normalized, False, length
+        return joined(
+            istft((numbers + mirrored) * 0.5, n_fft, *options), istft((numbers - mirrored) * -0.5j, n_fft, *options)
+        )
     hop, weights = _window("istft", pair, n_fft, hop_length, win_length, window)
     z = (pair if pair.ndim == 4 else pair.unsqueeze(0)).permute(0, 2, 3, 1)
     _, count, _, frequencies = z.shape

@@ -303,6 +303,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "prod": _prod, "var": _var, "std": lambda *args, **kwargs: _var(*args, **kwargs).sqrt(),
     "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _matrix_norm,
     "vdot": _vdot, "einsum": _einsum, "inv": _inv, "inverse": _inv, "solve": _solve,
+    "stft": lambda *args, **kwargs: import_module("norch.spectral")._stft_of_complex(*args, **kwargs),
     "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_,
     "type": lambda z, dtype=None: repr(z.dtype) if dtype is None else z.to(dtype),
