@@ -177,9 +177,9 @@ REFUSED = {
     "getattr": (Name("__builtin__", "getattr")([], "append"), "holds builtins.getattr"),
     "module": (Name("torch.nn.modules.linear", "Linear")(), "holds torch.nn.modules.linear.Linear"),
     "quantised": (Name("torch._utils", "_rebuild_qtensor")(), r"holds a quantised tensor; .* dequantize\(\)"),
-    "sparse by columns": (
-        Name("torch.serialization", "_get_layout")("torch.sparse_csc"),
-        r"layout 'torch.sparse_csc'; .* to_dense\(\)",
+    "sparse by blocks": (
+        Name("torch.serialization", "_get_layout")("torch.sparse_bsr"),
+        r"layout 'torch.sparse_bsr'; .* to_dense\(\)",
     ),
     "nothing sparse": (Name("torch._utils", "_rebuild_sparse_tensor")(None, (1, 2, ())), "damaged|zip files only"),
     "objects in NumPy": (Name("numpy", "dtype")("O8", False, True), "NumPy array of 'O8'"),

@@ -59,8 +59,10 @@ def test_the_same_lines_give_what_pytorch_gives(line):
 def test_pytorchs_files_are_read(tmp_path):
     torch = pytest.importorskip("torch")
     s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [1.0, 2.0, 3.0], (2, 3))
-    torch.save([s, s.coalesce(), s.to_sparse_csr()], tmp_path / "x.pt")
-    coo, coalesced, csr = norch.load(tmp_path / "x.pt")
+    torch.save([s, s.coalesce(), s.to_sparse_csr(), s.to_sparse_csc()], tmp_path / "x.pt")
+    coo, coalesced, csr, csc = norch.load(tmp_path / "x.pt")
+    assert csc.layout is norch.sparse_csc
+    assert csc.to_dense().tolist() == s.to_dense().tolist()
     assert (coo.is_coalesced(), coalesced.is_coalesced(), csr.is_sparse_csr) == (False, True, True)
     for x in (coo, coalesced, csr):
         assert x.to_dense().tolist() == s.to_dense().tolist()

@@ -187,7 +187,7 @@ def _open(file: Any, op: str) -> tuple[BinaryIO, bool]:
         raise DTypeError(f"{op}(): expected a path or a binary file, got {type(file).__name__}")
     if isinstance(file, io.TextIOBase):
         raise DTypeError(f"{op}(): the file is open as text; open it with mode 'rb'")
-    if not (hasattr(file, "seek") and file.seekable()):
+    if not (hasattr(file, "seek") and hasattr(file, "seekable") and file.seekable()):
         return io.BytesIO(file.read()), True
     return file, False
 

@@ -18,6 +18,7 @@ import numpy as np
 from ..device import Device
 from ..dtype import ALL, ComplexDType, DType, complex32, complex64, complex128
 from ..errors import CheckpointError, DeviceError, DTypeError
+from ..memory_formats import strided
 from ..spec import Size
 from ..tensor import Tensor
 from .dtypes import name_of, numpy_dtype
@@ -38,7 +39,9 @@ class NoStateError(DTypeError):
 
 
 class Encoder:
-    """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`."""
+    """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`, and
+    sparse tensors, by their ids and with the tensors that they are made of, in `sparse`.
+    """
 
     def __init__(self) -> None:
         self.tensors: list[tuple[str, Tensor]] = []
@@ -46,6 +49,7 @@ class Encoder:
         self._numbers: dict[int, int] = {}
         self._names: set[str] = {"__metadata__"}
         self._path: list[str] = []
+        self.sparse: dict[int, tuple[Any, list[Tensor]]] = {}
         self._states: list[Any] = []
         self._ordered = 0
 
@@ -57,6 +61,8 @@ class Encoder:
             return value if value.bit_length() <= 1024 else {"$int": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, Tensor) and value.layout is not strided:
+            return self._sparse(value)
         if isinstance(value, Tensor) and value.left_to is None:
             return {"$tensor": self._number(value, self.tensors)}
         if kind is np.ndarray:
@@ -89,6 +95,10 @@ class Encoder:
             if name is not None:
                 return {"$scalar": [name, value.tobytes().hex()]}
         raise NoStateError(f"save(): {self._where()} is a {_title(kind)}, which a state cannot hold{_advice(value)}")
+
+    def _sparse(self, value: Any) -> Any:
+        parts = self.sparse.setdefault(id(value), (value, sparse_parts(value)))[1]
+        return {"$sparse": [layout_name(value), list(value.shape), is_coalesced(value), self._items(parts)]}
 
     def _items(self, values: Any) -> list[Any]:
         found = []
@@ -216,6 +226,9 @@ class Decoder:
         if tag == "$pair":
             return as_pair(self._tagged("$tensor", value, depth))
         name = tag[1:]
+        if name == "sparse":
+            layout, size, coalesced, parts = _list(value)
+            return made_sparse(layout, [self.decode(part, depth + 1) for part in _list(parts)], size, coalesced)
         if name in _MAPPINGS:
             pairs = [(self.decode(k, depth + 1), self.decode(v, depth + 1)) for k, v in _list(value)]
             mapping = _MAPPINGS[name](dict(pairs))
@@ -268,6 +281,36 @@ def is_pair(value: Any) -> bool:
 def as_pair(parts: Any) -> Any:
     """The ComplexPair of (..., 2) parts. Raises ShapeError and DTypeError as `view_as_complex`."""
     return import_module(f"{_COMPAT}.complex_parts").view_as_complex(parts)
+
+
+def layout_name(x: Any) -> str:
+    return str(x.layout.__reduce__())
+
+
+def is_coalesced(x: Any) -> bool | None:
+    """Of a COO tensor; None of others."""
+    return x.is_coalesced() if layout_name(x) == "sparse_coo" else None
+
+
+_PARTS = {
+    "sparse_coo": ("_indices", "_values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+}
+"""By layout the methods that give what a sparse tensor is made of."""
+
+
+def sparse_parts(x: Any) -> list[Tensor]:
+    return [getattr(x, name)().detach() for name in _PARTS[layout_name(x)]]
+
+
+def made_sparse(layout: Any, parts: list[Any], size: Any, coalesced: Any) -> Tensor:
+    """The sparse tensor of these parts, which are checked. Raises ValueError for what makes none."""
+    names = _PARTS.get(layout, ())
+    if len(parts) != len(names) or not all(isinstance(x, Tensor) for x in parts) or not isinstance(size, list | tuple):
+        raise ValueError("a sparse tensor has no indices, values or size")
+    made: Any = getattr(import_module(f"{__name__.partition('.')[0]}.sparse"), f"{layout}_tensor")(*parts, tuple(size))
+    return made.coalesce() if coalesced is True else made  # type: ignore[no-any-return]
 
 
 def device_named(text: Any) -> Device:

@@ -42,7 +42,7 @@ def write_to(f: Any, op: str, write_seekable: Callable[[BinaryIO], object]) -> N
     """Has a function write to a path, in one step, or to a binary file where it stands."""
 
     def write(file: BinaryIO) -> None:
-        if file.seekable():
+        if hasattr(file, "seekable") and file.seekable():
             write_seekable(file)
         else:
             whole = io.BytesIO()

@@ -12,10 +12,11 @@ import numpy as np
 from ...device import Device
 from ...dtype import ALL, complex32, complex64, complex128
 from ...errors import DTypeError, RefusedPickleError
-from ...memory_formats import sparse_coo, sparse_csr, strided
+from ...memory_formats import sparse_coo, sparse_csc, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, allowed_in, is_allowed, is_never_safe
+from ..tree import made_sparse
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild, rebuild_meta
 
 if TYPE_CHECKING:
@@ -116,21 +117,16 @@ def _layout(machine: Machine, name: Any) -> Any:
     return _LAYOUTS[name]
 
 
-_LAYOUTS = {f"torch.{layout.__reduce__()}": layout for layout in (strided, sparse_coo, sparse_csr)}
+_LAYOUTS = {f"torch.{layout.__reduce__()}": layout for layout in (strided, sparse_coo, sparse_csr, sparse_csc)}
 
 
 def _sparse(machine: Machine, layout: Any, parts: Any) -> Tensor:
-    from ...sparse import sparse_coo_tensor, sparse_csr_tensor
-
     if machine.storages_follow:
         raise machine.fail("it holds a sparse tensor, which is read from zip files only; save it again with PyTorch")
-    count = 3 if layout is sparse_csr else 2
+    count = 2 if layout is sparse_coo else 3
     *given, size = parts[: count + 1]
-    if not all(isinstance(x, Tensor) for x in given) or not isinstance(size, tuple) or layout is strided:
-        raise ValueError("a sparse tensor has no indices, values or size")
-    make: Any = sparse_csr_tensor if layout is sparse_csr else sparse_coo_tensor
-    out: Any = make(*given, size)
-    return out.coalesce() if count == 2 and True in parts[3:] else out  # type: ignore[no-any-return]
+    name = next((name for name, known in _LAYOUTS.items() if known is layout), "").removeprefix("torch.")
+    return made_sparse(name, given, size, count == 2 and True in parts[3:])
 
 
 def _encode(machine: Machine, text: Any, encoding: Any = "latin1") -> bytes:

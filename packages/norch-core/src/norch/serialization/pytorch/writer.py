@@ -15,7 +15,7 @@ from ...spec import Size, contiguous_strides
 from ...tensor import Tensor
 from ..dtypes import DTYPES
 from ..memory import Block, blocks
-from ..tree import Encoder, is_pair
+from ..tree import Encoder, is_coalesced, is_pair, layout_name
 from .names import parameter_class
 from .zipped import Member
 
@@ -33,7 +33,7 @@ def members(obj: Any, encoder: Encoder) -> list[Member]:
             "save norch.from_numpy(it)"
         )
     memory = blocks(encoder.tensors)
-    pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors])
+    pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors], encoder.sparse)
     pickle.note_kinds(obj)
     pickle.write(obj)
     return [("data.pkl", pickle.done()), *storage_members(memory)]
@@ -48,7 +48,8 @@ def storage_members(memory: list[Block]) -> list[Member]:
 class Pickle:
     """A pickle of protocol 2 that names PyTorch's classes, which need not be installed."""
 
-    def __init__(self, memory: list[Block], tensors: list[Tensor]) -> None:
+    def __init__(self, memory: list[Block], tensors: list[Tensor], sparse: dict[int, Any] | None = None) -> None:
+        self._sparse = sparse or {}
         self._out: list[bytes] = [b"\x80\x02"]
         self._places: dict[int, tuple[int, Block, Any]] = {}
         for i, block in enumerate(memory):
@@ -70,7 +71,9 @@ class Pickle:
         kinds: dict[int, set[bool]] = {}
 
         def look(value: Any) -> None:
-            if isinstance(value, Tensor) or is_pair(value):
+            if id(value) in self._sparse:
+                look(self._sparse[id(value)][1])
+            elif isinstance(value, Tensor) or is_pair(value):
                 parts = getattr(value, "pair", value)
                 kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
             elif isinstance(value, dict):
@@ -89,6 +92,8 @@ class Pickle:
     def write(self, value: Any) -> None:
         if value is None or value is True or value is False:
             self._out.append(b"N" if value is None else b"\x88" if value else b"\x89")
+        elif id(value) in self._sparse:
+            self._sparse_tensor(value)
         elif isinstance(value, Tensor):
             self._tensor(value)
         elif is_pair(value):
@@ -195,6 +200,17 @@ class Pickle:
         self._on_storage(key, block, dtype, storage, place, value.requires_grad and not is_parameter)
         if is_parameter:
             self._hooks(value.requires_grad)
+        self._remember(id(value))
+
+    def _sparse_tensor(self, value: Any) -> None:
+        if self._known(id(value)):
+            return
+        self._global("torch._utils", "_rebuild_sparse_tensor")
+        self._out.append(b"(")
+        self._call("torch.serialization", "_get_layout", f"torch.{layout_name(value)}")
+        coalesced = is_coalesced(value)
+        self._tuple((*self._sparse[id(value)][1], value.shape, *(() if coalesced is None else (coalesced,))))
+        self._out.append(b"tR")
         self._remember(id(value))
 
     def _pair(self, value: Any) -> None:
