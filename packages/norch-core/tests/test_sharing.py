@@ -74,3 +74,33 @@ def test_views_and_the_tensor_itself_stay_on_one_memory() -> None:
 def test_memory_of_other_devices_is_not_shared() -> None:
     with pytest.raises(DeviceError, match="only CPU tensors can be shared"):
         norch.empty(2, device="meta").share_memory_()
+
+
+AS_TORCH = """
+import multiprocessing, sys
+import torch
+
+def fill(rank, results, parts):
+    results[rank] = rank + 1
+    parts[0].add_(1)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    results, whole = torch.zeros(2), torch.zeros(2, 3)
+    view = whole[1:]
+    processes = [context.Process(target=fill, args=(rank, results, [view])) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    print(results.tolist(), whole.tolist(), results.is_shared())
+"""
+
+
+@pytest.mark.parametrize("method", [m for m in multiprocessing.get_all_start_methods() if m != "fork"])
+def test_spawned_processes_share_their_arguments_as_pytorchs_do(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "arguments.py"
+    script.write_text(AS_TORCH)
+    command = [sys.executable, "-m", "norch", "run", "--as-torch", str(script), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[1.0, 2.0] [[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]] True", done.stderr

@@ -68,6 +68,8 @@ class _Alias(Loader):
             _keep_functions(name, sys.modules[name])
             if name == "torch":
                 import_module("multiprocessing.connection")  # which PyTorch imports, and scripts name
+            if name in ("torch", "torch.nn"):
+                import_module("norch.tensor.sharing").share_with_processes()
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("norch"):
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
@@ -84,8 +85,31 @@ def _send(kind: type) -> None:
         _send(below)
 
 
+_with_processes = False
+
+
+def share_with_processes() -> None:
+    """Has processes that are spawned share the memory of the tensors among their arguments, as PyTorch's do. It counts
+    for the classes of tensors that there are.
+    """
+    import multiprocessing.heap  # noqa: F401  # whose arenas a pickler sends that is made from now on
+
+    global _with_processes
+    _with_processes = True
+    _send(TensorBase)
+
+
+def _is_for_process(tensor: Tensor) -> bool:
+    from multiprocessing.context import get_spawning_popen
+
+    return get_spawning_popen() is not None and type(tensor.spec) is Spec and tensor.spec.device is CPU
+
+
 def _reduce(tensor: Tensor) -> Any:
-    arena = _arenas.get(tensor.buffer) if tensor.is_leaf else None
+    if _with_processes and tensor.is_leaf and _is_for_process(tensor):
+        with suppress(NotImplementedError):
+            tensor.share_memory_()
+    arena = _arenas.get(tensor.buffer) if tensor.is_leaf and tensor.left_to is None else None
     if arena is None:
         return tensor.__reduce_ex__(4)
     spec = tensor.spec
