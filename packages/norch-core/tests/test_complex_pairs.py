@@ -273,3 +273,12 @@ def test_arrays_keep_their_shape(shape):
     for made in (norch.tensor(values), norch.as_tensor(values, dtype=norch.complex128), norch.from_numpy(values)):
         assert tuple(made.shape) == shape
         np.testing.assert_array_equal(made.numpy(), values)
+
+
+def test_tensors_to_complex_powers():
+    x, n = norch.tensor([2.0, 3.0]), np.array([2.0, 3.0])
+    for found, expected in [
+        (x**1j, n**1j), ((1 + 1j) ** x, (1 + 1j) ** n), (norch.pow(x, 0.5j), n**0.5j),
+        (norch.tensor([2, 3]) ** (1 + 1j), n ** (1 + 1j)),
+    ]:  # fmt: skip
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)

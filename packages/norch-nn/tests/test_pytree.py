@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import pytest
 
 import norch
+from norch.fx.immutable_collections import immutable_dict, immutable_list
 from norch.utils import _pytree as pytree
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -66,3 +67,12 @@ def test_leaves_are_pytorchs():
 
     assert torch is not None
     assert theirs.tree_flatten(TREE)[0] == pytree.tree_flatten(TREE)[0]
+
+
+def test_immutable_collections_of_graphs_are_trees():
+    tree = immutable_dict(a=3, b=immutable_list([norch.ones(2), 4]))
+    leaves, structure = pytree.tree_flatten(tree)
+    assert [leaves[0], leaves[2]] == [3, 4]
+    again = pytree.tree_unflatten([1, 2, 5], structure)
+    assert again == {"a": 1, "b": [2, 5]}
+    assert (type(again), type(again["b"])) == (immutable_dict, immutable_list)

@@ -32,7 +32,13 @@ def like(name: str, input: Any, *args: Any, dtype: Any = None, device: Any = Non
     return getattr(ops, name)(input.real, *args, dtype=dtype, device=device, **kwargs)
 
 
-_OPERATORS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
+_OPERATORS = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "pow": operator.pow,
+}
 
 
 def with_number(name: str, a: Any, b: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..utils._pytree import register_pytree_node
+
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     kind = type(self).__name__.partition("_")[2]
@@ -37,3 +39,11 @@ class immutable_dict(dict[Any, Any]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
+
+
+register_pytree_node(immutable_list, lambda x: (list(x), None), lambda children, _: immutable_list(children))
+register_pytree_node(
+    immutable_dict,
+    lambda x: (list(x.values()), list(x)),
+    lambda children, keys: immutable_dict(zip(keys, children, strict=True)),
+)
