@@ -383,3 +383,17 @@ def test_sparse_and_dense_gradients_are_gathered_in_either_order():
             Fixed.apply(x, grad).sum().backward()
         assert x.grad.to_dense().tolist() == (first.to_dense() + second.to_dense()).tolist()
         assert x.grad.is_sparse == (first is second)
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+@pytest.mark.parametrize("make", [norch.zeros, norch.empty])
+def test_zeros_of_a_layout(make, layout):
+    x = make(2, 3, layout=getattr(norch, layout), dtype=norch.float64)
+    assert (x.layout, x.shape, x.dtype, x._nnz()) == (getattr(norch, layout), (2, 3), norch.float64, 0)
+    assert make(10**6, 10**6, layout=norch.sparse_coo, requires_grad=True).requires_grad
+
+
+def test_fewer_than_two_elements_are_coalesced():
+    assert norch.sparse_coo_tensor([[1], [0]], [2.0], (2, 2)).indices().tolist() == [[1], [0]]
+    assert norch.sparse_coo_tensor([[], []], [], (2, 2)).is_coalesced()
+    assert not norch.sparse_coo_tensor([[1, 0], [0, 1]], [2.0, 1.0], (2, 2)).is_coalesced()

@@ -133,11 +133,26 @@ def filled(spec: Spec, value: Any) -> Tensor:
     return out.copy_(value.detach().reshape(()))
 
 
+def _is_sparse(layout: Any) -> bool:
+    from ..memory_formats import sparse_coo, sparse_csc, sparse_csr
+
+    return layout in (sparse_coo, sparse_csr, sparse_csc)
+
+
+def _no_elements(size: Any, dtype: Any, device: DeviceLike, requires_grad: bool, more: dict[str, Any]) -> Tensor:
+    """A sparse tensor of zeros, in the layout that is asked for."""
+    spec, layout = spec_for(size, dtype, device, "zeros"), more.pop("layout")
+    made = import_module("norch.sparse").sparse_coo_tensor(tuple(spec.shape), dtype=spec.dtype, device=spec.device)
+    return with_options("zeros", made.to_sparse(layout=layout), requires_grad, more)
+
+
 @public(method=False)
 def empty(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any) -> Tensor:
     """A tensor of shape `size` whose contents are undefined."""
     if more and not size:
         size = more.pop("size", size)
+    if more and _is_sparse(more.get("layout")):
+        return _no_elements(size, dtype, device, requires_grad, more)
     out = empty_spec(spec_for(size, dtype, device, "empty"))
     return with_options("empty", out, requires_grad, more) if more or requires_grad else out
 
@@ -147,6 +162,8 @@ def zeros(*size: Any, dtype: Any = None, device: DeviceLike = None, requires_gra
     """Zeros of shape `size`, an int, several, or a sequence; the default dtype unless given."""
     if more and not size:
         size = more.pop("size", size)
+    if more and _is_sparse(more.get("layout")):
+        return _no_elements(size, dtype, device, requires_grad, more)
     out = FILL.call(spec_for(size, dtype, device, "zeros"), 0)
     return with_options("zeros", out, requires_grad, more) if more or requires_grad else out
 

@@ -53,8 +53,8 @@ def sparse_coo_tensor(
 
     indices: integers, (sparse dims, n). values: (n, *dense dims). size: by default as large as the indices need; alone
     it gives a tensor without elements. Indices are always checked, whatever `check_invariants`. is_coalesced: that no
-    place comes twice, and they are in order. Gradients flow to `values`. Raises ShapeError where the three do not fit,
-    IndexError for an index out of range, DTypeError unless indices are integers.
+    place comes twice, and they are in order, as is so of fewer than two. Gradients flow to `values`. Raises ShapeError
+    where the three do not fit, IndexError for an index out of range, DTypeError unless indices are integers.
     """
     op = "sparse_coo_tensor"
     if values is None:
@@ -82,7 +82,7 @@ def sparse_coo_tensor(
     else:
         high = [-1] * k
     found = (*[n + 1 for n in high], *dense) if shape is None else shape
-    out = make_coo(places, entries, found, bool(is_coalesced))
+    out = make_coo(places, entries, found, bool(is_coalesced) or count < 2)
     return out.requires_grad_() if requires_grad and not entries.requires_grad else out
 
 
