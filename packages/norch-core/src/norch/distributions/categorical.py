@@ -64,8 +64,8 @@ class Categorical(Distribution):
         shape = self._extended_shape(sample_shape)
         rows = self.probs.detach().reshape(-1, self.probs.shape[-1])
         count = math.prod(shape) // max(rows.shape[0], 1)
-        drawn = multinomial(rows, max(count, 1), replacement=True).mT
-        return drawn[:count].reshape(shape)
+        drawn = multinomial(rows, max(count, 1), replacement=True)
+        return drawn.reshape(shape) if count == 1 else drawn.mT[:count].reshape(shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
