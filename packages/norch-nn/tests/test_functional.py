@@ -387,3 +387,19 @@ def test_lp_pool_of_signs_and_zeros() -> None:
     assert x.grad is not None
     assert x.grad.tolist() == [[0.0] * 5]
     assert F.lp_pool2d(x.detach()[None], math.inf, (1, 2), 1).tolist() == [[[2.0, 3.0, 3.0, 0.0]]]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_largest_of_an_image(channels_last):
+    x = norch.arange(120.0).reshape(2, 3, 4, 5).flip(2)
+    x[0, 0, 1, 1] = x[0, 0, 2, 2] = 500.0
+    x = x.contiguous(memory_format=norch.channels_last) if channels_last else x
+    x.requires_grad_()
+    values, at = F.adaptive_max_pool2d(x, 1, return_indices=True)
+    assert values.shape == at.shape == (2, 3, 1, 1)
+    assert values.flatten().tolist() == [500, 39, 59, 79, 99, 119]
+    assert at.flatten().tolist() == [6, 4, 4, 4, 4, 4]
+    F.adaptive_max_pool2d(x, 1).sum().backward()
+    assert x.grad.nonzero()[:, 2:].tolist() == [[1, 1], *[[0, 4]] * 5]
+    assert F.adaptive_max_pool1d(x[0], 1).shape == (3, 4, 1)
+    assert F.adaptive_max_pool2d(x[:0], 1).shape == (0, 3, 1, 1)
