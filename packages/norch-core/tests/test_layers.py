@@ -247,3 +247,20 @@ def test_attention_with_dropout_and_grouped_heads():
         norch.scaled_dot_product_attention(const(q), const(q), const(q), norch.ones(3, 3), is_causal=True)
     with pytest.raises(norch.ShapeError, match="do not fit"):
         norch.scaled_dot_product_attention(const(q), const(q[..., :1]), const(q))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (3, 5), (2, 3, 4, 5), (0, 3, 4)])
+def test_a_window_of_all_is_pooled_as_one_of_several(shape):
+    dims = 1 if shape in ((2, 3, 5), (3, 5), (0, 3, 4)) else 2
+    pool = norch.max_pool1d if dims == 1 else norch.max_pool2d
+    x = norch.tensor(np.random.default_rng(0).integers(0, 4, shape).astype(np.float32), requires_grad=True)
+    size = shape[-dims:]
+    values, at = pool(x, size, return_indices=True)
+    wide = norch.cat([x, x.detach() * 0 - 9], -1)  # in which the window is one of two
+    expected, places = pool(wide, size, return_indices=True)
+    assert values.tolist() == expected[..., :1].tolist()
+    rows, columns = places[..., :1] // wide.shape[-1], places[..., :1] % wide.shape[-1]
+    assert at.tolist() == (rows * size[-1] + columns).tolist()
+    weights = norch.arange(1.0, values.numel() + 1).reshape(values.shape)
+    found, wanted = (norch.autograd.grad((out * weights).sum(), x)[0] for out in (pool(x, size), expected[..., :1]))
+    assert found.tolist() == wanted.tolist()

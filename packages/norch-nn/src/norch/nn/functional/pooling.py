@@ -43,9 +43,6 @@ def _adaptive_max(input: norch.Tensor, output_size: Any, return_indices: bool, d
     op = f"adaptive_max_pool{dims}d"
     wanted = _output_size(op, input, output_size, dims)
     sizes = tuple(input.shape[-dims:])
-    if set(wanted) == {1}:
-        found = [x.reshape((*input.shape[:-dims], *wanted)) for x in input.flatten(-dims).max(-1)]
-        return tuple(found) if return_indices else found[0]
     if all(m and n % m == 0 for n, m in zip(sizes, wanted)):
         kernel = tuple(n // m for n, m in zip(sizes, wanted))
         pool = norch.max_pool2d if dims == 2 else norch.max_pool1d
