@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...autograd.accumulate import shared_ops
 from ...dispatch.arguments import into, must_be
 from ...dispatch.op import Op
@@ -16,6 +18,7 @@ from ...spec import Spec, as_int, as_shape, image_layout, is_channels_last, wrap
 from ..copying import owned, row_major_copy
 from ..creation import arange
 from ..families import composite
+from ..from_data import of_new_array
 from ..indexing import gather, index_select
 from ..registry import method, public
 from .views import SLICE, broadcast_to, narrow, reshape, select_dim, unsqueeze
@@ -289,12 +292,25 @@ def _repeat_each(x: Tensor, repeats: Tensor, at: int, output_size: int | None) -
     times = reshape(repeats, -1)
     if times.spec.numel not in (1, x.spec.shape[at]):
         raise ShapeError(f"{op}(): {times.spec.numel} repeats for dim {at} of shape {tuple(x.spec.shape)}")
-    ends = broadcast_to(times, (x.spec.shape[at],)).cumsum(0)
+    times = broadcast_to(times, (x.spec.shape[at],))
+    if output_size is None and times.spec.device.type == x.spec.device.type == "cpu":
+        return index_select(x, at, _repeated_places(times.numpy()))
+    ends = times.cumsum(0)
     if output_size is None:
         output_size, least = stack([ends[-1], times.amin().to(int64)]).tolist() if ends.spec.numel else (0, 0)
-        if least < 0:
-            raise ShapeError(f"{op}(): repeats cannot be negative, the smallest is {least}")
+        _not_negative(least)
     return index_select(x, at, searchsorted(ends, arange(output_size, device=x.device), right=True))
+
+
+def _repeated_places(times: Any) -> Tensor:
+    if times.size:
+        _not_negative(int(times.min()))
+    return of_new_array(np.repeat(np.arange(times.size), times), int64)
+
+
+def _not_negative(least: int) -> None:
+    if least < 0:
+        raise ShapeError(f"repeat_interleave(): repeats cannot be negative, the smallest is {least}")
 
 
 @public()
