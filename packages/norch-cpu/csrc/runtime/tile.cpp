@@ -49,7 +49,7 @@ NORCH_INLINE void transpose_block(char* to, int64_t to_row, const char* from, in
 #endif
 
 template <class To, class From, class F>
-void move_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns, F convert) {
+void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
     if (to.column == sizeof(To) && from.column == sizeof(From)) {
         for (int64_t i = 0; i < rows; ++i) {
             To* out = reinterpret_cast<To*>(to.data + i * to.row);
@@ -76,7 +76,7 @@ void move_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns
 }
 
 template <class T>
-void copy_elements(const Plane& to, const Plane& from, int64_t rows, int64_t columns) {
+void copy_elements(Plane to, Plane from, int64_t rows, int64_t columns) {
 #ifdef NORCH_SHUFFLE
     constexpr int64_t LANES = SIMD_WIDTH<float>;
     if constexpr (sizeof(T) == 4) {
@@ -127,7 +127,7 @@ int64_t split_bytes(const uint8_t* pixels, uint8_t* const* lines, int64_t n, std
 /// Columns to rows by whole blocks. Where the lines that are written fall upon few places of the cache, each is finished before
 /// the next, else each that is read.
 template <class T, int SIDE, bool STREAMS>
-void transpose_blocks(const Plane& to, const Plane& from, int64_t rows, int64_t columns) {
+void transpose_blocks(Plane to, Plane from, int64_t rows, int64_t columns) {
     constexpr int64_t SIZE = sizeof(T);
     const auto at = [&](int64_t i, int64_t j) NORCH_INLINE_LAMBDA {
         transpose_block<T, SIDE, STREAMS>(to.data + i * to.row + j * SIZE, to.row, from.data + i * SIZE + j * from.column, from.column);
@@ -143,7 +143,7 @@ void transpose_blocks(const Plane& to, const Plane& from, int64_t rows, int64_t 
 
 /// The same, and what is left at the edges.
 template <class T, int SIDE>
-void transpose_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns, [[maybe_unused]] bool streams) {
+void transpose_tile(Plane to, Plane from, int64_t rows, int64_t columns, [[maybe_unused]] bool streams) {
     constexpr int64_t SIZE = sizeof(T);
     const int64_t i_end = rows / SIDE * SIDE, j_end = columns / SIDE * SIDE;
     if constexpr (SIDE * SIZE == STREAMED_BYTES) {
@@ -182,7 +182,7 @@ inline void copy_pieces(char* to, const char* from, int64_t bytes) {
     std::memcpy(to + bytes - N, from + bytes - N, N);
 }
 
-void copy_rows(const Plane& to, const Plane& from, int64_t rows, int64_t bytes) {
+void copy_rows(Plane to, Plane from, int64_t rows, int64_t bytes) {
     const auto each = [&](auto copy) {
         for (int64_t i = 0; i < rows; ++i) copy(to.data + i * to.row, from.data + i * from.row);
     };
@@ -218,7 +218,7 @@ void zip_lines(char* zipped, char* lines, int64_t line, int64_t n) {
 
 /// Pixels of 2 to 4 channels, from planes or to them; false where these are not such.
 template <class T>
-bool copy_pixels(const Plane& to, const Plane& from, int64_t rows, int64_t columns) {
+bool copy_pixels(Plane to, Plane from, int64_t rows, int64_t columns) {
     constexpr int64_t size = sizeof(T);
     const auto zip = [&](int64_t channels, auto apart, char* zipped, char* lines, int64_t line, int64_t n) {
         switch (channels) {
@@ -240,7 +240,9 @@ bool copy_pixels(const Plane& to, const Plane& from, int64_t rows, int64_t colum
 
 }  // namespace
 
-void copy_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns, int64_t size, [[maybe_unused]] bool streams) {
+void copy_tile(const Plane& to_plane, const Plane& from_plane, int64_t rows, int64_t columns, int64_t size,
+               [[maybe_unused]] bool streams) {
+    const Plane to = to_plane, from = from_plane;  // which what is written cannot change
     if (to.column == size && from.column == size) return copy_rows(to, from, rows, columns * size);
     const bool are_pixels = visit_bits(size, [&]<class T>(Tag<T>) { return copy_pixels<T>(to, from, rows, columns); });
     if (are_pixels) return;
