@@ -1,6 +1,8 @@
 """tools/native.py: what it says while it builds, and where it cannot."""
 
 import os
+import platform
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -136,3 +138,22 @@ def test_a_package_that_there_is_not(tool):
     done = tool("gpu")
     assert done.returncode == 2
     assert "there is no native package gpu, only cpu and cuda" in done.stderr
+
+
+CMAKE = next(TOOL.parents[1].glob("build/norch-cpu-*/tools/bin/cmake"), None)
+
+
+@pytest.mark.skipif(CMAKE is None or platform.machine() != "x86_64", reason="needs what a build got, and three modules")
+def test_modules_are_linked_in_a_folder_with_a_space(tmp_path):
+    def told(*command):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    folder, tools = tmp_path / "a folder", CMAKE.parent
+    source = TOOL.parents[1] / "packages" / "norch-cpu"
+    nanobind = told(tools / "python", "-m", "nanobind", "--cmake_dir").strip()
+    given = {"nanobind_DIR": nanobind, "Python_EXECUTABLE": sys.executable, "CMAKE_MAKE_PROGRAM": tools / "ninja"}
+    told(CMAKE, "-S", source, "-B", folder, "-G", "Ninja", *(f"-D{name}={value}" for name, value in given.items()))
+    link = told(tools / "ninja", "-C", folder, "-t", "commands", "_avx512.abi3.so").splitlines()[-1]
+    paths = [argument for argument in shlex.split(link) if str(tmp_path) in argument]
+    assert paths
+    assert [argument for argument in paths if str(folder) not in argument] == []
