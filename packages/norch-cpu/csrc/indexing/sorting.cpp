@@ -41,7 +41,7 @@ public:
     /// Calls body(i, key) for all elements.
     template <class Body>
     void for_each(const Line& line, const Body& body) const {
-        char together[8 * AT_ONCE];
+        alignas(8) char together[8 * AT_ONCE];
         uint64_t keys[AT_ONCE];
         for (int64_t first = 0; first < line.n; first += AT_ONCE) {
             const int64_t n = std::min(AT_ONCE, line.n - first);
@@ -182,7 +182,7 @@ int64_t top_room(int64_t k) { return 2 * k + AT_ONCE; }
 template <class Entry>
 void top_line(const Line& line, const Keys& reader, Entry* found) {
     const int64_t k = line.kept;
-    char together[8 * AT_ONCE];
+    alignas(8) char together[8 * AT_ONCE];
     uint64_t keys[AT_ONCE], limit = reader.most();  // a later one as large as the k-th comes after it
     bool is_full = false;
     int64_t count = 0;
