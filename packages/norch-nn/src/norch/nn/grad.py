@@ -34,91 +34,44 @@ def _derivative(
     return cast(norch.Tensor, found[0])
 
 
-def _of_input(
-    convolve: Callable[..., norch.Tensor], input_size: Any, weight: norch.Tensor, grad_output: norch.Tensor, *how: Any
-) -> norch.Tensor:
-    return _derivative(convolve, 0, [grad_output.new_zeros(tuple(input_size)), weight], grad_output, *how)
+def _by_input(convolve: Callable[..., norch.Tensor]) -> Callable[..., norch.Tensor]:
+    def gradient(
+        input_size: Any,
+        weight: norch.Tensor,
+        grad_output: norch.Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> norch.Tensor:
+        operands = [grad_output.new_zeros(tuple(input_size)), weight]
+        return _derivative(convolve, 0, operands, grad_output, stride, padding, dilation, groups)
+
+    return _named(gradient, convolve, "input", "an input of shape `input_size`")
 
 
-def _of_weight(
-    convolve: Callable[..., norch.Tensor], input: norch.Tensor, weight_size: Any, grad_output: norch.Tensor, *how: Any
-) -> norch.Tensor:
-    return _derivative(convolve, 1, [input, grad_output.new_zeros(tuple(weight_size))], grad_output, *how)
+def _by_weight(convolve: Callable[..., norch.Tensor]) -> Callable[..., norch.Tensor]:
+    def gradient(
+        input: norch.Tensor,
+        weight_size: Any,
+        grad_output: norch.Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> norch.Tensor:
+        operands = [input, grad_output.new_zeros(tuple(weight_size))]
+        return _derivative(convolve, 1, operands, grad_output, stride, padding, dilation, groups)
+
+    return _named(gradient, convolve, "weight", "a weight of shape `weight_size`")
 
 
-def conv1d_input(
-    input_size: Any,
-    weight: norch.Tensor,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv1d` by an input of shape `input_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_input(functional.conv1d, input_size, weight, grad_output, stride, padding, dilation, groups)
+def _named(gradient: Callable[..., norch.Tensor], convolve: Callable[..., Any], by: str, what: str) -> Any:
+    gradient.__name__ = gradient.__qualname__ = f"{convolve.__name__}_{by}"
+    gradient.__doc__ = f"The gradient of `{convolve.__name__}` by {what}. Raises ShapeError for shapes that do not fit."
+    return gradient
 
 
-def conv1d_weight(
-    input: norch.Tensor,
-    weight_size: Any,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv1d` by a weight of shape `weight_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_weight(functional.conv1d, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_input(
-    input_size: Any,
-    weight: norch.Tensor,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv2d` by an input of shape `input_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_input(functional.conv2d, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_weight(
-    input: norch.Tensor,
-    weight_size: Any,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv2d` by a weight of shape `weight_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_weight(functional.conv2d, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_input(
-    input_size: Any,
-    weight: norch.Tensor,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv3d` by an input of shape `input_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_input(functional.conv3d, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_weight(
-    input: norch.Tensor,
-    weight_size: Any,
-    grad_output: norch.Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> norch.Tensor:
-    """The gradient of `conv3d` by a weight of shape `weight_size`. Raises ShapeError for shapes that do not fit."""
-    return _of_weight(functional.conv3d, input, weight_size, grad_output, stride, padding, dilation, groups)
+conv1d_input, conv1d_weight = _by_input(functional.conv1d), _by_weight(functional.conv1d)
+conv2d_input, conv2d_weight = _by_input(functional.conv2d), _by_weight(functional.conv2d)
+conv3d_input, conv3d_weight = _by_input(functional.conv3d), _by_weight(functional.conv3d)
