@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from .compat.complex_numbers import ComplexPair, joined
@@ -34,24 +35,15 @@ def _of_one_dtype(op: str, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return real.to(common), weights.to(common)
 
 
-def _stft_of_complex(
-    input: Any,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Any = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-) -> Any:
+def _stft_of_complex(*args: Any, **kwargs: Any) -> Any:
     """`stft` where the signal or the window is complex, in both of which it is linear."""
-    if onesided:
+    given = signature(stft).bind(*args, **kwargs).arguments
+    input, window = given["input"], given.get("window")
+    if given.get("onesided"):
         raise ValueError("stft(): complex numbers have all frequencies; onesided must be False")
 
     def of(signal: Tensor, weights: Any) -> Any:
-        return stft(signal, n_fft, hop_length, win_length, weights, center, pad_mode, normalized, False, True)
+        return stft(**{**given, "input": signal, "window": weights, "onesided": False, "return_complex": True})
 
     re: Any = input.real if isinstance(input, ComplexPair) else input
     im: Any = input.imag if isinstance(input, ComplexPair) else None
@@ -60,7 +52,7 @@ def _stft_of_complex(
         found = found if im is None else found + of(im, window.real) * 1j - of(im, window.imag)
     else:
         found = of(re, window) + of(im, window) * 1j
-    return found.pair if return_complex is False else found
+    return found.pair if given.get("return_complex") is False else found
 
 
 def stft(
