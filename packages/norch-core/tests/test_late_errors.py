@@ -47,6 +47,21 @@ def test_the_lines_that_called_the_op(late, wait):
     assert note.endswith("picked = norch.gather(x, 0, index)  # the only one")
 
 
+def test_no_code_of_other_objects_runs(late):
+    asked = []
+
+    class Lazy:
+        @property
+        def __class__(self):
+            asked.append(self)
+            return type(self)
+
+    other = Lazy()
+    with pytest.raises(IndexError):
+        norch.ones(3, device=late).sum().item()
+    assert not asked, other
+
+
 def test_no_line_is_guessed(late, monkeypatch):
     monkeypatch.setattr(Late, "op", "scatter")
     with record_lines(True):

@@ -107,6 +107,18 @@ def test_a_history_of_losses(every):
     assert "results of mse_loss are kept" in message
 
 
+def test_no_code_of_other_objects_runs():
+    class Deprecated:  # as some of PyTorch's, which warn when anything is asked of them
+        @property
+        def __class__(self):
+            warnings.warn("deprecated", FutureWarning, stacklevel=2)
+            return type(self)
+
+    history, others = [], [Deprecated()]
+    warned(trained, "loss", lambda loss, _: history.append(loss))
+    assert len(others) == 1
+
+
 def test_results_that_were_never_differentiated():
     history = []
     message = warned(trained, "outputs", lambda _, out: history.append(out * 2))  # outputs

@@ -7,7 +7,6 @@ step. Only where it has kept growing are living nodes looked at.
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from math import inf
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
+from ..living import kinds_of, living
 from .graph import Leaf, Node, next_sequence_number
 from .lines import lend, take_back
 
@@ -77,7 +77,7 @@ def note_step(params: Sequence[Tensor]) -> None:
 
 def _look(leaf: Leaf, times: list[int]) -> bool:
     """Whether nodes from before most of these times are alive and depend on `leaf`. Warns of them."""
-    nodes = [n for n in gc.get_objects() if isinstance(n, Node) and type(n) is not Leaf and hasattr(n, "edges")]
+    nodes = [n for n in living(kinds_of(Node) - {Leaf}) if hasattr(n, "edges")]
     ages = {bisect(times, n.sequence_number) for n in nodes if leaf in n.edges}
     if len(ages) < 0.8 * len(times):
         return False

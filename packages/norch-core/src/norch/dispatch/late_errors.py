@@ -5,11 +5,11 @@ They name the op. Which lines called it, living nodes of the graph tell.
 
 from __future__ import annotations
 
-import gc
 import re
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import Node
+from ..living import kinds_of, living
 from ..source_lines import Line, table
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def located(error: IndexError, device: Device) -> IndexError:
 def _lines_of(name: str, device: Device) -> list[Line]:
     """Some lines that recorded the op or kernel of this name, the latest first."""
     nodes: list[Any] = []
-    for node in gc.get_objects():
-        plan = getattr(node, "plan", None) if isinstance(node, Node) else None
+    for node in living(kinds_of(Node)):
+        plan = getattr(node, "plan", None)
         if plan is not None and name in (plan.op.name, plan.op.kernel) and plan.out.device is device:
             nodes.append(node)
     nodes.sort(key=lambda node: node.sequence_number, reverse=True)
