@@ -128,6 +128,11 @@ public:
     Moved(const Inner& inner, Loops loops, bool is_transposed, bool are_rows, int64_t size)
         : inner_(inner), loops_(std::move(loops)), outer_dims_(loops_.ndim() - 2), size_(size) {
         rows_ = loops_.shape[size_t(outer_dims_)], columns_ = loops_.shape[size_t(outer_dims_ + 1)];
+        for (size_t k = 0; k < 2; ++k) {
+            row_step_[k] = loops_.strides[k][size_t(outer_dims_)], column_step_[k] = loops_.strides[k][size_t(outer_dims_ + 1)];
+            if (outer_dims_) plane_step_[k] = loops_.strides[k][size_t(outer_dims_ - 1)];
+        }
+        if (outer_dims_) last_ = loops_.shape[size_t(outer_dims_ - 1)];
         constexpr int64_t PIECE = 2048, LARGE = 16384, SIDE = 64;  // elements
         const int64_t side = rows_ < 8 ? PIECE / rows_ : SIDE;
         piece_columns_ = std::min(columns_, is_transposed ? side : are_rows ? LARGE : PIECE);
@@ -142,18 +147,24 @@ public:
 
     void run(char* const* data, const Scalar*) const override {
         parallel_for(items_, inner_.ns * double(piece_rows_ * piece_columns_), [&](int64_t begin, int64_t end) {
+            const int64_t pieces = row_pieces_ * column_pieces_;
+            int64_t piece = begin % pieces, plane = begin / pieces, ahead = 0;  // planes until more than the last dim changes
+            char* at[2];
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t column = i % column_pieces_ * piece_columns_, rest = i / column_pieces_;
-                const int64_t row = rest % row_pieces_ * piece_rows_;
-                char* at[] = {data[0], data[1]};
-                loops_.move(at, outer_dims_, rest / row_pieces_);
-                const auto plane = [&](size_t k) {
-                    const int64_t rows = loops_.strides[k][size_t(outer_dims_)];
-                    const int64_t columns = loops_.strides[k][size_t(outer_dims_ + 1)];
-                    return Plane{at[k] + row * rows + column * columns, rows, columns};
+                if (!ahead) {
+                    at[0] = data[0], at[1] = data[1];
+                    loops_.move(at, outer_dims_, plane);
+                    ahead = outer_dims_ ? last_ - plane % last_ : 1;
+                }
+                const int64_t column = piece % column_pieces_ * piece_columns_, row = piece / column_pieces_ * piece_rows_;
+                const auto part = [&](int k) {
+                    return Plane{at[k] + row * row_step_[k] + column * column_step_[k], row_step_[k], column_step_[k]};
                 };
-                copy_tile(plane(0), plane(1), std::min(piece_rows_, rows_ - row),
-                          std::min(piece_columns_, columns_ - column), size_, streams_);
+                copy_tile(part(0), part(1), std::min(piece_rows_, rows_ - row), std::min(piece_columns_, columns_ - column), size_,
+                          streams_);
+                if (++piece < pieces) continue;
+                piece = 0, ++plane;
+                if (--ahead) at[0] += plane_step_[0], at[1] += plane_step_[1];
             }
             if (streams_) end_streams();
         });
@@ -168,6 +179,7 @@ private:
     Loops loops_;
     bool streams_;
     int outer_dims_;
+    int64_t row_step_[2], column_step_[2], plane_step_[2] = {}, last_ = 1;  // last_: of the outer dims' sizes
     int64_t size_, rows_, columns_, piece_rows_, piece_columns_, row_pieces_, column_pieces_, items_;
 };
 
