@@ -117,39 +117,68 @@ template <class T>
 }
 
 /// Where in their plane the first largest elements of a row's windows are; the nearest elements where windows have none.
+/// Those of the windows' parts in a row of the plane are found once: the next windows see some rows again.
 template <class T>
 class Places {
 public:
     Places(const Pool& p, const Planes& from)
-        : p_(p), from_(from), line_(p.line()), best_(p.columns), found_(p.columns), columns_(p.columns) {
-        std::fill_n(line_.data(), p.line(), Largest::empty<T>);
-        for (int64_t x = 0; x < p.columns; ++x) columns_[x] = int32_t(first(x * p.step_x - p.left, p.gap_x, p.kw, p.w));
+        : p_(p), from_(from), width_((p.columns + N - 1) / N * N), span_((p.kh - 1) * p.gap_y + 1),
+          part_((width_ + (p.kw - 1) * p.gap_x / p.step_x + N) / N * N), line_(std::max(part_ * p.step_x, p.left + p.w)),
+          parts_(p.step_x > 2 ? part_ * p.step_x : 0), largest_(width_ * span_),
+          found_(width_ * (span_ + 1)), columns_(width_), steps_(width_), known_(span_), rows_(p.kh),
+          offsets_(p.kw) {
+        std::fill_n(line_.data(), part_ * p.step_x, Largest::empty<T>);
+        for (int64_t j = 0; j < p.kw; ++j) {
+            const int64_t at = j * p.gap_x;
+            offsets_[j] = p.step_x > 2 ? at % p.step_x * part_ + at / p.step_x : at;
+        }
+        for (int64_t x = 0; x < width_; ++x) {
+            columns_[x] = int32_t(first(x * p.step_x - p.left, p.gap_x, p.kw, p.w));
+            steps_[x] = int32_t(x * p.step_x - p.left);
+        }
     }
 
+    /// Before the first row of each plane.
+    void begin() { std::fill_n(known_.data(), span_, int64_t(-1)); }
+
     const int32_t* in_row(const SeenAs<T>& seen, const char* plane, int64_t y) {
-        const int64_t top = y * p_.step_y - p_.top, row = first(top, p_.gap_y, p_.kh, p_.h);
-        for (int64_t x = 0; x < p_.columns; ++x) best_[x] = Largest::empty<T>, found_[x] = int32_t(row * p_.w) + columns_[x];
+        const int64_t top = y * p_.step_y - p_.top;
+        int64_t count = 0;
         for (int64_t i = 0; i < p_.kh; ++i) {
             const int64_t at = top + i * p_.gap_y;
             if (at < 0 || at >= p_.h) continue;
-            const int64_t count = std::min(p_.w, p_.line() - p_.left);
-            seen.load(line_.data() + p_.left, plane + at * from_.row * seen.size(), from_.column, count);
-            for (int64_t j = 0; j < p_.kw; ++j) {
-                const T* value = line_.data() + j * p_.gap_x;
-                const int32_t place = int32_t(at * p_.w + j * p_.gap_x - p_.left);
-                if (KNOWS_STEP && p_.step_x == 1)
-                    compare<KNOWS_STEP>(value, place);
-                else if (KNOWS_STEP && p_.step_x == 2)
-                    compare<2 * KNOWS_STEP>(value, place);
-                else
-                    compare<0>(value, place);
-            }
+            const int64_t slot = at % span_;
+            rows_[count++] = slot * width_;
+            if (known_[slot] != at) look_along(seen, plane, known_[slot] = at, slot * width_);
         }
-        return found_.data();
+        if (count == 1) return found_.data() + rows_[0];
+        int32_t* const found = found_.data() + span_ * width_;
+        if (!count) {
+            const int64_t nearest = std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w;
+            for (int64_t x = 0; x < p_.columns; ++x) found[x] = int32_t(nearest) + columns_[x];
+            return found;
+        }
+        for (int64_t x = 0; x < width_; x += N) {
+            Best best{load_vector<N>(largest_.data() + rows_[0] + x), load_vector<N>(found_.data() + rows_[0] + x)};
+            for (int64_t i = 1; i < count; ++i)
+                best.meet(load_vector<N>(largest_.data() + rows_[i] + x), load_vector<N>(found_.data() + rows_[i] + x));
+            store_vector(found + x, best.place);
+        }
+        return found;
     }
 
 private:
-    static constexpr int KNOWS_STEP = std::is_same_v<T, float>;  // when it is compiled
+    static constexpr int N = SIMD_WIDTH<T>;
+
+    struct Best {
+        vector_t<T, N> value;
+        vector_t<int32_t, N> place;
+        void meet(vector_t<T, N> v, vector_t<int32_t, N> at) {
+            const auto takes = (v > value) | ((v != v) & (value == value));
+            value = takes ? v : value;
+            place = __builtin_convertvector(takes, vector_t<int32_t, N>) ? at : place;
+        }
+    };
 
     /// The first of `count` elements from `start` on, `gap` apart, that lies within [0, size); or the one nearest to them.
     static int64_t first(int64_t start, int64_t gap, int64_t count, int64_t size) {
@@ -158,25 +187,62 @@ private:
         return std::clamp<int64_t>(start, 0, size - 1);
     }
 
+    /// The same, and the elements, of the windows' parts in row `at`.
+    void look_along(const SeenAs<T>& seen, const char* plane, int64_t at, int64_t slot) {
+        const int64_t count = std::min(p_.w, p_.line() - p_.left);
+        seen.load(line_.data() + p_.left, plane + at * from_.row * seen.size(), from_.column, count);
+        if (p_.step_x == 1)
+            compare<1>(int32_t(at * p_.w), slot);
+        else if (p_.step_x == 2)
+            compare<2>(int32_t(at * p_.w), slot);
+        else
+            part_line(), compare<0>(int32_t(at * p_.w), slot);
+    }
+
     template <int STEP>
-    __attribute__((noinline)) void compare(const T* value, int32_t place) {
-        const int64_t n = p_.columns;
-        const int32_t step = STEP ? STEP : int32_t(p_.step_x);
-        T* best = best_.data();
-        int32_t* found = found_.data();
-        NORCH_INDEPENDENT
-        for (int64_t x = 0; x < n; ++x) {
-            const T v = value[x * step], old = best[x];
-            const bool is_larger = (v > old) | ((v != v) & (old == old));
-            best[x] = is_larger ? v : old;
-            found[x] = is_larger ? place + int32_t(x) * step : found[x];
+    __attribute__((noinline)) void compare(int32_t row, int64_t slot) {
+        T* const largest = largest_.data() + slot;
+        int32_t* const found = found_.data() + slot;
+        const int64_t* const offsets = offsets_.data();
+        const int64_t kw = p_.kw, gap = p_.gap_x;
+        for (int64_t x = 0; x < width_; x += N) {
+            const auto places = load_vector<N>(steps_.data() + x) + row;
+            Best best{each<STEP>(x, 0), load_vector<N>(columns_.data() + x) + row};
+            for (int64_t j = 1; j < kw; ++j) best.meet(each<STEP>(x, offsets[j]), places + int32_t(j * gap));
+            store_vector(largest + x, best.value);
+            store_vector(found + x, best.place);
+        }
+    }
+
+    /// An element of each of N windows.
+    template <int STEP>
+    vector_t<T, N> each(int64_t x, int64_t offset) const {
+        if constexpr (STEP == 0) return load_vector<N>(parts_.data() + x + offset);
+        const T* const from = line_.data() + x * STEP + offset;
+        if constexpr (STEP == 1) return load_vector<N>(from);
+        else return deinterleave<0, N>(load_vector<N>(from), load_vector<N>(from + N));
+    }
+
+    /// Brings together every step_x-th element of the line.
+    void part_line() {
+        const int64_t step = p_.step_x, used = std::min(step, (p_.kw - 1) * p_.gap_x + 1);
+        for (int64_t j = 0; j < used; ++j) {
+            const T* from = line_.data() + j;
+            T* const to = parts_.data() + j * part_;
+            for (int64_t x = 0; x < part_; ++x, from += step) to[x] = *from;
         }
     }
 
     const Pool& p_;
     Planes from_;
-    Scratch<T> line_, best_;
-    Scratch<int32_t> found_, columns_;
+    int64_t width_;   // columns, to whole vectors
+    int64_t span_;    // rows from a window's first to its last
+    int64_t part_;    // every step_x-th element of a line, as many as whole vectors read
+    Scratch<T> line_, parts_, largest_;
+    Scratch<int32_t> found_, columns_, steps_;
+    Scratch<int64_t> known_;  // the row that each place of the span holds
+    Scratch<int64_t> rows_;   // where those of a window are
+    Scratch<int64_t> offsets_;  // of a window's elements in a line, or in its parts
 };
 
 template <class T>
@@ -188,8 +254,10 @@ template <class T>
     return parallel_kernel(p.planes * p.rows, ns, [=](char* const* data, int64_t begin, int64_t end) {
         Places<T> places(p, from);
         int64_t* out = reinterpret_cast<int64_t*>(data[0]) + begin * p.columns;
-        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns)
+        for (RowOfPlane at(begin, p.rows); at.i < end; at.next(), out += p.columns) {
+            if (at.y == 0 || at.i == begin) places.begin();
             std::copy_n(places.in_row(seen, data[1] + from.at(at.plane) * seen.size(), at.y), p.columns, out);
+        }
     });
 }
 
@@ -223,18 +291,22 @@ template <class T>
     if (p.h * p.w > INT32_MAX) return nullptr;
     const double ns = double(p.rows * p.columns) * (2 + 0.4 * p.window()) + double(p.h * p.w);
     return parallel_kernel(p.planes, ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Scratch<T> sums(p.h * p.w), row(p.columns);
+        const int64_t size = p.h * p.w;
+        Scratch<T> buffer(seen.elements.is_seen ? 0 : size), row(p.columns);
         Places<T> places(p, from);
         for (int64_t i = begin; i < end; ++i) {
             const char* plane = data[2] + from.at(i) * seen.size();
             const char* grad = data[1] + grads.at(i) * seen.size();
-            std::fill_n(sums.data(), p.h * p.w, T(0));
+            char* const out = data[0] + i * size * seen.size();
+            T* const sums = seen.elements.is_seen ? reinterpret_cast<T*>(out) : buffer.data();
+            std::fill_n(sums, size, T(0));
+            places.begin();
             for (int64_t y = 0; y < p.rows; ++y, grad += grads.row * seen.size()) {
                 const int32_t* at = places.in_row(seen, plane, y);
                 const T* g = seen.row(grad, grads.column, p.columns, row.data());
                 for (int64_t x = 0; x < p.columns; ++x) sums[at[x]] += g[x];
             }
-            seen.store(data[0] + i * p.h * p.w * seen.size(), sums.data(), p.h * p.w);
+            if (!seen.elements.is_seen) seen.store(out, sums, size);
         }
     });
 }

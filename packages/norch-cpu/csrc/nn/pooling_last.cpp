@@ -100,24 +100,29 @@ template <class T>
     const Planes grads(r.operands[1]), from(r.operands[2]);
     const double ns = double(std::min(AT_ONCE, p.channels)) * (double(p.rows * p.columns) * p.window() + double(p.h * p.w));
     return parallel_kernel(Part::items(p), ns, [=](char* const* data, int64_t begin, int64_t end) {
-        Scratch<T> sums(p.h * p.w * AT_ONCE);
-        T best[AT_ONCE] = {}, buffer[AT_ONCE];
+        // Where the gradient lies, or in float32 until all of a part is summed.
+        const bool in_place = seen.elements.is_seen;
+        const int64_t pixels = p.h * p.w, step = in_place ? p.channels : AT_ONCE;
+        Scratch<T> buffer(in_place ? 0 : pixels * AT_ONCE);
+        T best[AT_ONCE] = {}, row[AT_ONCE];
         int32_t at[AT_ONCE] = {};
         for (int64_t item = begin; item < end; ++item) {
             const Part part(p, item);
             const char* image = data[2] + (part.image * from.n + part.first) * seen.size();
             const char* g = data[1] + (part.image * grads.n + part.first * grads.c) * seen.size();
-            char* out = data[0] + (part.image * p.h * p.w * p.channels + part.first) * seen.size();
-            std::fill_n(sums.data(), p.h * p.w * AT_ONCE, T(0));
+            char* out = data[0] + (part.image * pixels * p.channels + part.first) * seen.size();
+            T* const sums = in_place ? reinterpret_cast<T*>(out) : buffer.data();
+            for (int64_t i = 0; i < pixels; ++i) std::fill_n(sums + i * step, part.count, T(0));
             for (int64_t y = 0; y < p.rows; ++y) {
                 for (int64_t x = 0; x < p.columns; ++x) {
                     places(p, from, seen, image, y, x, part.count, best, at);
                     const char* pixel = g + (y * grads.row + x * grads.column) * seen.size();
-                    const T* each = seen.row(pixel, grads.c, part.count, buffer);
-                    for (int64_t c = 0; c < part.count; ++c) sums[at[c] * AT_ONCE + c] += each[c];
+                    const T* each = seen.row(pixel, grads.c, part.count, row);
+                    for (int64_t c = 0; c < part.count; ++c) sums[at[c] * step + c] += each[c];
                 }
             }
-            for (int64_t i = 0; i < p.h * p.w; ++i) seen.store(out + i * p.channels * seen.size(), sums.data() + i * AT_ONCE, part.count);
+            for (int64_t i = 0; i < pixels && !in_place; ++i)
+                seen.store(out + i * p.channels * seen.size(), sums + i * step, part.count);
         }
     });
 }
