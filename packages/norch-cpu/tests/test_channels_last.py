@@ -45,7 +45,7 @@ def test_there_is_a_kernel(name):
 
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.float64, norch.bfloat16], ids=str)
-@pytest.mark.parametrize("channels", [1, 2, 7, 8, 33, 64, 130])
+@pytest.mark.parametrize("channels", [1, 2, 3, 7, 8, 12, 28, 33, 64, 130])
 def test_numbers_of_any_number_of_channels(channels, dtype):
     rng = np.random.default_rng(channels)
     x = norch.tensor(rng.standard_normal((2, channels, 7, 9)), dtype=dtype)
@@ -71,6 +71,27 @@ def test_numbers_of_any_number_of_channels(channels, dtype):
         for found, expected in zip(*results, strict=True):
             size = expected.abs().max().item()
             norch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.bfloat16], ids=str)
+@pytest.mark.parametrize(("each", "made"), [(1, 2), (2, 2), (4, 4), (4, 3), (8, 8)])
+def test_few_channels_a_group(each, made, dtype):
+    rng = np.random.default_rng(each)
+    x = norch.tensor(rng.standard_normal((3, 6 * each, 9, 8)), dtype=dtype)
+    weight = norch.tensor(rng.standard_normal((6 * made, each, 3, 2)), dtype=dtype)
+    bias = norch.tensor(rng.standard_normal(6 * made), dtype=dtype)
+    results = []
+    for form in (LAST, norch.contiguous_format):
+        leaves = [v.detach().clone().requires_grad_() for v in (x.to(memory_format=form), weight, bias)]
+        out = norch.conv2d(*leaves, (1, 2), (1, 0), (2, 1), 6)
+        assert out.is_contiguous(memory_format=form)
+        factors = norch.arange(float(out.numel())).reshape(out.shape).remainder(7)
+        out.backward(factors.to(dtype).contiguous(memory_format=form))
+        assert leaves[0].grad.is_contiguous(memory_format=form)
+        results.append([v.detach().contiguous() for v in (out, *[leaf.grad for leaf in leaves])])
+    tolerance = 2e-2 if dtype is norch.bfloat16 else 1e-5
+    for found, expected in zip(*results, strict=True):
+        norch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -204,9 +204,8 @@ template <class T>
 
 /// sums[tap][c] += the sum over places of a row of grad[c] * x[c], for a row of K taps that are `gap` apart and a vector of
 /// channels; from place to place x goes on by `step`.
-template <int K, class T>
+template <int K, int L, class T>
 void sum_products(const T* grad, const T* x, int64_t step, int64_t gap, int64_t places, int64_t channels, T* sums) {
-    constexpr int L = SIMD_WIDTH<T>;
     vector_t<T, L> totals[K] = {};
     for (int64_t i = 0; i < places; ++i, grad += channels, x += step) {
         const auto g = load_vector<L>(grad);
@@ -217,19 +216,25 @@ void sum_products(const T* grad, const T* x, int64_t step, int64_t gap, int64_t 
     for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);
 }
 
+/// The same for the channels from c on that fill vectors of L lanes, or shorter ones. Returns the first that do not.
+template <int L, class T>
+int64_t sum_vectors(const T* grad, const T* x, int64_t step, int64_t gap, int64_t places, int64_t taps, int64_t channels, T* sums,
+                    int64_t c) {
+    const auto kernel = taps == 3 ? sum_products<3, L, T> : taps == 5 ? sum_products<5, L, T> : sum_products<1, L, T>;
+    for (; c + L <= channels; c += L) kernel(grad + c, x + c, step, gap, places, channels, sums + c);
+    if constexpr (L > 4) c = sum_vectors<L / 2>(grad, x, step, gap, places, taps, channels, sums, c);
+    return c;
+}
+
 /// The same for all taps of a row, and all channels.
 template <class T>
 void sum_row(const T* grad, const T* x, int64_t step, int64_t gap, int64_t places, int64_t taps, int64_t channels, T* sums) {
-    constexpr int L = SIMD_WIDTH<T>;
-    for (int64_t k = 0, here; k < taps; k += here) {
+    for (int64_t k = 0, here; k < taps; k += here, x += here * gap, sums += here * channels) {
         here = taps - k == 3 ? 3 : taps - k >= 5 ? 5 : 1;
-        const auto kernel = here == 3 ? sum_products<3, T> : here == 5 ? sum_products<5, T> : sum_products<1, T>;
-        int64_t c = 0;
-        for (; c + L <= channels; c += L) kernel(grad + c, x + k * gap + c, step, gap, places, channels, sums + k * channels + c);
+        int64_t c = sum_vectors<SIMD_WIDTH<T>>(grad, x, step, gap, places, here, channels, sums, 0);
         for (; c < channels; ++c)
-            for (int64_t l = k; l < k + here; ++l)
-                for (int64_t i = 0; i < places; ++i)
-                    sums[l * channels + c] += x[l * gap + i * step + c] * grad[i * channels + c];
+            for (int64_t l = 0; l < here; ++l)
+                for (int64_t i = 0; i < places; ++i) sums[l * channels + c] += x[l * gap + i * step + c] * grad[i * channels + c];
     }
 }
 
@@ -303,6 +308,7 @@ template <class T>
     if (groups < 2 || weight.shape[0] != groups || weight.shape[1] != 1 || !is_channels_last(a) || !is_channels_last(b))
         return nullptr;
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1) return nullptr;
+    if (of_weight && groups < 4) return nullptr;  // no vector has so few: planes are quicker
     const auto make = [&]<class T>(Tag<T>) { return of_weight ? weight_grad<T>(r) : correlation<T>(r, of_input); };
     return r.operands[0].dtype == DType::f64 ? make(Tag<double>{}) : make(Tag<float>{});
 }

@@ -392,6 +392,9 @@ template <class T>
 
 }  // namespace
 
+/// Images whose channels lie next to each other are copied to planes where so few are multiplied with so few.
+constexpr int64_t FEW_CHANNELS = 4;
+
 [[gnu::cold]] KernelPtr conv2d_planes(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", is_grad = r.op == "conv2d_input_grad";
     const Operand &out = r.operands[0], &source = r.operands[of_weight ? 2 : 1], &weight = r.operands[of_weight ? 0 : 2];
@@ -400,7 +403,13 @@ template <class T>
     if (groups < 2 || channels > SIMD_WIDTH<float> / 2) return nullptr;
     for (const Operand& o : r.operands)
         if (!o.numel()) return nullptr;
-    if (source.strides[3] != 1 && source.shape[3] != 1) return nullptr;
+    if (source.strides[3] != 1 && source.shape[3] != 1) {
+        if (channels > FEW_CHANNELS) return nullptr;
+        Request planes = r;
+        std::vector<DType> dtypes;
+        for (Operand& o : planes.operands) dtypes.push_back(o.dtype), o = contiguous(o, o.dtype);
+        return Staged::make(r, 1, dtypes, conv2d_planes(planes));
+    }
     const auto make = [&]<class T>(Tag<T>) -> KernelPtr {
         if (of_weight) return weight_grad<T>(r);
         const DType dtype = out.dtype, computed = computed_dtype(dtype);
