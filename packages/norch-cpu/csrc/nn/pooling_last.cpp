@@ -1,5 +1,8 @@
 // Pooling of images whose channels lie next to each other: a window's elements are rows of channels. The numbers are
 // those of the other kernels, which go down the columns of a window first.
+#include <span>
+#include <vector>
+
 #include "common/image_layout.h"
 #include "nn/pooling.h"
 
@@ -127,35 +130,62 @@ template <class T>
     });
 }
 
+/// A sum's first number, which makes of -0 what it makes of 0; then others.
+template <class T>
+void start(T* sum, const T* x, int64_t n) {
+    NORCH_INDEPENDENT
+    for (int64_t c = 0; c < n; ++c) sum[c] = T(0) + x[c];
+}
+
+template <class T>
+void add(T* sum, const T* x, int64_t n) {
+    NORCH_INDEPENDENT
+    for (int64_t c = 0; c < n; ++c) sum[c] += x[c];
+}
+
+/// For each place of an axis which windows see it, by its elements' order, `stride` apart.
+struct Windows {
+    Windows(int64_t size, int64_t taps, int64_t gap, int64_t step, int64_t before, int64_t count, int64_t stride) : first{0} {
+        for (int64_t i = 0; i < size; ++i) {
+            for (int64_t j = 0; j < taps; ++j) {
+                const int64_t at = i + before - j * gap;
+                if (at >= 0 && at % step == 0 && at / step < count) places.push_back(at / step * stride);
+            }
+            first.push_back(int64_t(places.size()));
+        }
+    }
+    std::span<const int64_t> of(int64_t i) const {
+        return {places.data() + first[size_t(i)], size_t(first[size_t(i + 1)] - first[size_t(i)])};
+    }
+    std::vector<int64_t> first, places;
+};
+
 template <class T>
 [[gnu::cold]] KernelPtr sum_grad(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]);
+    const Windows down(p.h, p.kh, p.gap_y, p.step_y, p.top, p.rows, grads.row);
+    const Windows across(p.w, p.kw, p.gap_x, p.step_x, p.left, p.columns, grads.column);
     const double ns = double(p.w * p.channels) * (0.2 + 0.1 * p.window());
     return parallel_kernel(r.operands[0].shape[0] * p.h, ns, [=](char* const* data, int64_t begin, int64_t end) {
         Scratch<T> lines(3 * p.channels);
         T *const column = lines.data(), *const value = column + p.channels, *const buffer = value + p.channels;
         for (int64_t item = begin; item < end; ++item) {
-            const int64_t y = item % p.h;
             const char* g = data[1] + item / p.h * grads.n * seen.size();
             char* out = data[0] + item * p.w * p.channels * seen.size();
+            const auto rows = down.of(item % p.h);
             for (int64_t x = 0; x < p.w; ++x, out += p.channels * seen.size()) {
-                std::fill_n(value, p.channels, T(0));
-                for (int64_t j = 0; j < p.kw; ++j) {
-                    const int64_t at_x = x + p.left - j * p.gap_x;
-                    if (at_x < 0 || at_x % p.step_x || at_x / p.step_x >= p.columns) continue;
-                    std::fill_n(column, p.channels, T(0));
-                    for (int64_t i = 0; i < p.kh; ++i) {
-                        const int64_t at_y = y + p.top - i * p.gap_y;
-                        if (at_y < 0 || at_y % p.step_y || at_y / p.step_y >= p.rows) continue;
-                        const int64_t place = at_y / p.step_y * grads.row + at_x / p.step_x * grads.column;
-                        const T* pixel = seen.row(g + place * seen.size(), 1, p.channels, buffer);
-                        NORCH_INDEPENDENT
-                        for (int64_t c = 0; c < p.channels; ++c) column[c] += pixel[c];
+                T* to = value;
+                for (const int64_t at_x : across.of(x)) {
+                    for (size_t i = 0; i < rows.size(); ++i) {
+                        const T* pixel = seen.row(g + (rows[i] + at_x) * seen.size(), 1, p.channels, buffer);
+                        if (i) add(to, pixel, p.channels);
+                        else start(to, pixel, p.channels);
                     }
-                    NORCH_INDEPENDENT
-                    for (int64_t c = 0; c < p.channels; ++c) value[c] += column[c];
+                    if (to == column && !rows.empty()) add(value, column, p.channels);
+                    to = column;
                 }
+                if (to == value || rows.empty()) std::fill_n(value, p.channels, T(0));
                 seen.store(out, value, p.channels);
             }
         }
