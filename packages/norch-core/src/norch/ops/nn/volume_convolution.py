@@ -145,11 +145,14 @@ def conv3d_input_grad(
     parts = planes.reshape(n, count, channels, kernel, h * w).transpose(1, 2)
     if kernel == 1 and stride[0] == 1 and not any(pads[:2]) and count == d:
         return contiguous(parts.squeeze(3)).reshape(shape)
-    whole = max(d + pads[0] + pads[1], (count - 1) * stride[0] + effective_size(kernel, dilation[0]))
-    out = upcast(parts).new_zeros(n, channels, whole, h * w)
+    out = upcast(parts).new_zeros(n, channels, d, h * w)
     for i in range(kernel):
-        slice_dim(out, 2, i * dilation[0], count, stride[0]).add_(parts.select(3, i))
-    return contiguous(slice_dim(out, 2, pads[0], d).to(grad.dtype)).reshape(shape)
+        at = i * dilation[0] - pads[0]
+        first, end = max(0, -(at // stride[0])), min(count, (d - 1 - at) // stride[0] + 1)
+        if first < end:
+            part = slice_dim(parts.select(3, i), 2, first, end - first)
+            slice_dim(out, 2, at + first * stride[0], end - first, stride[0]).add_(part)
+    return out.to(grad.dtype).reshape(shape)
 
 
 @composite(infer_grad("conv3d_weight_grad"), _WEIGHT_GRAD)
