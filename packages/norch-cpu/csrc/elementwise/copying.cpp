@@ -66,8 +66,9 @@ __attribute__((noinline)) void cast_loop(char* const* p, unsigned broadcast, int
     To* out = reinterpret_cast<To*>(p[0]);
     const From* x = reinterpret_cast<const From*>(p[1]);
     if (broadcast & 2) {
-        const To value = Cast<To, From>::apply(*x);
-        for (int64_t i = 0; i < n; ++i) out[i] = value;
+        using Bits = std::conditional_t<sizeof(To) == 2, uint16_t, To>;  // GCC copies structs of two bytes one by one
+        const auto value = bit_cast<Bits>(Cast<To, From>::apply(*x));
+        std::fill_n(reinterpret_cast<Bits*>(out), n, value);
         return;
     }
     if constexpr (IS_STAGED<To, From> && !std::is_same_v<From, Byte>) {
