@@ -10,6 +10,7 @@
 #include "indexing/places.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/tile.h"
 #include "runtime/simd.h"
 
 namespace norch::indexing {
@@ -131,21 +132,17 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
 template <class T>
 void scatter_add_upcast(char* out, const char* index, const char* src, const Piece& p) {
     Scratch<float> sums(p.size * p.columns);
-    auto each = [&](auto f) {
-        const auto at_place = [&](int64_t i, int64_t k, int64_t j) { f(sums[i], at<T>(out, k * p.dim.tensor + j * p.column.tensor)); };
-        if (p.by_rows)
-            for (int64_t k = 0, i = 0; k < p.size; ++k)
-                for (int64_t j = 0; j < p.columns; ++j) at_place(i++, k, j);
-        else
-            for (int64_t j = 0, i = 0; j < p.columns; ++j)
-                for (int64_t k = 0; k < p.size; ++k) at_place(i++, k, j);
-    };
-    each([](float& sum, const T& x) { sum = load(x); });
+    char* const data = reinterpret_cast<char*>(sums.data());
+    const int64_t rows = p.by_rows ? p.size : p.columns, columns = p.by_rows ? p.columns : p.size;
+    const int64_t row = p.by_rows ? p.dim.tensor : p.column.tensor, column = p.by_rows ? p.column.tensor : p.dim.tensor;
+    const Plane wide{data, columns * int64_t(sizeof(float)), sizeof(float)}, narrow{out, row, column};
+    constexpr Convert convert = std::is_same_v<T, half> ? Convert::half : Convert::bfloat16;
+    load_tile(wide, narrow, rows, columns, sizeof(T), convert);
     Piece upcast = p;
-    upcast.dim.tensor = (p.by_rows ? p.columns : 1) * int64_t(sizeof(float));
-    upcast.column.tensor = (p.by_rows ? 1 : p.size) * int64_t(sizeof(float));
-    scatter<float, T, Add>(reinterpret_cast<char*>(sums.data()), index, src, upcast);
-    each([](const float& sum, T& x) { x = store<T>(sum); });
+    upcast.dim.tensor = p.by_rows ? wide.row : wide.column;
+    upcast.column.tensor = p.by_rows ? wide.column : wide.row;
+    scatter<float, T, Add>(data, index, src, upcast);
+    store_tile(narrow, wide, rows, columns, sizeof(T), convert);
 }
 
 Scatter assigning(DType dtype) {
