@@ -68,6 +68,13 @@ def test_many_rows_that_are_converted_or_moved(name, n, dtype):
 
 
 @both
+@pytest.mark.parametrize("shape", [(2, 3, 150), (1, 300, 140), (2, 2500, 21)], ids=str)
+@pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16, norch.float32], ids=str)
+def test_columns_that_are_converted(name, shape, dtype):
+    check(name, tensor(draw(*shape), dtype), 1, dtype)
+
+
+@both
 def test_many_threads_worth(name):
     check(name, tensor(draw(3000, 70)), 1)
     check(name, tensor(draw(40, 70, 100)), 1)

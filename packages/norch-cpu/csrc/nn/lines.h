@@ -12,6 +12,7 @@
 namespace norch::nn {
 
 constexpr int64_t COLUMNS = 128;     // the most columns that lie side by side in one call
+constexpr int64_t CONVERTED = 32768, LEAST_COLUMNS = 16;  // elements of a block of columns of 16-bit floats, unless those were few
 constexpr int64_t LINES_BLOCK = 2048;  // elements of a block of short rows, unless that were few lines
 
 /// Elements of an input block: row r starts at data + r * stride.
@@ -81,14 +82,16 @@ public:
             p.along = nd ? operands[k].strides[dim] * p.size : p.size;
             p.line = inner < 0 ? n_ * p.size : loops_.strides[k][inner];
             p.is_direct = p.convert == Convert::none && (p.along == p.size || n_ == 1);
-            column_wise &= p.convert == Convert::none && p.line == p.size;
+            column_wise &= p.line == p.size;
+            converted_ += p.convert != Convert::none;
         }
         part_[0].is_direct &= part_[0].line == n_ * part_[0].size;
         for (const Part& p : part_) staged_ += !p.is_direct;
         bool row_wise = !staged_;
         by_columns_ = column_wise && !row_wise;
+        const int64_t columns = converted_ ? std::clamp(CONVERTED / std::max<int64_t>(n_, 1), LEAST_COLUMNS, COLUMNS) : COLUMNS;
         int64_t least = row_wise ? 1 : STAGED_LINES, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
-        size_ = by_columns_ ? COLUMNS : std::max<int64_t>(least, most / std::max<int64_t>(n_, 1));
+        size_ = by_columns_ ? columns : std::max<int64_t>(least, most / std::max<int64_t>(n_, 1));
         size_ = std::max<int64_t>(1, std::min(size_, lines_));
         blocks_ = (lines_ + size_ - 1) / size_;
         items_ = blocks_;
@@ -101,7 +104,8 @@ public:
     void run(char* const* data, const Scalar*) const override {
         parallel_for(items_, ns_, [&](int64_t begin, int64_t end) {
             if (by_columns_) {
-                for (int64_t i = begin; i < end; ++i) run_columns(data, i);
+                Scratch<C> scratch(converted_ * size_ * n_);
+                for (int64_t i = begin; i < end; ++i) run_columns(data, i, scratch.data());
             } else if (staged_) {
                 Scratch<C> scratch(staged_ * size_ * n_);
                 for (int64_t i = begin; i < end; ++i) run_rows(data, i, scratch.data());
@@ -127,13 +131,23 @@ private:
         return std::min(size_, lines_ - first);
     }
 
-    void run_columns(char* const* data, int64_t item) const {
+    void run_columns(char* const* data, int64_t item, C* scratch) const {
         char* start[INPUTS + 1];
-        int64_t width = locate(data, item, start);
+        const int64_t width = locate(data, item, start), row = width * int64_t(sizeof(C));
         LineBlock<C> x[INPUTS];
-        for (int k = 0; k < INPUTS; ++k)
-            x[k] = {reinterpret_cast<const C*>(start[k + 1]), part_[k + 1].along / int64_t(sizeof(C))};
-        F::columns(x, reinterpret_cast<C*>(start[0]), part_[0].along / int64_t(sizeof(C)), n_, width);
+        for (int k = 0; k < INPUTS; ++k) {
+            const Part& p = part_[k + 1];
+            x[k] = {reinterpret_cast<const C*>(start[k + 1]), p.along / int64_t(sizeof(C))};
+            if (p.convert == Convert::none) continue;
+            load_tile({reinterpret_cast<char*>(scratch), row, sizeof(C)}, {start[k + 1], p.along, p.size}, n_, width, p.size, p.convert);
+            x[k] = {scratch, width};
+            scratch += width * n_;
+        }
+        const Part& out = part_[0];
+        if (out.convert == Convert::none)
+            return F::columns(x, reinterpret_cast<C*>(start[0]), out.along / int64_t(sizeof(C)), n_, width);
+        F::columns(x, scratch, width, n_, width);
+        store_tile({start[0], out.along, out.size}, {reinterpret_cast<char*>(scratch), row, sizeof(C)}, n_, width, out.size, out.convert);
     }
 
     void run_rows(char* const* data, int64_t item, C* scratch) const {
@@ -161,7 +175,7 @@ private:
     Loops loops_;
     Part part_[INPUTS + 1];
     int64_t n_, lines_, size_, blocks_, items_;  // size_: lines of a block
-    int staged_ = 0;                             // operands that go through scratch memory
+    int staged_ = 0, converted_ = 0;             // operands that go through scratch memory; those of 16-bit floats
     bool by_columns_;
     double ns_;
 };

@@ -13,7 +13,7 @@ from ..copying import contiguous, like_images
 from ..families import composite, one_dtype
 from ..shape.joining import cat
 from ..shape.views import slice_dim
-from ..upcast import upcast
+from ..upcast import upcast_dtype
 from .convolution import _conv2d, conv2d_input_grad, conv2d_weight_grad, gradient_rules, infer_grad
 from .windows import effective_size, pad2d
 
@@ -145,7 +145,7 @@ def conv3d_input_grad(
     parts = planes.reshape(n, count, channels, kernel, h * w).transpose(1, 2)
     if kernel == 1 and stride[0] == 1 and not any(pads[:2]) and count == d:
         return contiguous(parts.squeeze(3)).reshape(shape)
-    out = upcast(parts).new_zeros(n, channels, d, h * w)
+    out = parts.new_zeros(n, channels, d, h * w, dtype=upcast_dtype(parts.dtype))
     for i in range(kernel):
         at = i * dilation[0] - pads[0]
         first, end = max(0, -(at // stride[0])), min(count, (d - 1 - at) // stride[0] + 1)
