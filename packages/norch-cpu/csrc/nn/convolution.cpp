@@ -8,6 +8,7 @@
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 namespace {
@@ -139,23 +140,28 @@ private:
                           out + tile.y * target_.row + tile.x + first, target_.channel);
                 return;
             }
-            if (target_.channel != 1) return put_planes(sums, block, tile, first, count, out);
         }
+        if (target_.channel != 1) return put_planes(sums, block, tile, first, count, out);
         for (int64_t w = 0; w < count; ++w) {
             const int64_t y = tile.y + (first + w) / tile.columns, x = tile.x + (first + w) % tile.columns;
             S* to = out + y * target_.row + x * target_.column;
             const T* from = sums + w * block.width<T>();
-            if (target_.channel == 1) {
-                NORCH_INDEPENDENT
-                for (int64_t c = 0; c < block.channels; ++c) to[c] = store<S>(from[c]);
-            } else {
-                for (int64_t c = 0; c < block.channels; ++c) to[c * target_.channel] = store<S>(from[c]);
-            }
+            put_line(from, block.channels, to, 1);
         }
     }
 
+    static void put_line(const T* from, int64_t count, S* to, int64_t step) {
+        if constexpr (!std::is_same_v<S, T>) {
+            if (step == 1) return narrow_row(from, count, to);
+        } else if (step == 1) {
+            std::copy_n(from, count, to);
+            return;
+        }
+        for (int64_t i = 0; i < count; ++i) to[i * step] = store<S>(from[i]);
+    }
+
     /// The same where a plane's places are apart: plane by plane, some at a time.
-    void put_planes(const T* sums, const Block& block, const Tile& tile, int64_t first, int64_t count, T* out) const {
+    void put_planes(const T* sums, const Block& block, const Tile& tile, int64_t first, int64_t count, S* out) const {
         constexpr int64_t PLANES = SIMD_WIDTH<T>;
         alignas(64) T turned[PLANES * AT_ONCE];
         for (int64_t begin = 0; begin < block.channels; begin += PLANES) {
@@ -163,12 +169,11 @@ private:
             matmul::transpose(sums + begin, block.width<T>(), count, planes, turned, count);
             for (int64_t c = 0; c < planes; ++c) {
                 const T* from = turned + c * count;
-                T* to = out + (begin + c) * target_.channel;
+                S* to = out + (begin + c) * target_.channel;
                 for (int64_t w = first, here; w < first + count; w += here, from += here) {
                     const int64_t y = w / tile.columns, x = w % tile.columns;
                     here = std::min(tile.columns - x, first + count - w);
-                    T* line = to + (tile.y + y) * target_.row + (tile.x + x) * target_.column;
-                    for (int64_t i = 0; i < here; ++i) line[i * target_.column] = from[i];
+                    put_line(from, here, to + (tile.y + y) * target_.row + (tile.x + x) * target_.column, target_.column);
                 }
             }
         }
