@@ -8,6 +8,7 @@
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 namespace {
@@ -143,11 +144,16 @@ private:
                 for (int64_t i = 0; i < count * width; ++i) sums[i] += from[i];
             }
             S* to = out + (group * channels_ + block.first) * out_[0];
-            if constexpr (std::is_same_v<S, T>) {
-                if (is_run) {
-                    matmul::transpose(sums, width, count, block.channels, to + rows_[size_t(first)], out_[0]);
-                    continue;
+            if (is_run) {
+                S* const run = to + rows_[size_t(first)];
+                if constexpr (std::is_same_v<S, T>) {
+                    matmul::transpose(sums, width, count, block.channels, run, out_[0]);
+                } else {
+                    alignas(64) T turned[ROWS_AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>];
+                    matmul::transpose(sums, width, count, block.channels, turned, count);
+                    for (int64_t c = 0; c < block.channels; ++c) narrow_row(turned + c * count, count, run + c * out_[0]);
                 }
+                continue;
             }
             for (int64_t i = 0; i < count; ++i)
                 for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0] + rows_[size_t(first + i)]] = store<S>(sums[i * width + c]);
