@@ -7,6 +7,7 @@
 #include "runtime/families.h"
 #include "runtime/parallel.h"
 #include "runtime/simd.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 namespace {
@@ -19,12 +20,17 @@ uint32_t threshold_of(double p) {
     return fraction > 0 ? uint32_t(std::min(fraction, 0x1p24)) : 0;
 }
 
+/// At most CHUNK elements.
 template <class T>
 void drop(T* out, const T* x, const uint32_t* words, int64_t n, uint32_t threshold, compute_t<T> scale) {
-    NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-        compute_t<T> value = load(x[i]) * scale;
-        out[i] = store<T>(words[i] >> 8 >= threshold ? value : compute_t<T>(0));
+    if constexpr (sizeof(T) == 2) {
+        float row[CHUNK];
+        widen_row(x, n, row);
+        drop<float>(row, row, words, n, threshold, scale);
+        narrow_row(row, n, out);
+    } else {
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = words[i] >> 8 >= threshold ? x[i] * scale : T(0);
     }
 }
 
