@@ -1,7 +1,7 @@
 // exp and what is made of it: expm1, sigmoid, tanh, sinh, cosh.
 #pragma once
 
-#include "elementwise/double_functions.h"
+#include "elementwise/double_inverse_functions.h"
 
 namespace norch::math {
 
@@ -126,8 +126,9 @@ inline double exp(double x) { return doubles::exp(x); }
 inline double exp_raised(double x) { return doubles::exp_raised(x); }
 inline double expm1(double x) { return doubles::expm1(x); }
 inline double tanh(double x) { return doubles::tanh(x); }
-inline double sinh(double x) { return std::sinh(x); }
-inline double cosh(double x) { return std::cosh(x); }
+inline double exp2(double x) { return doubles::exp2(x); }
+inline double sinh(double x) { return doubles::sinh(x); }
+inline double cosh(double x) { return doubles::cosh(x); }
 inline double sigmoid(double x) { return doubles::sigmoid(x); }
 
 }  // namespace norch::math

@@ -1,7 +1,7 @@
 // log and what is made of it: log1p, log2, log10, asinh, acosh, atanh.
 #pragma once
 
-#include "elementwise/double_functions.h"
+#include "elementwise/double_inverse_functions.h"
 
 namespace norch::math {
 
@@ -108,8 +108,8 @@ inline double log(double x) { return doubles::log(x); }
 inline double log1p(double x) { return doubles::log1p(x); }
 inline double log2(double x) { return doubles::log2(x); }
 inline double log10(double x) { return doubles::log10(x); }
-inline double asinh(double x) { return std::asinh(x); }
-inline double acosh(double x) { return std::acosh(x); }
-inline double atanh(double x) { return std::atanh(x); }
+inline double asinh(double x) { return doubles::asinh(x); }
+inline double acosh(double x) { return doubles::acosh(x); }
+inline double atanh(double x) { return doubles::atanh(x); }
 
 }  // namespace norch::math

@@ -12,7 +12,7 @@ namespace norch::elementwise {
 namespace {
 
 struct Exp2 {
-    static double apply(double x) { return std::exp2(x); }
+    static double apply(double x) { return math::exp2(x); }
     static float apply(float x) { return math::exp2(x); }
 };
 struct Erfc {

@@ -1,7 +1,7 @@
 // sin, cos, tan and their inverses.
 #pragma once
 
-#include "elementwise/double_functions.h"
+#include "elementwise/double_inverse_functions.h"
 
 namespace norch::math {
 
@@ -99,11 +99,11 @@ inline double sin(double x) { return std::sin(x); }
 inline double cos(double x) { return std::cos(x); }
 inline double sin_within_limit(double x) { return doubles::sin(x); }
 inline double cos_within_limit(double x) { return doubles::cos(x); }
-inline double tan_within_limit(double x) { return std::tan(x); }
+inline double tan_within_limit(double x) { return doubles::tan(x); }
 inline double tan(double x) { return std::tan(x); }
-inline double asin(double x) { return std::asin(x); }
-inline double acos(double x) { return std::acos(x); }
-inline double atan(double x) { return std::atan(x); }
-inline double atan2(double y, double x) { return std::atan2(y, x); }
+inline double asin(double x) { return doubles::asin(x); }
+inline double acos(double x) { return doubles::acos(x); }
+inline double atan(double x) { return doubles::atan(x); }
+inline double atan2(double y, double x) { return doubles::atan2(y, x); }
 
 }  // namespace norch::math

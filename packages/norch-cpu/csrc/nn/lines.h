@@ -116,6 +116,8 @@ public:
     }
 
 private:
+    static constexpr bool IS_CONVERTED = sizeof(C) == 4;  // what 16-bit floats are computed in
+
     struct Part {
         Convert convert;
         bool is_direct;
@@ -138,15 +140,15 @@ private:
         for (int k = 0; k < INPUTS; ++k) {
             const Part& p = part_[k + 1];
             x[k] = {reinterpret_cast<const C*>(start[k + 1]), p.along / int64_t(sizeof(C))};
-            if (p.convert == Convert::none) continue;
+            if (!IS_CONVERTED || p.convert == Convert::none) continue;
             load_tile({reinterpret_cast<char*>(scratch), row, sizeof(C)}, {start[k + 1], p.along, p.size}, n_, width, p.size, p.convert);
             x[k] = {scratch, width};
             scratch += width * n_;
         }
         const Part& out = part_[0];
-        if (out.convert == Convert::none)
-            return F::columns(x, reinterpret_cast<C*>(start[0]), out.along / int64_t(sizeof(C)), n_, width);
-        F::columns(x, scratch, width, n_, width);
+        const bool is_direct = !IS_CONVERTED || out.convert == Convert::none;
+        F::columns(x, is_direct ? reinterpret_cast<C*>(start[0]) : scratch, is_direct ? out.along / int64_t(sizeof(C)) : width, n_, width);
+        if (is_direct) return;
         store_tile({start[0], out.along, out.size}, {reinterpret_cast<char*>(scratch), row, sizeof(C)}, n_, width, out.size, out.convert);
     }
 
