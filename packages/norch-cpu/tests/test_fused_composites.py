@@ -41,7 +41,7 @@ def operands(dtype: norch.DType) -> dict[str, norch.Tensor]:
     return {name: norch.tensor(values).to(dtype) for name, values in made.items()}
 
 
-OWN_KERNELS = {"addcdiv", "addcmul", "lerp", "lerp_by_tensor"}
+OWN_KERNELS = {"addcdiv", "addcmul", "lerp", "lerp_by_tensor", "prelu"}
 """These round as their parts do all the same."""
 
 ONLY_IN = {"hypot": [norch.float64], "sinc_grad": [norch.float32, norch.float64]}

@@ -100,7 +100,7 @@ int written_by(const Request& request) {
          "grid_sample3d_grid_grad", "grid_sample3d_input_grad", "gt", "hardtanh", "hardtanh_grad", "layer_norm", "le", "leaky_relu", "leaky_relu_grad", "lerp", "lerp_by_tensor", "linear",
          "linear_activation", "linear_input_grad", "linear_weight_grad", "log", "log10", "log1p", "log2", "log_softmax",
          "log_softmax_grad", "lt", "matmul", "max_pool2d", "max_pool2d_grad", "max_pool2d_indices", "maximum", "minimum",
-         "mse_loss", "mse_loss_grad", "mul", "ne", "neg", "nll_loss", "nll_loss_grad", "pad_edges", "pad_edges_grad", "poisson_of_uniform", "pow", "prod",
+         "mse_loss", "mse_loss_grad", "mul", "ne", "neg", "nll_loss", "nll_loss_grad", "pad_edges", "pad_edges_grad", "poisson_of_uniform", "pow", "prelu", "prod",
          "quantized_linear", "random", "relu", "relu_grad", "remainder", "resample", "rms_norm", "round",
          "scaled_dot_product_attention", "sigmoid", "sigmoid_grad", "sign", "silu", "silu_grad", "sin", "sinh",
          "softmax", "softmax_grad", "softplus", "softplus_grad", "sqrt", "sub", "sum", "sum_pool2d",

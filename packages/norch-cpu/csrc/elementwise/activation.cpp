@@ -167,6 +167,15 @@ struct NarrowReluGrad {
     return elementwise_kernel(request, gradient_loop<float, ReluGrad, false>, 0.2, 0, narrow);
 }
 
+NORCH_BINARY(T, Prelu, a > 0 ? a : a * b)
+
+[[gnu::cold]] KernelPtr prelu(const Request& request) {
+    for (const Operand& o : request.operands)
+        if (!is_floating(o.dtype) || o.dtype != request.operands[0].dtype) return nullptr;
+    const bool is_double = request.operands[0].dtype == DType::f64;
+    return elementwise_kernel(request, is_double ? binary_loop<double, double, Prelu> : binary_loop<float, float, Prelu>, 0.2);
+}
+
 [[gnu::cold]] KernelPtr mse_loss_grad(const Request& request) {
     const Operand& out = request.operands[0];
     if (!is_floating(out.dtype)) return nullptr;
@@ -187,6 +196,7 @@ void add_activations(Registry& registry) {
     registry["nan_to_num"] = Make::simple<NanToNum>;
     registry["threshold"] = Make::simple<Threshold>;
     registry["threshold_grad"] = Make::simple_grad<ThresholdGrad>;
+    registry["prelu"] = prelu;
     registry["mse_loss_grad"] = mse_loss_grad;
 }
 
