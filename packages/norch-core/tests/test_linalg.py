@@ -141,6 +141,23 @@ def test_derivatives(name):
     assert gradgradcheck(function, [leaf(array)], fast_mode=True)
 
 
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_products_with_jacobians(name):
+    """Forwards, which differentiates the gradient by one that is 0: beside the transposed product."""
+    function, array = DERIVATIVES[name]
+    x, change = norch.tensor(array), norch.tensor(np.cos(np.arange(array.size)).reshape(array.shape))
+
+    def several(a):
+        found = function(a)
+        return tuple(found) if isinstance(found, tuple) else (found,)
+
+    results, changes = norch.func.jvp(several, (x,), (change,))
+    for at, (result, changed) in enumerate(zip(results, changes, strict=True)):
+        weights = norch.tensor(np.sin(np.arange(1, result.numel() + 1))).reshape(result.shape)
+        gradient = norch.func.grad(lambda a, at=at, weights=weights: (several(a)[at] * weights).sum())(x)
+        close((changed * weights).sum(), (gradient * change).sum())
+
+
 def test_derivatives_of_solve():
     assert gradcheck(L.solve, [leaf(BATCH), leaf(TALL[:3])])
     assert gradgradcheck(L.solve, [leaf(G), leaf(TALL[:3, 0])], fast_mode=True)
