@@ -183,6 +183,23 @@ def test_derivatives_of_a_map(x) -> None:
     close(vmap(vjp(norch.exp, x[0])[1])(norch.eye(3, dtype=norch.float64))[0], np.diag(np.exp(X[0])))
 
 
+def test_nothing_is_left_of_the_graphs_of_transforms_within(x) -> None:
+    """A loop that goes on with such results would keep every graph."""
+    scale = norch.ones((2, 3), dtype=norch.float64)
+
+    def inner(s):
+        return grad(lambda a: ((a * s) ** 2).sum())(x)
+
+    def pushed(s):
+        return jvp(lambda a: (a * s).sin(), (x,), (x,))[1]
+
+    for function in (inner, pushed, jacrev(inner), lambda s: linearize(lambda a: (a * s) ** 2, x)[1](x)):
+        found = [*jvp(function, (scale,), (scale,)), vjp(function, scale)[0], linearize(function, scale)[1](scale)]
+        assert not any(f.requires_grad for f in found)
+    weight = norch.ones((2, 3), dtype=norch.float64, requires_grad=True)
+    assert jvp(lambda s: inner(s) * weight, (scale,), (scale,))[1].requires_grad
+
+
 def test_a_gradient_step_is_differentiated() -> None:
     """The inner loop of MAML (Finn et al., 2017)."""
 

@@ -7,6 +7,7 @@ own gradient: no sample's result depends on another's argument.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
@@ -21,6 +22,9 @@ from .mapping import vmap
 from .trees import LEAF, flatten, tree_map, unflatten
 
 Argnums = int | tuple[int, ...]
+
+_leaves_within: ContextVar[tuple[set[Any], ...]] = ContextVar("leaves_within", default=())
+"""For each function that is recorded here, the nodes of leaves that transforms within it have made."""
 
 
 class Tape:
@@ -41,15 +45,21 @@ class Tape:
         self.single = isinstance(argnums, int)
         chosen = [args[i] for i in self.positions]
         leaves, self.structure = flatten(chosen)
+        self.within: set[Any] = set()
         with enable_grad():
             found = [_leaf(op, x, self.levels, was_recording) for x in leaves]
             self.inputs = [leaf for leaf, _ in found]
             self.tracked = any(tracked for _, tracked in found)
+            _note_leaves(self.inputs)
             given = list(args)
             shown = unflatten(self.structure, [lift(leaf, self.levels) for leaf in self.inputs])
             for i, value in zip(self.positions, shown, strict=True):
                 given[i] = value
-            result = func(*given, **kwargs)
+            token = _leaves_within.set((*_leaves_within.get(), self.within))
+            try:
+                result = func(*given, **kwargs)
+            finally:
+                _leaves_within.reset(token)
             self.aux = None
             if has_aux:
                 if not (isinstance(result, tuple) and len(result) == 2):
@@ -63,8 +73,9 @@ class Tape:
         self.tracked = was_recording and (self.tracked or self._depends_on_others())
 
     def _depends_on_others(self) -> bool:
-        """Whether the graph has leaves besides the inputs, such as those of a gradient further out."""
-        own = {resolve(x) for x in self.inputs}
+        """Whether the graph has leaves besides the inputs and those of transforms further in, such as those of a
+        gradient further out."""
+        own = {resolve(x) for x in self.inputs} | self.within
         stack = [node for node in map(resolve, self.outputs) if node is not None and node not in own]
         seen = set(stack)
         while stack:
@@ -123,6 +134,12 @@ class Tape:
                 found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
                 raise ShapeError(f"{self.op}(): {what} has {found} where {shape} is expected")
         return [lower(x, self.levels) for x in leaves]
+
+
+def _note_leaves(leaves: list[Tensor]) -> None:
+    """Tells the functions that run here of leaves that a transform within them has made, which only it knows of."""
+    for within in _leaves_within.get():
+        within.update([resolve(x) for x in leaves])
 
 
 def _positions(op: str, argnums: Argnums, count: int) -> list[int]:
@@ -217,6 +234,7 @@ class _Pushed:
         self.tape = tape
         with enable_grad():
             self.seeds = [fill_spec(out.spec.like(out.spec.shape), 0).requires_grad_() for out in tape.outputs]
+            _note_leaves(self.seeds)
             pairs = [(out, u) for out, u in zip(tape.outputs, self.seeds, strict=True) if out.requires_grad]
             found: Any = [None] * len(tape.inputs)
             if pairs:
