@@ -17,7 +17,7 @@ from norch.testing.samples.record import replace
 
 SIZE = 3
 
-ON_THE_HOST = """argwhere as_strided bincount bincount.weights block_diag cov detach gcd getitem.mask histc index_put
+ON_THE_HOST = """argwhere bincount bincount.weights cov detach gcd getitem.mask histc index_put
     lcm
     masked_scatter masked_select nonzero one_hot repeat_interleave.each setitem setitem.mask setitem.reversed
     setitem.tensor unique unique.dim unique_consecutive where.indices""".split()

@@ -210,7 +210,7 @@ def batched(level: Level, value: Tensor) -> Tensor:
     out: Batched = object.__new__(Batched)
     spec = value.spec
     out.spec = batched_spec(level, Spec(tuple(spec.shape[1:]), tuple(spec.strides[1:]), spec.dtype, spec.device))
-    out.offset, out.node, out.base, out._grad = 0, None, None, None
+    out.offset, out.node, out.base, out._grad = value.offset, None, None, None
     out.level, out.value = level, value
     return out
 

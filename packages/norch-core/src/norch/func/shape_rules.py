@@ -6,10 +6,13 @@ from typing import Any
 
 from ..dispatch.op import Op
 from ..dtype import bool_
+from ..ops.elementwise.arithmetic import where
 from ..ops.from_data import as_tensor
 from ..ops.indexing import gather, scatter, scatter_add
 from ..ops.masks import masked_fill
 from ..ops.shape.bitcast import bitcast
+from ..ops.shape.joining import common_spec
+from ..ops.shape.strided import as_strided
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim
 from ..tensor.assignment import fitting
@@ -69,7 +72,8 @@ def _unfold(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 @rule("as_strided")
 def _as_strided(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     x, shape, strides, shift = args
-    return op.call(x.value, (level.size, *shape), (x.value.spec.strides[0], *strides), shift, shift)
+    apart = x.value.spec.strides[0]
+    return as_strided(x.value, (level.size, *shape), (apart, *strides), x.value.offset + shift)
 
 
 @rule("bitcast")
@@ -83,8 +87,11 @@ def _bitcast(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 @rule("cat stack")
 def _join(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     tensors, dim = args
-    n = tensors[0].spec.ndim + (op.name == "stack")
-    return op.call([front(x, level) for x in tensors], wrap_dim(dim, n, op.name) + 1)
+    if op.name == "stack":
+        return op.call([front(x, level) for x in tensors], wrap_dim(dim, tensors[0].spec.ndim + 1, "stack") + 1)
+    real = [x for x in tensors if tuple(x.spec.shape) != (0,)] or tensors  # vectors of no elements join any others
+    joined = op.call([front(x, level) for x in real], wrap_dim(dim, real[0].spec.ndim, "cat") + 1)
+    return joined.to(common_spec([x.spec for x in tensors], "cat").dtype)
 
 
 @rule("sum_windows")
@@ -135,9 +142,12 @@ def _index(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 @rule("embedding")
 def _embedding(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     index, weight, padding = args
-    if is_at(weight, level):
-        return front(op.decompose(*args), level)  # type: ignore[misc]
-    return op.call(index.value, weight, padding)
+    if not is_at(weight, level):
+        return op.call(index.value, weight, padding)
+    rows = op.decompose(*args)  # type: ignore[misc]
+    if padding is not None:  # whose row gets no gradient
+        rows = where((index == padding).unsqueeze(-1), rows.detach(), rows)
+    return front(rows, level)
 
 
 def _setitem(x: Any, index: Any, value: Any) -> None:

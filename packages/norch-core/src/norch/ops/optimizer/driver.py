@@ -35,16 +35,19 @@ def run_step(
     """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops."""
     if watchers and (watcher := watchers.get(get_ident())) is not None:
         watcher(op, attrs, lists, scalars, one)
-    elif not _together(op, attrs, lists, scalars):
-        _apart(op, attrs, lists, scalars, one)
+    else:
+        make_step(op, attrs, lists, scalars, one)
 
 
 def make_step(
     op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
 ) -> None:
     """`run_step`, for a watcher."""
-    if not _together(op, attrs, lists, scalars):
-        _apart(op, attrs, lists, scalars, one)
+    try:
+        if not _together(op, attrs, lists, scalars):
+            _apart(op, attrs, lists, scalars, one)
+    except TakenOver:  # samples of vmap, which have no memory of their own
+        _by_ops(lists, one)
 
 
 def step_op(name: str, attrs: str) -> Op:
@@ -167,6 +170,16 @@ def _apart(
                     change = changed_by(op.name)
                     for t in row[:-1]:
                         t.buffer.modified = change
+    finally:
+        set_recording(before)
+
+
+def _by_ops(lists: tuple[Tensors, ...], one: Callable[..., None]) -> None:
+    before = is_recording()
+    set_recording(False)
+    try:
+        for row in zip(*lists, strict=True):
+            one(*row)
     finally:
         set_recording(before)
 

@@ -34,7 +34,7 @@ def common_spec(specs: Sequence[Spec], op: str) -> Spec:
     """The first spec of tensors to be joined, with the dtype that all promote to. ShapeError where there is none."""
     if not specs:
         raise ShapeError(f"{op}(): expected at least one tensor")
-    dtype = result_dtype([(s.dtype, s.ndim) for s in dict.fromkeys(specs)])
+    dtype = result_dtype(list(dict.fromkeys([(s.dtype, s.ndim) for s in specs])))
     return specs[0] if specs[0].dtype is dtype else specs[0].like(dtype=dtype)
 
 

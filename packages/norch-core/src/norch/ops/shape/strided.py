@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...autograd.accumulate import shared_ops
 from ...errors import ShapeError
 from ...spec import Shape, Spec, as_int, as_shape, span, wrap_dim
+from ...tensor_base import TakenOver
 from ..copying import contiguous, write
 from ..creation import arange, fill_spec
 from ..families import composite, view
@@ -79,7 +80,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     """
     shape, strides = as_shape(size, "as_strided"), tuple(as_int(s, "as_strided", "stride") for s in stride)
     offset = input.offset if storage_offset is None else as_int(storage_offset, "as_strided", "storage_offset")
-    available = input.buffer.nbytes // input.spec.dtype.itemsize
+    try:
+        available = input.buffer.nbytes // input.spec.dtype.itemsize
+    except TakenOver:  # one sample, whose memory is that of all: the rule of this view looks there
+        available = offset + span(shape, strides)
     if len(shape) != len(strides) or min(strides, default=0) < 0 or offset < 0:
         raise ShapeError(
             f"as_strided(): size {shape} needs as many strides, none negative; got {strides} from {offset}"
