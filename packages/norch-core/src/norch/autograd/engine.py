@@ -125,7 +125,7 @@ def grad(
 def queue_callback(callback: Callable[[], Any]) -> None:
     """Has `callback()` called at the end of the backward pass that is running: once, after those queued before it.
 
-    Of passes inside of passes (those of `norch.utils.checkpoint`) it is the end of the outermost. A callback may queue
+    Of passes inside of passes (those of reentrant checkpoints) it is the end of the outermost. A callback may queue
     more; a pass that raises calls none. Raises AutogradError where this thread runs no backward pass.
     """
     callbacks_of_pass().append(callback)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import norch
 
 from ._pytree import TreeSpec, tree_flatten, tree_unflatten
+from ._recomputation import Recomputation, stops_early
 
 __getattr__ = norch.late_submodules(__name__)
 
@@ -72,22 +73,31 @@ def checkpoint(
     """`function(*args, **kwargs)`, of which nothing but the arguments is kept: the backward pass computes it again
     (Chen et al., 2016).
 
-    It returns a tensor, or tensors in tuples, lists, dicts and what `register_pytree_node` knows. With
-    `preserve_rng_state` both times draw the same random numbers, and both run under the same autocast. Tensors get
-    gradients where they are arguments, in such structures too, or leaves (parameters), these in their `.grad`:
-    `autograd.grad` does not see leaves in the function. `use_reentrant` makes no difference. context_fn gives the
-    context of the first computation, and that of the second. PyTorch's `early_stop` and `determinism_check` are taken,
-    without effect. Raises TypeError for its `debug`, DTypeError for a result of another structure, AutogradError for a
-    backward pass with `create_graph`.
+    With `preserve_rng_state` both times draw the same random numbers, and both run under the same autocast. context_fn
+    gives the context of the first computation, and that of the second.
+
+    use_reentrant: with False the function's ops are part of the graph as without `checkpoint`, and what they save is
+    computed again for the first that needs it, up to the last of it (`early_stop`): `autograd.grad`, `create_graph` and
+    hooks do what they do without, and it may return anything. Otherwise (None is True, as in PyTorch) the second
+    computation has a backward pass of its own. It returns a tensor, or tensors in tuples, lists, dicts and what
+    `register_pytree_node` knows then, and tensors get gradients where they are arguments, in such structures too, or
+    leaves (parameters), these in their `.grad`: `autograd.grad` does not see leaves in the function, and hooks of a
+    leaf are called for each part that it is used in.
+
+    PyTorch's `determinism_check` is taken, without effect. Raises TypeError for its `debug`; AutogradError for a
+    function that saves other tensors the second time. With use_reentrant DTypeError for a result of another structure,
+    AutogradError for a backward pass with `create_graph`.
     """
     if kwargs.pop("debug", False):
         raise TypeError("checkpoint(): debug is not supported")
-    for name in ("determinism_check", "early_stop"):
-        kwargs.pop(name, None)
+    kwargs.pop("determinism_check", None)
+    early_stop = kwargs.pop("early_stop", True)
     if not norch.is_grad_enabled():
         return function(*args, **kwargs)
-    anchor = norch.zeros((), requires_grad=True)
     contexts = (context_fn or noop_context_fn)()
+    if use_reentrant is False:
+        return Recomputation(function, contexts, preserve_rng_state, early_stop, args, kwargs).run(args, kwargs)
+    anchor = norch.zeros((), requires_grad=True)
     leaves, given = tree_flatten((args, kwargs))
     made: list[TreeSpec] = []
 
@@ -132,9 +142,15 @@ def create_selective_checkpoint_contexts(
     return noop_context_fn()
 
 
-def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[Any]:
-    """Accepted: `enable` would only decide how soon the second computation ends."""
-    return nullcontext()
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """A context in which `checkpoint` with use_reentrant=False does (`enable`) or does not end its second computation
+    where nothing more is needed of it. It does unless told otherwise."""
+    before = stops_early.set(enable)
+    try:
+        yield
+    finally:
+        stops_early.reset(before)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager[Any]:

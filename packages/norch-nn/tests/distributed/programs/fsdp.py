@@ -56,7 +56,10 @@ class Net(nn.Module):
     def forward(self, text: norch.Tensor) -> norch.Tensor:
         x = self.words(text)
         for block in self.blocks:
-            x = checkpoint(block, x) if self.again == "checkpoint" else block(x)
+            if self.again in ("checkpoint", "checkpoint in the graph"):
+                x = checkpoint(block, x, use_reentrant=self.again == "checkpoint")
+            else:
+                x = block(x)
             if self.again == "twice":
                 x = block(x)
         return self.head(x)
@@ -170,6 +173,8 @@ found = {
     "kept": (train(reshard_after_forward=False), 1e-6),
     "freed": (train(reshard_after_forward=True), 1e-6),
     "checkpoint": (train(again="checkpoint"), 1e-6),
+    "checkpoint in the graph": (train(again="checkpoint in the graph"), 1e-6),
+    "checkpoint, freed": (train(again="checkpoint in the graph", reshard_after_forward=True), 1e-6),
     "twice": (train(again="twice"), 1e-6),
     "frozen": (train(adamw, prepare=freeze), 2e-5),
 }
