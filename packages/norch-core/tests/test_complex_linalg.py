@@ -196,3 +196,63 @@ def test_layers_and_lists():
     close(norch.cartesian_prod(b, b)[:, 1], np.tile(b.numpy(), 3))
     assert norch.dropout(b, 1.0).tolist() == [0, 0, 0]
     close(norch.dropout(b, 0.5, False), b.numpy())
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_systems_by_cholesky_factors(upper):
+    a, b = hermitian(matrix(3, 3)) + 9 * norch.eye(3).double(), matrix(3, 2)
+    factor = L.cholesky(a, upper=upper)
+    close(norch.cholesky_solve(b, factor, upper), np.linalg.solve(a.numpy(), b.numpy()))
+    close(norch.cholesky_inverse(factor, upper), np.linalg.inv(a.numpy()))
+
+
+def test_systems_from_the_right_and_of_tensors():
+    a, b = matrix(2, 3, 3), matrix(2, 4, 3)
+    close(L.solve(a, b, left=False) @ a, b.numpy())
+    t = matrix(2, 3, 6)
+    close(norch.tensordot(t, L.tensorsolve(t, b[0, :2]), 1), b[0, :2].numpy())
+    close(L.tensorinv(t, ind=2), np.linalg.tensorinv(t.numpy(), 2))
+    with pytest.raises(norch.ShapeError, match="ind must be from 1 to 3"):
+        L.tensorinv(t, ind=0)
+    with pytest.raises(norch.ShapeError, match="do not match"):
+        L.tensorsolve(t, b)
+    x = matrix(3)
+    close(L.vander(x, N=4), np.vander(x.numpy(), 4, increasing=True))
+    check(lambda a: L.tensorinv(a, ind=2), 2, 2, 4, twice=False)
+
+
+def test_pseudo_inverses_with_tolerances():
+    a = matrix(4, 3)
+    small = a * norch.tensor([1.0, 1.0, 1e-5]).double()
+    for tolerance in ({"rtol": 1e-3}, {"rtol": norch.tensor(1e-3).double()}, {"atol": 1e-3}):
+        close(L.pinv(small, **tolerance), np.linalg.pinv(small.numpy(), 1e-3))
+        assert L.matrix_rank(small, **tolerance).item() == 2
+    lower = matrix(3, 3)
+    whole = lower.tril(-1) + lower.tril(-1).mH + lower.real.diagonal().diag()
+    close(L.pinv(lower, hermitian=True), np.linalg.pinv(whole.numpy()))
+    assert L.matrix_rank(lower - lower.real.diagonal().diag() - lower.tril(-1), hermitian=True).item() == 0
+    check(lambda a: L.pinv(a, atol=1e-9), 4, 3)
+
+
+def test_least_squares_has_residuals():
+    a, b = matrix(5, 3), matrix(5, 2)
+    solution, residuals, rank, values = L.lstsq(a, b)
+    expected = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
+    for found, other in zip((solution, residuals, values), (expected[0], expected[1], expected[3]), strict=True):
+        close(found, other)
+    assert rank.item() == 3
+
+
+def test_products_with_jacobians():
+    """Forwards, beside the transposed product."""
+    x, change = parts(3, 3), parts(3, 3)
+    for function in (
+        lambda z: L.svd(z).U.abs(),
+        lambda z: L.svd(z).Vh.abs(),
+        lambda z: L.eigh(z @ z.mH).eigenvectors.abs(),
+    ):
+        of_parts = lambda p, function=function: function(norch.view_as_complex(p))  # noqa: E731
+        result, changed = norch.func.jvp(of_parts, (x,), (change,))
+        weights = norch.arange(9.0).double().reshape(3, 3).cos()
+        gradient = norch.func.grad(lambda p, f=of_parts, w=weights: (f(p) * w).sum())(x)
+        close((changed * weights).sum(), (gradient * change).sum().numpy())

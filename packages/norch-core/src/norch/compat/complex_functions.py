@@ -15,11 +15,13 @@ from .. import ops
 from ..dispatch.arguments import describe
 from ..dtype import complex64, complex128
 from ..errors import DTypeError, ShapeError
-from ..ops import broadcast_tensors, cat, where
+from ..ops import broadcast_tensors, where
 from ..tensor import Tensor
 from .complex_linalg import LINALG, matrix_norm
 from .complex_more import MORE
-from .complex_numbers import INSTEAD, ComplexPair, joined, parts_of, tensors_of
+from .complex_numbers import ComplexPair, joined, parts_of, tensors_of
+from .complex_solving import SOLVING
+from .complex_sums import SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,30 +225,6 @@ def _einsum(equation: str, *operands: Any) -> ComplexPair:
     return joined(found[..., 0, 0] - found[..., 1, 1], found[..., 0, 1] + found[..., 1, 0])
 
 
-def blocks(z: Any) -> Tensor:
-    """The real matrix that does to (real; imaginary) what `z` does."""
-    re, im = tensors_of(z)
-    return cat([cat([re, -im], -1), cat([im, re], -1)], -2)
-
-
-def _inv(z: ComplexPair) -> ComplexPair:
-    n = z.shape[-1]
-    found = import_module("norch.linalg").inv(blocks(z))
-    return joined(found[..., :n, :n], found[..., n:, :n])
-
-
-def _solve(A: Any, B: Any, *, left: bool = True) -> ComplexPair:
-    if not left:
-        raise DTypeError(f"solve(): takes a ComplexPair on the left only; {INSTEAD}")
-    n = A.shape[-1]
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
-    re, im = [part.unsqueeze(-1) if vector else part for part in tensors_of(B)]
-    found = import_module("norch.linalg").solve(blocks(A), cat([re, im], -2))
-    found = found.squeeze(-1) if vector else found
-    dim = -1 if vector else -2
-    return joined(found.narrow(dim, 0, n), found.narrow(dim, n, n))
-
-
 # --- Elements ---------------------------------------------------------------------------------------------------------
 
 
@@ -296,22 +274,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "eq": _eq, "ne": _ne, "isclose": _isclose, "equal": _equal, "isnan": _isnan,
     "allclose": lambda a, b, *args, **kwargs: bool(_isclose(a, b, *args, **kwargs).all()),
     "isfinite": lambda z: z.pair.isfinite().all(-1), "isinf": lambda z: z.pair.isinf().any(-1),
-    "bool": lambda z: _ne(z, 0), "any": lambda z, *args, **kwargs: _ne(z, 0).any(*args, **kwargs),
+    "bool": lambda z, **kwargs: _ne(z, 0), "any": lambda z, *args, **kwargs: _ne(z, 0).any(*args, **kwargs),
     "all": lambda z, *args, **kwargs: _ne(z, 0).all(*args, **kwargs),
     "nonzero": lambda z, **kwargs: _ne(z, 0).nonzero(**kwargs),
     "count_nonzero": lambda z, dim=None: _ne(z, 0).count_nonzero(dim),
     "prod": _prod, "var": _var, "std": lambda *args, **kwargs: _var(*args, **kwargs).sqrt(),
     "norm": _norm, "vector_norm": _vector_norm, "matrix_norm": _matrix_norm,
-    "vdot": _vdot, "einsum": _einsum, "inv": _inv, "inverse": _inv, "solve": _solve,
+    "vdot": _vdot, "einsum": _einsum,
     "stft": lambda *args, **kwargs: import_module("norch.spectral")._stft_of_complex(*args, **kwargs),
     "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_,
     "type": lambda z, dtype=None: repr(z.dtype) if dtype is None else z.to(dtype),
-    "float": lambda z: z.real.float(), "double": lambda z: z.real.double(),
-    "cfloat": lambda z: z.to(complex64), "cdouble": lambda z: z.to(complex128),
+    "float": lambda z, **kwargs: z.real.float(**kwargs), "double": lambda z, **kwargs: z.real.double(**kwargs),
+    "cfloat": lambda z, **kwargs: z.to(complex64, **kwargs), "cdouble": lambda z, **kwargs: z.to(complex128, **kwargs),
     "expand_as": lambda z, other: z.expand(other.shape), "view_as": lambda z, other: z.reshape(other.shape),
 }  # fmt: skip
-FUNCTIONS |= MORE | LINALG
+FUNCTIONS |= MORE | LINALG | SOLVING | SUMS
 for _name in ("matmul", "mm", "bmm", "mv", "dot", "inner", "outer", "kron", "tensordot"):
     FUNCTIONS[_name] = partial(_product, _name)
 for _name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack"):

@@ -6,7 +6,6 @@ The gradient of a loss with respect to a pair has the derivatives by its real an
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -16,19 +15,16 @@ from .. import linalg
 from ..autograd import Function, is_grad_enabled, no_grad
 from ..errors import AutogradError, DTypeError, ShapeError
 from ..linalg.host import on_host
-from ..ops import eye, where
+from ..ops import eye, isinf, where
 from ..tensor import Tensor
-from .complex_numbers import INSTEAD, ComplexPair, joined
+from .complex_numbers import ComplexPair, joined
 
 _FREEDOM = 1e-2
 """The size from which on a gradient counts as one of the phase of vectors, as in PyTorch."""
 
 
-def _differentiable(name: str, routine: Callable[..., Any], gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """`routine` of an array of complex matrices as a function of a pair: `gradient(a, *results, *grads)`."""
-
-    def compute(a: ComplexPair) -> Any:
-        return on_host(name, routine, a)  # type: ignore[arg-type]
+def recorded(name: str, compute: Callable[..., Any], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """`compute` of a pair of matrices with the derivative `gradient(a, *results, *grads)`."""
 
     def forward(ctx: Any, a: ComplexPair) -> Any:
         found = compute(a)
@@ -50,30 +46,36 @@ def _differentiable(name: str, routine: Callable[..., Any], gradient: Callable[.
     return call
 
 
-def _check(op: str, a: Any, square: bool = True) -> None:
+def _differentiable(name: str, routine: Callable[..., Any], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """`routine` of an array of complex matrices as a function of a pair."""
+    return recorded(name, lambda a: on_host(name, routine, a), gradient)
+
+
+def check_pairs(op: str, a: Any, square: bool = True) -> None:
     if a.ndim < 2 or (square and a.shape[-1] != a.shape[-2]):
         raise ShapeError(f"linalg.{op}(): expected {'square ' * square}matrices, got shape {tuple(a.shape)}")
     if a.pair.dtype.itemsize < 4:
         raise DTypeError(f"linalg.{op}(): expected complex64 or complex128, got {a.dtype}")
 
 
-def _one(n: int, like: Tensor) -> Tensor:
+def one(n: int, like: Tensor) -> Tensor:
     return eye(n, dtype=like.dtype, device=like.device)
 
 
 def _off_diagonal(differences: Tensor) -> Tensor:
     """1 / differences, 0 on the diagonal."""
-    on = _one(differences.shape[-1], differences) == 1
+    on = one(differences.shape[-1], differences) == 1
     return where(on, 0.0, 1 / where(on, 1.0, differences))
 
 
 def _times(numerator: ComplexPair, factor: Tensor) -> ComplexPair:
-    """Their product, 0 where the numerator is, though the factor be infinite."""
-    return joined(*[where(part == 0, 0.0, part * factor) for part in (numerator.real, numerator.imag)])
+    """Their product, but 0 where it would be 0 times infinity; linear in the numerator where the factor is finite."""
+    endless = isinf(factor)
+    return joined(*[part * where((part == 0) & endless, 0.0, factor) for part in (numerator.real, numerator.imag)])
 
 
 def _diagonal(values: Tensor) -> Tensor:
-    return values.unsqueeze(-1) * _one(values.shape[-1], values)
+    return values.unsqueeze(-1) * one(values.shape[-1], values)
 
 
 def _refuse_phases(op: str, turns: Tensor) -> None:
@@ -101,7 +103,7 @@ _EIGH = {u: _differentiable("eigh", lambda x, u=u: tuple(np.linalg.eigh(x, u)), 
 
 
 def _eigh(A: ComplexPair, UPLO: str = "L") -> Any:
-    _check("eigh", A)
+    check_pairs("eigh", A)
     UPLO = UPLO.upper()
     if UPLO not in _EIGH:
         raise ValueError(f"linalg.eigh(): UPLO must be 'L' or 'U', got {UPLO!r}")
@@ -118,7 +120,7 @@ def _svd_gradient(a: Any, u: Any, s: Tensor, vh: Any, gu: Any, gs: Tensor, gvh: 
     squares = s * s
     gaps = _off_diagonal(squares.unsqueeze(-2) - squares.unsqueeze(-1))
     inner = _times(left, gaps) * s.unsqueeze(-2) + _times(right, gaps) * s.unsqueeze(-1)
-    turning = where(turns == 0, 0.0, turns / (2 * s))
+    turning = turns * where((turns == 0) & (s == 0), 0.0, 0.5 / s)
     inner = joined(inner.real + _diagonal(gs), inner.imag + _diagonal(turning))
     out = u @ inner @ vh
     if a.shape[-2] > a.shape[-1]:
@@ -139,8 +141,8 @@ _reduced_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x, full_matr
 _full_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x)), _full_svd_gradient)
 
 
-def _svd(A: ComplexPair, full_matrices: bool = True) -> Any:
-    _check("svd", A, square=False)
+def svd(A: ComplexPair, full_matrices: bool = True) -> Any:
+    check_pairs("svd", A, square=False)
     kind = import_module("norch.linalg.decompositions").SVD
     return kind(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _reduced_svd)(A))
 
@@ -154,7 +156,7 @@ def _qr_gradient(a: Any, q: Any, r: Any, gq: Any, gr: Any) -> Any:
         return import_module("norch").cat([first, q @ g_others], -1)
     m = (gr @ r.mH - q.mH @ gq).triu()
     inner = m + m.mH
-    inner = joined(inner.real - _one(r.shape[-1], inner.real) * m.real, inner.imag)
+    inner = joined(inner.real - one(r.shape[-1], inner.real) * m.real, inner.imag)
     return (gq + q @ inner) @ r.inverse().mH
 
 
@@ -162,7 +164,7 @@ _reduced_qr = _differentiable("qr", lambda x: tuple(np.linalg.qr(x)), _qr_gradie
 
 
 def _qr(A: ComplexPair, mode: str = "reduced") -> Any:
-    _check("qr", A, square=False)
+    check_pairs("qr", A, square=False)
     kind = import_module("norch.linalg.decompositions").QR
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return kind(*_reduced_qr(A))
@@ -178,7 +180,7 @@ def _qr(A: ComplexPair, mode: str = "reduced") -> Any:
 def _cholesky_gradient(a: Any, factor: Any, g: Any) -> Any:
     """Murray, "Differentiation of the Cholesky decomposition" (2016)."""
     inner = (factor.mH @ g).tril()
-    inner = inner - inner * (_one(g.shape[-1], inner.real) * 0.5)
+    inner = inner - inner * (one(g.shape[-1], inner.real) * 0.5)
     under = factor.inverse()
     return under.mH @ ((inner + inner.mH) * 0.5) @ under
 
@@ -187,7 +189,7 @@ _lower = _differentiable("cholesky", np.linalg.cholesky, _cholesky_gradient)
 
 
 def _cholesky(A: ComplexPair, *, upper: bool = False) -> Any:
-    _check("cholesky", A)
+    check_pairs("cholesky", A)
     factor = _lower(A)
     return factor.mH if upper else factor
 
@@ -199,7 +201,7 @@ def _eig_gradient(a: Any, values: Any, vectors: Any, g_values: Any, g_vectors: A
     length = inner.real.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
     inner = inner - (vectors.mH @ vectors) * length
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    on = _one(a.shape[-1], inner.real) == 1
+    on = one(a.shape[-1], inner.real) == 1
     size = where(on, 1.0, gaps.real.square() + gaps.imag.square())
     divided, turned = _times(inner, gaps.real / size), _times(inner, gaps.imag / size)
     summed = joined(
@@ -213,17 +215,17 @@ _eigen = _differentiable("eig", lambda x: tuple(np.linalg.eig(x)), _eig_gradient
 
 
 def _eig(A: ComplexPair) -> Any:
-    _check("eig", A)
+    check_pairs("eig", A)
     return import_module("norch.linalg.eigen").Eig(*_eigen(A))
 
 
 # --- What is made of them ---------------------------------------------------------------------------------------------
 
 
-def _svdvals(A: ComplexPair) -> Tensor:
-    _check("svdvals", A, square=False)
+def singular_values(A: ComplexPair) -> Tensor:
+    check_pairs("svdvals", A, square=False)
     if A.requires_grad and is_grad_enabled():
-        return _svd(A, False).S  # type: ignore[no-any-return]
+        return svd(A, False).S  # type: ignore[no-any-return]
     return on_host("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), A)  # type: ignore[arg-type, no-any-return]
 
 
@@ -235,7 +237,7 @@ _determinant = _differentiable("det", np.linalg.det, _adjugate_times)
 
 
 def _det(A: ComplexPair) -> Any:
-    _check("det", A)
+    check_pairs("det", A)
     return _determinant(A)
 
 
@@ -248,7 +250,7 @@ _sign_and_log = _differentiable("slogdet", lambda x: tuple(np.linalg.slogdet(x))
 
 
 def _slogdet(A: ComplexPair) -> Any:
-    _check("slogdet", A)
+    check_pairs("slogdet", A)
     return import_module("norch.linalg.solving").SLogDet(*_sign_and_log(A))
 
 
@@ -257,44 +259,10 @@ def _logdet(A: ComplexPair) -> ComplexPair:
     return joined(log, sign.angle())
 
 
-def _pinv_gradient(a: Any, p: Any, g: Any) -> Any:
-    """Golub and Pereyra, "The differentiation of pseudo-inverses" (1973)."""
-    k = g.mH @ p
-    along = k @ p.mH
-    return along - (p @ k).mH - (a @ p) @ along + p.mH @ p @ (g.mH - k @ a)
-
-
-@lru_cache(16)
-def _pseudo_inverse(rtol: float | None) -> Callable[..., Any]:
-    def compute(x: Any) -> Any:
-        cutoff = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol
-        return np.linalg.pinv(x, cutoff).astype(x.dtype)
-
-    return _differentiable("pinv", compute, _pinv_gradient)
-
-
-def _pinv(A: ComplexPair, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
-    _check("pinv", A, square=False)
-    if atol is not None or isinstance(rtol, Tensor) or isinstance(rcond, Tensor):
-        raise DTypeError(f"linalg.pinv(): takes an rtol that is a number, and no atol, of a ComplexPair; {INSTEAD}")
-    return _pseudo_inverse(rcond if rtol is None else rtol)(A)
-
-
-def _matrix_rank(
-    A: ComplexPair, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:
-    if tol is not None:
-        atol, rtol = tol, 0.0
-    values = _svdvals(A)
-    relative = 0.0 if atol is not None else max(A.shape[-2:]) * import_module("norch").finfo(values.dtype).eps
-    limit = values[..., :1] * (relative if rtol is None else rtol)
-    return (values > (limit if atol is None else limit.clamp(min=atol))).sum(-1)
-
-
 def matrix_norm(A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
     if ord in (2, -2, "nuc"):
         matrix = A.movedim(tuple(dim), (-2, -1))
-        values = _svdvals(matrix)
+        values = singular_values(matrix)
         found = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
         for at in sorted(d % A.ndim for d in dim) if keepdim else ():
             found = found.unsqueeze(at)
@@ -304,45 +272,13 @@ def matrix_norm(A: ComplexPair, ord: Any = "fro", dim: Any = (-2, -1), keepdim: 
 
 def _cond(A: ComplexPair, p: Any = None) -> Tensor:
     if p in (None, 2, -2):
-        values = _svdvals(A)
+        values = singular_values(A)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
     return matrix_norm(A, p) * matrix_norm(A.inverse(), p)
 
 
-def _lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
-    """By the pseudo-inverse, which is that of every driver where the columns are independent."""
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
-    given = A if isinstance(A, ComplexPair) else joined(A, A * 0)
-    solution = _pinv(given, rtol=rcond) @ (B.unsqueeze(-1) if vector else B)
-    nothing = given.pair.new_empty(0)
-    kind = import_module("norch.linalg.least_squares").LeastSquares
-    return kind(solution.squeeze(-1) if vector else solution, nothing, _matrix_rank(given), nothing)
-
-
-def _solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    triangle = A.triu() if upper else A.tril()
-    if unitriangular:
-        one = _one(A.shape[-1], A.real)
-        triangle = where(one == 1, one, triangle) if isinstance(A, Tensor) else _with_diagonal(triangle, one)
-    inverse = triangle.inverse()
-    return inverse @ B if left else B @ inverse
-
-
-def _with_diagonal(z: ComplexPair, one: Tensor) -> ComplexPair:
-    return joined(where(one == 1, one, z.real), where(one == 1, 0.0, z.imag))
-
-
-def _matrix_exp(A: ComplexPair) -> ComplexPair:
-    n, blocks = A.shape[-1], import_module("norch.compat.complex_functions").blocks
-    found = linalg.matrix_exp(blocks(A))
-    return joined(found[..., :n, :n], found[..., n:, :n])
-
-
 LINALG: dict[str, Callable[..., Any]] = {
-    "eigh": _eigh, "eigvalsh": lambda A, UPLO="L": _eigh(A, UPLO).eigenvalues, "svd": _svd, "svdvals": _svdvals,
+    "eigh": _eigh, "eigvalsh": lambda A, UPLO="L": _eigh(A, UPLO).eigenvalues, "svd": svd, "svdvals": singular_values,
     "qr": _qr, "cholesky": _cholesky, "eig": _eig, "eigvals": lambda A: _eig(A).eigenvalues,
-    "det": _det, "slogdet": _slogdet, "logdet": _logdet, "pinv": _pinv,
-    "pinverse": lambda A, rcond=1e-15: _pinv(A, rtol=rcond),
-    "matrix_rank": _matrix_rank, "cond": _cond, "lstsq": _lstsq, "solve_triangular": _solve_triangular,
-    "matrix_exp": _matrix_exp,
+    "det": _det, "slogdet": _slogdet, "logdet": _logdet, "cond": _cond,
 }  # fmt: skip

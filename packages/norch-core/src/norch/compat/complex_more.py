@@ -126,14 +126,8 @@ def _with_mean(
     return getattr(input, name)(dim, keepdim=keepdim, **kwargs), input.mean(dim, keepdim)
 
 
-def _cov(input: ComplexPair, *, correction: int = 1) -> ComplexPair:
-    rows = input.reshape(-1, input.shape[-1]) if input.ndim else input.reshape(1, 1)
-    rows = rows - rows.mean(-1, True)
-    return (rows @ rows.mH / (rows.shape[-1] - correction)).squeeze()  # type: ignore[no-any-return]
-
-
 def _corrcoef(input: ComplexPair) -> ComplexPair:
-    found = _cov(input)
+    found = input.cov()
     if not found.ndim:
         return found / found  # type: ignore[no-any-return]
     spread = found.real.diagonal().sqrt()
@@ -145,11 +139,6 @@ def _cross(input: Any, other: Any, dim: int | None = None) -> Any:
         shape = ops.broadcast_shapes(input.shape, other.shape)
         dim = shape.index(3) - len(shape) if 3 in shape else -1
     return input.roll(-1, dim) * other.roll(-2, dim) - input.roll(-2, dim) * other.roll(-1, dim)
-
-
-def _scatter(input: ComplexPair, dim: int, index: Tensor, src: Any = None, value: Any = None) -> ComplexPair:
-    re, im = tensors_of(src) if isinstance(src, ComplexPair | Tensor) else parts_of(value if src is None else src)
-    return joined(input.real.scatter(dim, index, re), input.imag.scatter(dim, index, im))
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -194,13 +183,10 @@ MORE: dict[str, Callable[..., Any]] = {
     "addcmul": lambda z, a, b, *, value=1: z + a * b * value,
     "addcdiv": lambda z, a, b, *, value=1: z + a / b * value,
     "lerp": lambda z, end, weight: z + (end - z) * weight,
-    "addmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
-    "baddbmm": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
-    "addmv": lambda z, a, b, *, beta=1, alpha=1: z * beta + (a @ b) * alpha,
     "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
     "linear": _linear, "cumsum": _cumsum, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
     "trapezoid": _trapezoid, "trapz": _trapezoid,
-    "l1_loss": _l1_loss, "normalize": _normalize, "cov": _cov, "scatter": _scatter, "corrcoef": _corrcoef,
+    "l1_loss": _l1_loss, "normalize": _normalize, "corrcoef": _corrcoef,
     "cross": _cross,
     "silu": lambda z: z * z.sigmoid(),
     "isreal": lambda z: z.imag == 0, "argwhere": lambda z: (z != 0).argwhere(),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _cutoff(s: Tensor, shape: Any, atol: Any, rtol: Any) -> Tensor:
+def relative_cutoff(s: Tensor, shape: Any, atol: Any, rtol: Any) -> Tensor:
     """What singular values must exceed, (..., 1). The tolerances: numbers, or a tensor of one for each matrix."""
     atol, rtol = (v.detach().to(s.dtype).unsqueeze(-1) if hasattr(v, "spec") else v for v in (atol, rtol))
     relative = (max(shape[-2:]) * finfo(s.dtype).eps if atol is None else 0.0) if rtol is None else rtol
@@ -33,7 +33,7 @@ def _singular_values(A: Tensor, atol: Any, rtol: Any) -> tuple[Tensor, Tensor, T
     """A's pseudoinverse, which no gradient passes, its singular values, and what they must exceed."""
     with no_grad():
         u, s, vh = routines.svd(A.detach())
-        cutoff = _cutoff(s, A.shape, atol, rtol)
+        cutoff = relative_cutoff(s, A.shape, atol, rtol)
         return (vh.mT * where(s > cutoff, 1 / s, 0.0).unsqueeze(-2)) @ u.mT, s, cutoff
 
 
@@ -67,7 +67,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if tol is not None:
         atol, rtol = tol, 0.0
     s = svdvals(_lower(A.detach()) if hermitian else A.detach())
-    return (s > _cutoff(s, A.shape, atol, rtol)).sum(-1)
+    return (s > relative_cutoff(s, A.shape, atol, rtol)).sum(-1)
 
 
 class LeastSquares(NamedTuple):

@@ -198,5 +198,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
 def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """`index_put_` on a copy. Raises as it does, and DTypeError where `self` is no Tensor."""
     if not isinstance(self, TensorBase):  # it is a function of norch too, which calls it as it is
+        if hasattr(type(self), "_norch_function"):
+            return self._norch_function("index_put", (self, indices, values, accumulate), {})
         raise DTypeError(f"index_put(): {must_be('input', 'Tensor', self)}")
     return self.clone().index_put_(indices, values, accumulate)
