@@ -247,3 +247,10 @@ def test_strides_beside_pytorch():
         ]  # fmt: skip
 
     assert strides(norch, norch) == strides(torch, torch.nn.functional)
+
+
+def test_a_format_for_other_dims_is_none_that_a_tensor_has():
+    assert not norch.zeros(2, 3, 4).is_contiguous(memory_format=norch.channels_last)
+    assert not norch.zeros(1, 2, 3, 4, 5).is_contiguous(memory_format=LAST)
+    with pytest.raises(ValueError, match="memory_format must be one of"):
+        norch.zeros(2).is_contiguous(memory_format="last")

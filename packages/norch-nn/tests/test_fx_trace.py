@@ -1,6 +1,7 @@
 """norch.fx: tracing. A traced module must give what the module gives; graphs and code are compared to PyTorch's."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 
@@ -156,14 +157,109 @@ def test_concrete_arguments():
 
     traced = fx.symbolic_trace(branch, concrete_args={"negate": True})
     assert traced(norch.ones(1), True).tolist() == [-1.0]
+    with pytest.raises(AssertionError, match="negate has been specialized to have value True"):
+        traced(norch.ones(1), False)
 
     def total(x):
         return sum(x.values())
 
     traced = fx.symbolic_trace(total, concrete_args={"x": {"a": fx.PH, "b": fx.PH, "c": 5}})
-    assert traced({"a": 1, "b": 2, "c": 0}) == 8
+    assert traced({"a": 1, "b": 2, "c": 5}) == 8
+    with pytest.raises(AssertionError, match="x has been specialized to have value 5"):
+        traced({"a": 1, "b": 2, "c": 0})
     with pytest.raises(RuntimeError, match="concrete_args names what is no argument"):
         fx.symbolic_trace(total, concrete_args={"y": 1})
+
+
+def test_an_argument_that_is_none():
+    def shifted(x, shift=None):
+        return x if shift is None else x + shift
+
+    traced = fx.symbolic_trace(shifted, concrete_args={"shift": None})
+    assert traced(norch.ones(1)).tolist() == [1.0]
+    with pytest.raises(AssertionError, match="shift has been specialized to have value None"):
+        traced(norch.ones(1), norch.ones(1))
+
+
+def written(name):
+    def function(x):
+        y = norch.zeros(3)
+        getattr(y, name)(*WRITTEN[name](x))
+        return y
+
+    return function
+
+
+WRITTEN = {
+    "add_": lambda x: (x,),
+    "mul_": lambda x: (x + 1,),
+    "copy_": lambda x: (x * 2,),
+    "fill_": lambda x: (x.sum(),),
+    "clamp_": lambda x: (x, None),
+    "masked_fill_": lambda x: (x > 1, 4.0),
+    "scatter_": lambda x: (0, x.long(), x),
+    "index_add_": lambda x: (0, x.long(), x),
+    "index_put_": lambda x: ((x.long(),), x),
+    "__iadd__": lambda x: (x,),
+    "__setitem__": lambda x: (x > 1, x[0]),
+    "addcmul_": lambda x: (x, x),
+    "lerp_": lambda x: (x, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_traced_is_written_into_tensors_that_are_not(name):
+    x = norch.tensor([0.0, 2.0, 1.0])
+    traced = fx.symbolic_trace(written(name))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_method"][-1] == name
+    for _ in range(2):
+        traced._tensor_constant0.zero_()
+        assert traced(x).tolist() == written(name)(x).tolist()
+
+
+def test_buffers_are_written():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", norch.zeros(2))
+
+        def forward(self, x):
+            self.total.add_(x.detach())
+            self.total[0] = x[1] * 5
+            return x * self.total
+
+    traced, module = fx.symbolic_trace(Counting()), Counting()
+    for _ in range(2):
+        x = norch.tensor([1.0, 2.0])
+        assert traced(x).tolist() == module(x).tolist()
+
+
+def test_dataclasses_are_returned():
+    @dataclass
+    class Result:
+        total: norch.Tensor
+        parts: list[norch.Tensor]
+
+    def function(x):
+        return {"inner": Result(x + 1, [x, x * 2])}
+
+    found = fx.symbolic_trace(function)(norch.ones(1))["inner"]
+    assert isinstance(found, Result)
+    assert (found.total.tolist(), [p.tolist() for p in found.parts]) == ([2.0], [[1.0], [2.0]])
+
+
+def test_nodes_know_the_modules_that_they_are_of():
+    class Leaves(fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return isinstance(m, nn.Linear)
+
+    shared = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    net = nn.Sequential(shared, shared)
+    stacks = [list(n.meta.get("nn_module_stack", {}).items()) for n in Leaves().trace(net).nodes]
+    assert stacks[0] == stacks[-1] == []
+    assert stacks[1] == [("0", ("0", nn.Sequential)), ("0.0", ("0.0", nn.Linear))]
+    assert [key for key, _ in stacks[2]] == ["0", "0.1"]
+    assert [key for key, _ in stacks[3]] == ["0@1", "0.0@1"]
 
 
 def test_arguments_of_every_kind():

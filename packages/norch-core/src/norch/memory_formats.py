@@ -51,6 +51,11 @@ sparse_csc = layout("sparse_csc")
 _NDIM = {channels_last: 4, channels_last_3d: 5}
 
 
+def suits(tensor: Tensor, wanted: Any) -> bool:
+    """Whether a memory format is for tensors of so many dims; True for what is none."""
+    return tensor.ndim == _NDIM.get(wanted, tensor.ndim)
+
+
 def channels_behind(tensor: Tensor, wanted: Any, op: str) -> Tensor | None:
     """For a channels-last format, the tensor with its channels as last dim; None for the row-major ones.
 

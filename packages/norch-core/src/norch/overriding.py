@@ -93,7 +93,7 @@ def is_overriding(value: Any) -> bool:
     return kind.__dict__.get("_overrides", False) or (hasattr(kind, "__torch_function__") and defines(kind))
 
 
-_NEVER = frozenset({int, float, bool, str, type(None)})
+_NEVER = frozenset({int, float, bool, str, type(None), type(...)})
 """Types of arguments that are never asked."""
 
 
@@ -164,6 +164,17 @@ def of_foreign(*values: Any) -> Callable[..., Any] | None:
         return call_asked(sys._getframe(1), function, args, kwargs)
 
     return call
+
+
+def foreign_among(values: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """`of_foreign` of these arguments, which costs next to nothing where all are tensors, numbers and slices."""
+    for value in values:
+        kind = type(value)
+        if kind in _NEVER or isinstance(value, TensorBase):
+            continue
+        if kind is not slice or type(value.start) not in _NEVER or type(value.stop) not in _NEVER:
+            return of_foreign(*values)
+    return None
 
 
 class Unanswered(TypeError):

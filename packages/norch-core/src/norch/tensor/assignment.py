@@ -22,6 +22,7 @@ from ..ops.indexing import scatter_add as added
 from ..ops.masks import masked_fill
 from ..ops.registry import method
 from ..ops.shape.views import RESHAPE, permute
+from ..overriding import foreign_among
 from ..spec import Spec
 from ..tensor_base import TensorBase
 from .indexing import IndexPlan, are_places, as_one, basic_view, left_index, simple_view, unlisted
@@ -67,11 +68,15 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         if found is not None and isinstance(value, TensorBase):
             copy_as("__setitem__", found, fitting(value, tuple(found.spec.shape)))  # type: ignore[arg-type]
             return
+    parts = index if isinstance(index, tuple) else (index,)
+    foreign = foreign_among((*parts, value))
+    if foreign is not None:
+        foreign("__setitem__", (self, index, value), {})
+        return
     if type(value) in (float, Traced) and self.spec.dtype.category == FLOATING:
         value = FILL.call(spec_for((), self.spec.dtype, self.spec.device, "__setitem__"), value)
     elif not isinstance(value, TensorBase):
         value = as_tensor(value, self.dtype if not isinstance(value, np.ndarray) else None, self.device)
-    parts = index if isinstance(index, tuple) else (index,)
     if are_places(self, parts):
         put(self, self, dict(enumerate(parts)), value, False)
         return
@@ -184,6 +189,9 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
     Raises IndexError for no indices and for one out of range. indices: a tensor for each of the first dims, which
     broadcast; `values` broadcasts to the elements that they name.
     """
+    foreign = foreign_among((*indices, values))
+    if foreign is not None:
+        return foreign("index_put_", (self, indices, values, accumulate), {})  # type: ignore[no-any-return]
     view, chosen = basic_view(self, tuple([as_tensor(i, None, self.device) for i in indices]))
     if not indices:
         raise IndexError("index_put_(): expected at least one index tensor")

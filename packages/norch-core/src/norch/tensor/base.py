@@ -93,10 +93,13 @@ class GraphMethods(TensorBase):
         return self.offset
 
     def is_contiguous(self, memory_format: object = None) -> bool:
-        """Whether the elements lie in row-major order, or that of `memory_format`, without gaps."""
+        """Whether the elements lie in row-major order, or that of `memory_format`, without gaps; False where that is
+        for another number of dims."""
         if memory_format is not None:
-            from ..memory_formats import channels_behind
+            from ..memory_formats import channels_behind, suits
 
+            if not suits(self, memory_format):  # type: ignore[arg-type]
+                return False
             behind = channels_behind(self, memory_format, "is_contiguous")  # type: ignore[arg-type]
             return (self if behind is None else behind).spec.is_contiguous
         return self.spec.is_contiguous

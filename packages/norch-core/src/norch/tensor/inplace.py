@@ -33,6 +33,7 @@ from ..ops.from_data import as_tensor
 from ..ops.indexing import expand_index, infer_scattered, names_nothing, scatter_into
 from ..ops.registry import method
 from ..ops.shape.views import alias, expand
+from ..overriding import foreign_among
 from ..spec import Spec, wrap_dim
 from ..tensor_base import TensorBase
 from .rebasing import assign, check_result, check_writable, once, overlapping, rebase
@@ -53,6 +54,9 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
     writes_over_untracked = op is not None and op.is_elementwise
 
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        foreign = foreign_among((*args, *kwargs.values()) if kwargs else args)
+        if foreign is not None:
+            return foreign(title, (self, *args), kwargs)  # type: ignore[no-any-return]
         check_writable(self, title)
         is_tracked = is_recording() and _any_tracked(self, args, kwargs)
         if self.left_to is not None and not is_tracked:
@@ -322,9 +326,12 @@ def zero_(self: Tensor) -> Tensor:
 
 def fill_as(op: str, self: Tensor, value: Any) -> Tensor:
     """`fill_`, under the name that errors will give."""
-    tracked = check_writable(self, op, alike=not isinstance(value, TensorBase))
     if type(value) not in SCALARS and not isinstance(value, TensorBase):
+        foreign = foreign_among((value,))
+        if foreign is not None:
+            return foreign(op, (self, value), {})  # type: ignore[no-any-return]
         value = as_operand(value)
+    tracked = check_writable(self, op, alike=not isinstance(value, TensorBase))
     if isinstance(value, TensorBase):
         return copy_as(op, self, value)  # type: ignore[arg-type]
     target = once(self) if self.spec.overlaps else self
@@ -342,9 +349,12 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     With `non_blocking`, a copy to pinned host memory may not be done when this returns, but after
     `norch.cuda.synchronize()` or an event; elsewhere it changes nothing. Raises DTypeError for complex numbers.
     """
-    source: Any = (
-        src if isinstance(src, TensorBase) else as_tensor(src, dtype=float64 if type(src) in (float, Traced) else None)
-    )
+    source: Any = src
+    if not isinstance(src, TensorBase):
+        foreign = foreign_among((src,))
+        if foreign is not None:
+            return foreign("copy_", (self, src, *((non_blocking,) if non_blocking else ())), {})  # type: ignore[no-any-return]
+        source = as_tensor(src, dtype=float64 if type(src) in (float, Traced) else None)
     if not hasattr(source, "spec"):  # complex numbers
         raise DTypeError(f"copy_(): a tensor of {self.spec.dtype} cannot hold {src!r:.60}")
     memory = _plain_host_memory(self, source) if non_blocking else None

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import sys
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
@@ -17,7 +18,7 @@ from norch import nn, overrides
 from .graph import Graph
 from .graph_module import GraphModule
 from .naming import snake_case
-from .node import Argument
+from .node import Argument, base_types
 from .patching import _autowrap_check as _autowrap_check
 from .patching import _orig_module_call as _orig_module_call
 from .patching import _orig_module_getattr as _orig_module_getattr
@@ -83,7 +84,8 @@ class Tracer(TracerBase):
         } | set(map(id, autowrap_functions))
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[nn.Module, str] | None = None
-        self.module_stack: dict[str, Any] = {}
+        self.module_stack = OrderedDict()
+        self.num_calls: Counter[str] = Counter()
 
     # --- What a subclass may change ---------------------------------------------------------------------------------
 
@@ -112,9 +114,16 @@ class Tracer(TracerBase):
         """What a call of a module `m` gives while it is traced: a node for a leaf, else what `forward(*args, **kwargs)`
         gives, whose steps are recorded. Raises NameError as `path_of_module`."""
         path = self.path_of_module(m)
-        if not self.is_leaf_module(m, path):
-            return forward(*args, **kwargs)
-        return self.create_proxy("call_module", path, args, kwargs)
+        before = self.num_calls[path]
+        self.num_calls[path] += 1
+        assert self.module_stack is not None
+        self.module_stack[f"{path}@{before}" if before else path] = path, type(m)
+        try:
+            if not self.is_leaf_module(m, path):
+                return forward(*args, **kwargs)
+            return self.create_proxy("call_module", path, args, kwargs)
+        finally:
+            self.module_stack.popitem()
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What an attribute of a module, `attr`, gives a traced function: of a parameter of the root a Proxy, else
@@ -167,8 +176,9 @@ class Tracer(TracerBase):
     def trace(self, root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
         """The graph of a module or function, which is run once on proxies.
 
-        concrete_args: values for arguments, by name: the graph holds for these alone. `PH` in tuples, lists and dicts
-        among them stands for what is traced. Raises TraceError where it asks for values, and as `create_arg`.
+        concrete_args: values for arguments, by name: the graph holds for these alone, and raises AssertionError for
+        others that are compared by `==` or are None. `PH` in tuples, lists and dicts among them stands for what is
+        traced. Raises TraceError where it asks for values, and as `create_arg`.
         """
         if isinstance(root, nn.Module):
             self.root = root
@@ -184,6 +194,7 @@ class Tracer(TracerBase):
             if isinstance(value, norch.Tensor)
         }
         self.graph = Graph(tracer_cls=type(self))
+        self.module_stack, self.num_calls = OrderedDict(), Counter()
         called, args = self.create_args_for_root(function, isinstance(root, nn.Module), concrete_args)
         with self._recording(function):
             result = called(*args)
@@ -208,9 +219,13 @@ class Tracer(TracerBase):
             default = () if parameter.default is parameter.empty else (self.create_arg(parameter.default),)
             annotation = _known(parameter.annotation)
             proxy = self.create_proxy("placeholder", f"{stars}{parameter.name}", default, {}, type_expr=annotation)
-            args.append(_given(proxy, concrete.pop(parameter.name)) if parameter.name in concrete else proxy)
-        if concrete:
-            raise RuntimeError(f"concrete_args names what is no argument of the function: {', '.join(concrete)}")
+            args.append(proxy)
+        unknown = concrete.keys() - {parameter.name for parameter in parameters}
+        if unknown:
+            raise RuntimeError(f"concrete_args names what is no argument of the function: {', '.join(unknown)}")
+        for i, parameter in enumerate(sorted(parameters, key=lambda p: _LAST.get(p.kind, 0)), is_module):
+            if parameter.name in concrete:
+                args[i] = _given(args[i], concrete[parameter.name], parameter.name)
         if any(p.kind in _LAST or p.kind is p.KEYWORD_ONLY for p in parameters) and isinstance(root_fn, FunctionType):
             function = _with_plain_arguments(inspect.unwrap(root_fn))  # type: ignore[arg-type]
         return function, args
@@ -264,22 +279,27 @@ def _known(annotation: Any) -> Any:
     return None if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
 
 
-def _given(proxy: Proxy, value: Any) -> Any:
-    """A value of `concrete_args`, with the parts of the proxy in the place of each PH."""
+def _given(proxy: Proxy, value: Any, name: str) -> Any:
+    """A value of `concrete_args`, with the parts of the proxy in the place of each PH; the graph checks the others."""
     if isinstance(value, PHBase):
         return proxy
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_part(proxy, i, part) for i, part in enumerate(value)])
+        return type(value)(*[_given(proxy[i], part, name) for i, part in enumerate(value)])
     if isinstance(value, list | tuple):
-        return type(value)([_part(proxy, i, part) for i, part in enumerate(value)])
+        return type(value)([_given(proxy[i], part, name) for i, part in enumerate(value)])
     if isinstance(value, dict):
-        return {key: _part(proxy, key, part) for key, part in value.items()}
+        return {key: _given(proxy[key], part, name) for key, part in value.items()}
+    if value is None:
+        message = f"{name} has been specialized to have value None but got another value"
+        proxy.tracer.create_proxy("call_function", _assert_is_none, (proxy, message), {})
+    elif type(value) in base_types and not isinstance(value, norch.Tensor):
+        norch._assert(proxy == value, f"{name} has been specialized to have value {value} but got another value")
     return value
 
 
-def _part(proxy: Proxy, key: Any, value: Any) -> Any:
-    is_traced = isinstance(value, PHBase | list | tuple | dict)
-    return _given(proxy[key], value) if is_traced else value
+def _assert_is_none(value: Any, message: str) -> None:
+    if value is not None:
+        raise AssertionError(message)
 
 
 def _as_function(called: Callable[..., Any]) -> Callable[..., Any]:

@@ -303,6 +303,9 @@ def _is_in_place(name: str, kwargs: dict[str, Any]) -> bool:
 def _format_arg(arg: Argument) -> str:
     if isinstance(arg, Node):
         return f"%{arg.name}"
+    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
+        parts = zip(arg._fields, arg, strict=True)
+        return f"{type(arg).__name__}({', '.join(f'{name}={_format_arg(part)}' for name, part in parts)})"
     code = code_of_nested(arg, _format_arg)
     return str(arg) if code is None else code
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dis
 import operator
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,12 @@ class TracerBase:
     """Makes the nodes of `graph` for what is done with proxies; a subclass may change how.
 
     graph: where they go. record_stack_traces: whether each node keeps where it was traced, as `Node.stack_trace`.
+    module_stack: the modules whose forward runs, each path (with "@" and a number from its second call on) with that
+    path and the module's class; each node has a copy, `meta["nn_module_stack"]`.
     """
 
     graph: Graph
+    module_stack: OrderedDict[str, tuple[str, type]] | None = None
     record_stack_traces: bool = False
     check_mutable_operations: bool = False
     trace_asserts: bool = False
@@ -46,7 +51,10 @@ class TracerBase:
 
         Raises ValueError as it does.
         """
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        if self.module_stack:
+            node.meta["nn_module_stack"] = self.module_stack.copy()
+        return node
 
     def proxy(self, node: Node) -> Proxy:
         """The Proxy of a node."""
@@ -97,6 +105,9 @@ class TracerBase:
             return a.node
         if isinstance(a, (*base_types, Node)) or callable(a):
             return a
+        if is_dataclass(a):
+            parts = {field.name: self.create_arg(getattr(a, field.name)) for field in fields(a)}
+            return self.create_node("call_function", type(a), (), parts)
         raise NotImplementedError(f"argument of type: {type(a)}")
 
     def to_bool(self, obj: Proxy) -> bool:
