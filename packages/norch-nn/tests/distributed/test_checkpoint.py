@@ -168,3 +168,54 @@ def test_a_save_that_is_killed_anywhere_leaves_the_old_or_the_new(
     assert outcomes == sorted(outcomes)
     assert {1, 2} == set(outcomes)
     assert len(list(tmp_path.iterdir())) == 2  # nothing is left of those that were killed
+
+
+class Counter:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"n": self.n}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.n = state_dict["n"]
+
+
+def trained(seed: int) -> dict[str, Any]:
+    norch.manual_seed(seed)
+    model = nn.Linear(3, 2)
+    optimizer = optim.Adam(model.parameters(), lr=0.1 + seed)
+    model(norch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return {"model": model, "optimizer": optimizer, "counter": Counter(seed), "step": seed}
+
+
+def test_objects_take_over_their_states(tmp_path: Path) -> None:
+    one, other = trained(1), trained(2)
+    assert isinstance(one["counter"], dcp.Stateful)
+    dcp.save(one, checkpoint_id=tmp_path)
+    model = other["model"]
+    dcp.load(other, checkpoint_id=tmp_path)
+    assert other["model"] is model
+    assert same(model.state_dict(), one["model"].state_dict())
+    assert (other["counter"].n, other["step"], other["optimizer"].param_groups[0]["lr"]) == (1, 1, 1.1)
+    moments = [s["optimizer"].state[s["model"].weight]["exp_avg"] for s in (one, other)]
+    assert norch.equal(*moments)
+
+
+def test_folders_of_writers_and_readers(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    dcp.save(state(1), storage_writer=dcp.FileSystemWriter(folder))
+    found = state(0)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(folder))
+    assert same(found, state(1))
+    dcp.async_save(state(2), checkpoint_id=folder).result()
+    assert same(loaded(folder), state(2))
+    dcp.save_state_dict(state(3), dcp.FileSystemWriter(folder))
+    found = state(0)
+    dcp.load_state_dict(found, dcp.FileSystemReader(folder))
+    assert same(found, state(3))
+    with pytest.raises(norch.DTypeError, match="takes a checkpoint_id"):
+        dcp.save(state(1))
+    with pytest.raises(norch.DTypeError, match="expected a dict"):
+        dcp.async_save([], checkpoint_id=folder).result()  # type: ignore[arg-type]

@@ -24,6 +24,9 @@ Arguments that mean the same in every collective:
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import norch
 
 from .collectives import (
@@ -42,6 +45,8 @@ from .collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from .debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from .device_mesh import init_device_mesh
 from .errors import DistBackendError, DistNetworkError, DistributedError, DistStoreError
 from .objects import (
     all_gather_object,
@@ -85,10 +90,18 @@ from .world import (
 broadcast_tensor = broadcast
 allreduce_sum_tensor = all_reduce
 
-__getattr__ = norch.late_submodules(__name__)
+_submodule = norch.late_submodules(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GradBucket":  # what hooks are annotated with; norch.nn comes with it
+        return import_module(".data_parallel.buckets", __name__).GradBucket
+    return _submodule(name)
+
 
 __all__ = [
     "Backend",
+    "DebugLevel",
     "DistBackendError",
     "DistNetworkError",
     "DistStoreError",
@@ -118,6 +131,7 @@ __all__ = [
     "gather",
     "gather_object",
     "get_backend",
+    "get_debug_level",
     "get_global_rank",
     "get_group_rank",
     "get_local_rank",
@@ -126,6 +140,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",
@@ -148,5 +163,7 @@ __all__ = [
     "scatter_object_list",
     "send",
     "send_object_list",
+    "set_debug_level",
+    "set_debug_level_from_env",
     "split_group",
 ]

@@ -15,8 +15,8 @@ checkpoint is whole. The next save removes what an interrupted one left.
 
 from __future__ import annotations
 
-from .loading import load
-from .saving import save
+from .loading import load, load_state_dict
+from .saving import async_save, save, save_state_dict
 from .state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -26,14 +26,21 @@ from .state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
+from .stateful import FileSystemReader, FileSystemWriter, Stateful
 
 __all__ = [
+    "FileSystemReader",
+    "FileSystemWriter",
     "StateDictOptions",
+    "Stateful",
+    "async_save",
     "get_model_state_dict",
     "get_optimizer_state_dict",
     "get_state_dict",
     "load",
+    "load_state_dict",
     "save",
+    "save_state_dict",
     "set_model_state_dict",
     "set_optimizer_state_dict",
     "set_state_dict",

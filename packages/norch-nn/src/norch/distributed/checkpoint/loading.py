@@ -10,6 +10,7 @@ import norch
 from norch import Tensor
 
 from .index import Index, group_of, outcome
+from .stateful import Stateful, folder_of, states_of
 
 
 class StateOf(dict[str, Any]):
@@ -23,33 +24,47 @@ class StateOf(dict[str, Any]):
 def load(
     state_dict: MutableMapping[str, Any],
     *,
-    checkpoint_id: str | os.PathLike[str],
+    checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_reader: Any = None,
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Brings the values of a checkpoint, the folder `checkpoint_id`, into `state_dict`, a state that is made as the
-    saved one was, on any number of ranks.
+    """Brings the values of a checkpoint, the folder `checkpoint_id` or that of `storage_reader` (a FileSystemReader),
+    into `state_dict`, a state that is made as the saved one was, on any number of ranks.
 
-    Tensors are filled in place, of those that are shared out the elements that this rank has; other values are put into
-    the dicts. States that optimisers do not have yet are added. What the checkpoint has besides is left there.
+    What is Stateful in it (modules, optimizers) takes over its state. Tensors are filled in place, of those that are
+    shared out the elements that this rank has; other values are put into the dicts. States that optimisers do not have
+    yet are added. What the checkpoint has besides is left there.
 
     Raises CheckpointError naming the file for one that is missing or damaged, and for a name that the checkpoint does
     not have; ShapeError for a tensor of another shape. Where one rank fails all of them raise. process_group: who calls
     it; no_dist: this process alone does.
     """
-    path = os.path.abspath(os.fsdecode(checkpoint_id))
+    path, states = folder_of("load", checkpoint_id, storage_reader), states_of(state_dict)
     group = group_of(process_group, no_dist)
     error = None
     try:
         with norch.no_grad():
             index = Index(path)
             try:
-                _fill(index, state_dict)
+                _fill(index, states)
             finally:
                 index.close()
     except Exception as raised:
         error = raised
     outcome(group, None, error, "load")
+    for key, value in list(state_dict.items()):
+        if states[key] is value:
+            continue
+        if isinstance(value, Stateful):
+            value.load_state_dict(states[key])
+        else:
+            state_dict[key] = states[key]
+
+
+def load_state_dict(state_dict: MutableMapping[str, Any], storage_reader: Any, **options: Any) -> None:
+    """PyTorch's first name for `load`."""
+    load(state_dict, storage_reader=storage_reader, **options)
 
 
 def _fill(index: Index, state: MutableMapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
@@ -13,16 +14,19 @@ from norch import Tensor
 
 from ..process_group import ProcessGroup
 from .index import FOLDER, Entry, Piece, checksum, current, group_of, outcome, sync, tree_items, write
+from .stateful import folder_of, states_of
 
 
 def save(
     state_dict: Mapping[str, Any],
     *,
-    checkpoint_id: str | os.PathLike[str],
+    checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_writer: Any = None,
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Writes a state, nested dicts of tensors and of what `norch.save` takes, to the folder `checkpoint_id`.
+    """Writes a state, nested dicts of tensors and of what `norch.save` takes, to the folder `checkpoint_id`, or that of
+    `storage_writer`, a FileSystemWriter. Of modules, optimizers and whatever else is Stateful in it, their states.
 
     All ranks call it, and see the folder. Of tensors that are shared out (those of `get_model_state_dict` and
     `get_optimizer_state_dict`) each writes its elements; what is the same on all ranks is written once, other values as
@@ -32,7 +36,7 @@ def save(
     """
     if not isinstance(state_dict, Mapping):
         raise norch.DTypeError(f"save(): expected a dict, got {type(state_dict).__name__}")
-    path = os.path.abspath(os.fsdecode(checkpoint_id))
+    path, state_dict = folder_of("save", checkpoint_id, storage_writer), states_of(state_dict)
     group = group_of(process_group, no_dist)
     member, size = (0, 1) if group is None else (group.rank(), group.size())
     begun: Any = _together(group, lambda: _begin(path) if member == 0 else None)
@@ -54,6 +58,22 @@ def save(
         if member == 0:
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def async_save(state_dict: Mapping[str, Any], **options: Any) -> Future[None]:
+    """`save`, with its `options`, as a Future, whose `result()` raises what that does. It is done when this returns."""
+    done: Future[None] = Future()
+    try:
+        save(state_dict, **options)
+        done.set_result(None)
+    except Exception as error:
+        done.set_exception(error)
+    return done
+
+
+def save_state_dict(state_dict: Mapping[str, Any], storage_writer: Any, **options: Any) -> None:
+    """PyTorch's first name for `save`."""
+    save(state_dict, storage_writer=storage_writer, **options)
 
 
 def _together(group: ProcessGroup | None, do: Any) -> list[Any]:

@@ -30,7 +30,7 @@ from .options import (
     ShardingStrategy,
     StateDictType,
 )
-from .policy import MixedPrecisionPolicy
+from .policy import MixedPrecisionPolicy, OffloadPolicy
 from .wrapper import FullyShardedDataParallel, summon_full_params
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "FullyShardedDataParallel",
     "MixedPrecision",
     "MixedPrecisionPolicy",
+    "OffloadPolicy",
     "ShardingStrategy",
     "StateDictType",
     "fully_shard",

@@ -12,7 +12,7 @@ from norch import nn
 from ..process_group import ProcessGroup
 from ..world import resolve
 from .flat import Flat, Places
-from .policy import MixedPrecisionPolicy
+from .policy import MixedPrecisionPolicy, OffloadPolicy
 from .state import State
 
 
@@ -22,6 +22,7 @@ def fully_shard(
     mesh: Any = None,
     reshard_after_forward: bool | None = None,
     mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None,
     ignored_params: Iterable[norch.Tensor] = (),
 ) -> Any:
     """Leaves this rank a shard of each parameter of `module`, but for those of blocks in it that were given before.
@@ -32,7 +33,8 @@ def fully_shard(
     mesh: the group, by default all ranks; a mesh of one dim will do.
     reshard_after_forward: whether parameters are freed between forward and backward pass; by default those of all
         blocks but the outermost are.
-    mp_policy: the dtypes, see MixedPrecisionPolicy. ignored_params: stay whole, and are not reduced.
+    mp_policy: the dtypes, see MixedPrecisionPolicy. offload_policy: an OffloadPolicy, which changes nothing.
+        ignored_params: stay whole, and are not reduced.
 
     The values are rank 0's. `parameters()` are the shards from then on, flat, which optimisers work on and whose
     gradients are those of the mean over the ranks: parameters that a backward pass did not reach get zeros, if any of

@@ -20,3 +20,8 @@ class MixedPrecisionPolicy:
     reduce_dtype: norch.DType | None = None
     output_dtype: norch.DType | None = None
     cast_forward_inputs: bool = True
+
+
+@dataclass(frozen=True)
+class OffloadPolicy:
+    """Of `fully_shard`: that nothing is kept elsewhere than where it is computed with."""

@@ -13,6 +13,7 @@ from norch import nn
 from .fully_shard import FSDPModule, fully_shard
 from .options import CPUOffload, FullStateDictConfig, MixedPrecision, ShardingStrategy, StateDictType
 from .policy import MixedPrecisionPolicy
+from .wrap import parts_to_wrap
 
 
 class FullyShardedDataParallel(nn.Module):
@@ -67,9 +68,8 @@ class FullyShardedDataParallel(nn.Module):
         )
         self._whole: FullStateDictConfig | None = None
         if auto_wrap_policy is not None:
-            for part in reversed(list(module.modules())[1:]):
-                size = sum(p.numel() for p in part.parameters() if not hasattr(p, "shard"))
-                if auto_wrap_policy(module=part, recurse=False, nonwrapped_numel=size):
+            for _, _, part in parts_to_wrap(module, auto_wrap_policy):
+                if not isinstance(part, FSDPModule):
                     shard(part)
         self.module = shard(module)
         self.register_state_dict_post_hook(_rename_or_gather)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import norch
 
+from ..device_mesh import DeviceMesh as DeviceMesh
+from ..device_mesh import init_device_mesh as init_device_mesh
+
 
 @dataclass(frozen=True)
 class Replicate:
