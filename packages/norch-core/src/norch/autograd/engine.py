@@ -40,7 +40,7 @@ def backward(
     create_graph: record the backward pass, so that its results can be differentiated.
 
     Raises AutogradError where a tensor does not require grad, is no scalar and has no gradient given, where the graph
-    was freed before, or where a saved tensor was changed in place.
+    was freed before, where a saved tensor was changed in place, and for `inputs` that are none.
     """
     if inputs is None:
         if grad_tensors is None and isinstance(tensors, TensorBase):
@@ -53,6 +53,8 @@ def backward(
             BackwardPass(None, bool(create_graph if retain_graph is None else retain_graph), create_graph).run(starts)
         return
     wanted = list(map(_parts, _as_list(inputs)))
+    if not wanted:
+        raise AutogradError("backward(): inputs is empty; leave it out for all leaves")
     starts = _starts(tensors, grad_tensors, "backward")
     nodes = _nodes(wanted, "backward")
     targets: dict[Node, Tensor | None] = dict.fromkeys(nodes)
@@ -100,6 +102,12 @@ def grad(
         stack = import_module("norch.ops").stack
         return tuple([None if any(g is None for g in column) else stack(column) for column in zip(*rows, strict=True)])
     given = _as_list(inputs)
+    if not given:
+        raise AutogradError("grad(): there are no inputs to differentiate by")
+    if materialize_grads and allow_unused is False:
+        raise AutogradError(
+            "grad(): materialize_grads gives unused inputs zeros; do not pass allow_unused=False with it"
+        )
     ins = list(map(_parts, given))
     starts = _starts(outputs, grad_outputs, "grad")
     nodes = _nodes(ins, "grad")

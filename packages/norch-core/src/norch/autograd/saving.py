@@ -189,14 +189,14 @@ class save_on_cpu(saved_tensors_hooks):
     """A context manager: tensors that ops save for their gradients are kept in the CPU's memory, and copied back to
     their device where the gradient needs them. It trades time for memory of the device.
 
-    pin_memory: the copies lie in page-locked memory, from which copies are faster. device_type: whose memory is pinned,
-    as in PyTorch; norch pins for the one that there is. Raises DeviceError where pinning has no device.
+    pin_memory: the copies of tensors of other devices lie in page-locked memory, from which copies are faster.
+    device_type: whose memory is pinned, as in PyTorch; norch pins for the one that there is.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> tuple[Any, Tensor]:
             copy = tensor.detach().cpu()
-            return tensor.device, copy.pin_memory() if pin_memory else copy
+            return tensor.device, copy.pin_memory() if pin_memory and tensor.device.type != "cpu" else copy
 
         def unpack(packed: tuple[Any, Tensor]) -> Tensor:
             device, copy = packed

@@ -23,6 +23,7 @@ import numpy
 from ..backend import registry
 from ..device import Device
 from ..dtype import DType
+from ..errors import AutogradError
 from ..tensor import printing
 from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
@@ -185,7 +186,7 @@ PLACES: dict[str, Place] = {
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
-    "autograd.gradcheck": Place(("autograd",)),
+    "autograd.gradcheck": Place(("autograd",), {"GradcheckError": AutogradError}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),

@@ -130,7 +130,8 @@ def init_device_mesh(
 ) -> DeviceMesh:
     """All processes of the job as a mesh: ranks in order, the last dim running fastest. Put there what talks most.
 
-    device_type: what its groups are for, "cpu" or "cuda". mesh_dim_names: the names of its dims. Raises ValueError unless the product of `mesh_shape` is the number of processes.
+    device_type: what its groups are for, "cpu" or "cuda". mesh_dim_names: the names of its dims. Raises ValueError
+    unless the product of `mesh_shape` is the number of processes.
     """
     if not is_initialized():
         init_process_group()
