@@ -124,7 +124,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "utils._python_dispatch": [
         ("TorchDispatchMode", "a TorchFunctionMode is asked for all public functions, before autograd")
     ],
-    "utils.benchmark": [("Timer", "norch.profiler and benchmarks with timeit say how long ops take")],
     "utils.cpp_extension": [
         (
             "BuildExtension CUDAExtension CUDA_HOME CppExtension include_paths load load_inline",
