@@ -400,3 +400,23 @@ def test_a_saved_result_does_not_keep_the_graph():
     context = weakref.ref(_TwoResults.contexts.pop())
     del results
     assert context() is None
+
+
+def test_the_node_has_what_forward_left():
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.factor = 3
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor
+
+    x = norch.ones(2, requires_grad=True)
+    node = Scaled.apply(x).grad_fn
+    assert (node.factor, node.needs_input_grad) == (3, (True,))
+    assert node.saved_tensors[0] is x
+    with pytest.raises(AttributeError):
+        node.missing

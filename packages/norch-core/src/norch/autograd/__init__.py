@@ -83,6 +83,7 @@ _LATER = {
     "is_anomaly_enabled": "anomaly",
     "note_step": "growth",
     "set_detect_anomaly": "anomaly",
+    "set_multithreading_enabled": "mode",
 }
 
 

@@ -130,6 +130,12 @@ class FunctionNode(Node):
     def name(self) -> str:
         return f"{self.function.__name__}_backward"
 
+    def __getattr__(self, name: str) -> Any:
+        """What `forward` left in its context, which in PyTorch is the node itself."""
+        if name in ("context", "function") or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.context, name)
+
     @property
     def line(self) -> Line | None:  # type: ignore[override]
         return self.context._line

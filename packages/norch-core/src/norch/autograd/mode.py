@@ -147,3 +147,20 @@ class inference_mode(_Mode):
 
     def clone(self) -> _Mode:
         return inference_mode(self.inference)
+
+
+class set_multithreading_enabled(DecoratorContextManager):
+    """PyTorch's setting of whether a backward pass has several threads, taken as `mode`:
+    norch's runs in the thread that calls it. Also a context manager and a decorator."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def clone(self) -> set_multithreading_enabled:
+        return set_multithreading_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass

@@ -93,6 +93,12 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
 
 
+def _environment() -> str:
+    """What `norch info` says."""
+    info = import_module("norch.__main__")
+    return str(info.show(info.collect()))
+
+
 def _vmap(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
     return import_module("norch.func").vmap(func, in_dims, out_dims)
 
@@ -182,7 +188,7 @@ PLACES: dict[str, Place] = {
     "_functorch.vmap": Place(("compat.batched_tensors", "utils._pytree")),
     "_C._nn": Place(("nn.functional", "nn.transfer")),
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
-    "_utils": Place(("compat.flattening", "compat.plain_pickles", "compat.queries")),
+    "_utils": Place(("compat.flattening", "compat.plain_pickles", "compat.queries", "compat.raised_elsewhere")),
     "ao": Place(),
     "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
@@ -269,6 +275,9 @@ PLACES: dict[str, Place] = {
     "utils.data.dataloader": Place(
         ("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators"),
         {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
+    ),
+    "utils.collect_env": Place(
+        names={"get_pretty_env_info": _environment, "main": lambda: print(_environment(), file=sys.stdout)}
     ),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils._python_dispatch": Place(

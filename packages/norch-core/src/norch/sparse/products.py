@@ -85,6 +85,8 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
     if a.spec.ndim > 2 and isinstance(b, SparseTensor) and not isinstance(a, SparseTensor):
         rows = a.reshape(-1, a.spec.shape[-1])
         return product(rows, b, op).reshape((*a.spec.shape[:-1], *b.spec.shape[1:]))
+    if a.spec.ndim == b.spec.ndim == 3 and isinstance(a, SparseTensor) and not isinstance(b, SparseTensor):
+        return _batch(a, b, op)
     check_operands(op, a, b)
     dtype = a.spec.dtype
     if dtype.is_floating_point and dtype.itemsize == 2:
@@ -98,6 +100,19 @@ def product(a: Tensor, b: Tensor, op: str = "matmul") -> Tensor:
         turned = _times(b.entries, a if a.spec.ndim == 1 else a.t(), columns, rows, b.spec.shape[1])
         return turned if a.spec.ndim == 1 else turned.t()
     return _sparse(a, b)
+
+
+def _batch(a: SparseTensor, b: Tensor, op: str) -> Tensor:
+    """A batch of sparse matrices times one of dense ones, as the product of one matrix that has them as its blocks."""
+    (count, n, m), (batches, rows, k) = a.spec.shape, b.spec.shape
+    if a.sparse_dim() != 3 or (count, m) != (batches, rows):
+        raise ShapeError(
+            f"{op}(): takes batches of sparse and of dense matrices, got shapes {tuple(a.spec.shape)} "
+            f"({a.sparse_dim()} dims sparse) and {tuple(b.spec.shape)}"
+        )
+    at, i, j = a.places.unbind(0)
+    whole = make_coo(stack([at * n + i, at * m + j]), a.entries, (count * n, count * m), a.coalesced)
+    return product(whole, b.reshape(count * m, k), op).reshape(count, n, k)
 
 
 def _times(values: Tensor, dense: Tensor, rows: Tensor, columns: Tensor, size: int, in_order: bool = False) -> Tensor:

@@ -39,6 +39,18 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     return RemovableHandle(_after_all, Hook(hook, False))
 
 
+def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates the `step` of an optimiser of one's own, as PyTorch's are: it is recorded with the option
+    `differentiable` alone."""
+
+    @wraps(step)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with norch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            return step(self, *args, **kwargs)
+
+    return call
+
+
 class Optimizer(switches.Replayed):
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 

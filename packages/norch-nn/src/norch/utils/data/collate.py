@@ -19,7 +19,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     differ in shape, ValueError for sequences that differ in length or mappings that differ in keys, TypeError for other
     types.
     """
-    if not batch:
+    if not len(batch):
         raise ValueError("default_collate(): the batch is empty")
     return _collate(batch, "", default_collate_fn_map)
 
