@@ -296,3 +296,31 @@ standin.uninstall()
 assert not isinstance(pair, norch.Tensor) and norch.Tensor.__module__.startswith("norch")
 """
     assert run(code).stderr == ""
+
+
+def test_nodes_have_pytorchs_names(tmp_path):
+    script = tmp_path / "names.py"
+    script.write_text(
+        """
+import sys
+import torch
+x = torch.ones(2, requires_grad=True)
+y = torch.cat([x * 2, x.view(1, 2)[0]])
+print(y)
+print(y.grad_fn.name(), y.grad_fn.next_functions[0][0].next_functions[0][0].name())
+class Twice(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: x * 2)
+    backward = staticmethod(lambda ctx, g: g * 2)
+print(Twice.apply(x).grad_fn.name())
+print(sys.getsizeof(torch.zeros(1000).untyped_storage()) >= 4000)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "norch", "run", "--as-torch", str(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:4] == [
+        "tensor([2., 2., 1., 1.], grad_fn=<CatBackward0>)",
+        "CatBackward0 AccumulateGrad",
+        "TwiceBackward",
+        "True",
+    ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _check(node: graph.Node, position: int, value: Tensor) -> None:
     if value.spec.dtype.is_floating_point and bool((value.detach() != value.detach()).any().item()):
-        name = node.name().removesuffix("_backward")
+        name = node.title()
         raise AutogradError(
             f"backward(): {name} gave NaN as the gradient of its operand {position}, of shape {tuple(value.shape)}; "
             "look at the values that the op was called with, or let norch.detect_nan() find what made them"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from .. import shown
 from ..errors import AutogradError
 from ..observing import FUNCTION, NODE, observable
 from ..source_lines import Line, table
@@ -127,8 +128,11 @@ class FunctionNode(Node):
     def __init__(self, edges: tuple[Node | None, ...]) -> None:
         init_node(self, None, edges)
 
+    def title(self) -> str:
+        return self.function.__name__
+
     def name(self) -> str:
-        return f"{self.function.__name__}_backward"
+        return self.title() + ("_backward" if shown.root == "norch" else "Backward")
 
     def __getattr__(self, name: str) -> Any:
         """What `forward` left in its context, which in PyTorch is the node itself."""

@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from .. import shown
 from ..errors import AutogradError
 from ..observing import NODE, observable
 from ..source_lines import Line, table
@@ -81,9 +82,17 @@ class Node:
     line: Line | None = None
     packs = False
 
+    def title(self) -> str:
+        """What made it: the op's name."""
+        return self.plan.op.name
+
     def name(self) -> str:
-        """What the graph calls it: the op's name and "_backward"."""
-        return f"{self.plan.op.name}_backward"
+        """What the graph calls it: the op's name and "_backward"; in the place of PyTorch as that does,
+        "MulBackward0"."""
+        title = self.title()
+        if shown.root == "norch":
+            return f"{title}_backward"
+        return "".join([part[:1].upper() + part[1:] for part in title.split("_")]) + "Backward0"
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
@@ -267,8 +276,11 @@ class Leaf(Node):
         init_node(self, None, ())
         self.tensor, self.growth, self.uses = ref(tensor), None, 0
 
-    def name(self) -> str:
+    def title(self) -> str:
         return "accumulate_grad"
+
+    def name(self) -> str:
+        return "accumulate_grad" if shown.root == "norch" else "AccumulateGrad"
 
     @property
     def variable(self) -> Tensor | None:
@@ -316,6 +328,11 @@ class Output(Node):
     def __init__(self, parent: Node, position: int) -> None:
         init_node(self, None, (parent,))
         self.position = position
+
+    def title(self) -> str:
+        parent = self.edges[0]
+        assert parent is not None
+        return parent.title()
 
     def name(self) -> str:
         parent = self.edges[0]

@@ -107,7 +107,7 @@ def _blamed(nodes: list[Any], times: list[int]) -> tuple[Line | None, str]:
 
 def _usual(nodes: list[Any]) -> tuple[Line | None, str]:
     """The line and the name that most of the nodes have."""
-    found = Counter((n.line, n.name().removesuffix("_backward")) for n in nodes)
+    found = Counter((n.line, n.title()) for n in nodes)
     known = Counter({key: n for key, n in found.items() if key[0] is not None})
     (line, name), _ = (known or found).most_common(1)[0]
     return line, name

@@ -38,6 +38,9 @@ class Entrance(Node):
         init_node(self, None, (real,))
         self.real, self.recorder = real, recorder
 
+    def title(self) -> str:
+        return self.real.title()
+
     def name(self) -> str:
         return self.real.name()
 
@@ -241,8 +244,8 @@ class GraphNode(Node):
         self.freed_by = None
         self.fed = self.numbers = self.results = ()
 
-    def name(self) -> str:
-        return "captured_backward"
+    def title(self) -> str:
+        return "captured"
 
     @observable(NODE, hands_over=True)
     def run_backward(self, backward: BackwardPass, grad: Any) -> None:

@@ -22,8 +22,8 @@ class CapturedNode(Node):
 
     __slots__ = ()
 
-    def name(self) -> str:
-        return "captured_backward"
+    def title(self) -> str:
+        return "captured"
 
     def run_backward(self, backward: Any, grad: Any) -> None:
         raise AutogradError(

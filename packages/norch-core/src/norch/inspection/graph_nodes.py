@@ -156,7 +156,7 @@ class Walk:
     def _described(self, node: Node, number: int) -> GraphNode:
         if type(node) is Leaf:
             return self._leaf(node, number)
-        made = GraphNode(number, "op", node.name().removesuffix("_backward"), ())
+        made = GraphNode(number, "op", node.title(), ())
         made.line = node.line
         made.module = self.module_of(node.sequence_number)
         made.names = self.names.get(id(node), [])

@@ -132,7 +132,7 @@ def made_by(node: Any) -> tuple[str, str]:
     if not isinstance(node, Node) or not getattr(node, "edges", ()):  # a leaf, or the mark of a constant's view
         return "", ""
     try:
-        op = node.name().removesuffix("_backward")
+        op = node.title()
     except AttributeError:
         return "", ""
     line = getattr(node, "line", None)

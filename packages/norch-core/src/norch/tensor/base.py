@@ -165,7 +165,7 @@ class GraphMethods(TensorBase):
         elif node is not None:
             if type(node) is not Leaf:
                 raise AutogradError(
-                    f"requires_grad_(): a result of {node.name().removesuffix('_backward')} requires grad as long as "
+                    f"requires_grad_(): a result of {node.title()} requires grad as long as "
                     "its operands do; use detach()"
                 )
             if node.hooks is not None:

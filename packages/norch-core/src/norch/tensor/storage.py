@@ -15,6 +15,9 @@ class Storage:
     def __init__(self, tensor: TensorBase) -> None:
         self._tensor = tensor
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
         """The first `nbytes` of the file `filename` (all of it for 0), read when they are used. What is written to them

@@ -98,12 +98,12 @@ def _drawn(model: Any, args: list[Any], ends: list[Any], calls: _Calls) -> Any:
     used: Counter[str] = Counter()
     nodes = []
     for node in _recorded(ends):
-        tensor = node.tensor() if node.name() == "accumulate_grad" else None
+        tensor = node.tensor() if node.title() == "accumulate_grad" else None
         if tensor is not None:
             name = leaves.get(id(tensor), f"{title}/tensor")
             kind = "input" if name.startswith("input/") else "Parameter"
         else:
-            kind = node.name().removesuffix("_backward")
+            kind = node.title()
             name = "/".join([title, *filter(None, calls.scope(node.sequence_number).split(".")), kind])
         used[name] += 1
         names[id(node)] = name if used[name] == 1 and tensor is not None else f"{name}_{used[name]}"
