@@ -45,7 +45,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
-    "_C": [("Argument Block ErrorReport Graph Node TracingState Value", _RECORDS)],
+    "_C": [("Argument Block ErrorReport Graph Node ScriptFunction ScriptMethod TracingState Value", _RECORDS)],
     "_decomp": [("core_aten_decompositions", _RECORDS)],
     "_subclasses": [("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")],
     "_subclasses.fake_tensor": [
