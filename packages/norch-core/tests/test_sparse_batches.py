@@ -1,4 +1,4 @@
-"""Batches of sparse matrices."""
+"""Products of sparse matrices: in batches, and written into tensors."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def test_batches_of_sparse_matrices_times_dense_ones(coalesced):
     np.testing.assert_allclose(b.grad.numpy(), other.grad.numpy())
     with pytest.raises(norch.ShapeError, match="bmm"):
         norch.bmm(a, b[:1])
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_products_are_written_into_dense_tensors(layout):
+    dense = norch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0]])
+    a = dense.to_sparse() if layout == "coo" else dense.to_sparse_csr()
+    vector, matrix = norch.arange(3.0), norch.arange(6.0).reshape(3, 2)
+    for function, other in ((norch.matmul, vector), (norch.mv, vector), (norch.matmul, matrix), (norch.mm, matrix)):
+        out = norch.full((2, *other.shape[1:]), 9.0)
+        assert function(a, other, out=out) is out
+        assert out.tolist() == function(dense, other).tolist()

@@ -103,7 +103,7 @@ def _vmap(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_throug
     return import_module("norch.func").vmap(func, in_dims, out_dims)
 
 
-def _ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     return lambda x: tuple(x) if isinstance(x, list | tuple) else (x,) * n
 
 

@@ -20,7 +20,7 @@ from ..ops.registry import FUNCTIONS
 from ..ops.shape.joining import stack
 from ..overriding import ENTRIES, Overridden, recover
 from ..spec import Spec
-from ..tensor_base import TensorBase
+from ..tensor_base import TakenOver, TensorBase
 from .inplace import copy_as
 from .rebasing import check_writable, overlapping
 
@@ -153,7 +153,12 @@ def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extr
     _check(op.name, out, operands)
     same = all(x.buffer is not out.buffer or op.kernel in ELEMENTWISE for x in operands)
     alike = all(x.spec.device is out.spec.device for x in operands)
-    plan = op.into_plans[(out.spec, *_key(op, args))] if same and alike else None
+    try:
+        plan = op.into_plans[(out.spec, *_key(op, args))] if same and alike else None
+    except Overridden:
+        raise
+    except TakenOver:  # such as sparse tensors, of which ops make what is to be copied
+        plan = None
     if plan is None or not plan.in_place:
         return write_out(op.call, op.name, out, args, {})
     launch_into(plan, out, args)  # type: ignore[arg-type]
