@@ -13,10 +13,32 @@ import norch
 def test_the_memory_of_a_view_is_its_bases() -> None:
     x = norch.arange(6).reshape(2, 3)
     storage = x[1].untyped_storage()
-    assert (storage.nbytes(), storage.size(), len(storage)) == (48, 6, 6)
+    assert (storage.nbytes(), storage.size(), len(storage), storage.element_size()) == (48, 48, 48, 1)
     assert storage.data_ptr() == x.data_ptr()
     assert storage.untyped() is storage
     assert isinstance(storage, norch.UntypedStorage)
+    typed = x[1].storage()
+    assert (typed.nbytes(), typed.size(), len(typed), typed.element_size()) == (48, 6, 6, 8)
+    assert (typed.dtype, typed.device, typed.is_cuda) == (x.dtype, x.device, False)
+    assert isinstance(typed, norch.TypedStorage)
+    assert norch.is_storage(typed)
+    assert norch.is_storage(storage)
+
+
+def test_elements_of_the_memory() -> None:
+    x = norch.arange(6.0)
+    storage = x[2:].storage()
+    assert (storage[2], storage.tolist(), list(storage)) == (2.0, list(range(6)), list(range(6)))
+    storage[2] = 9
+    assert x[2].item() == 9
+    copy = storage.clone()
+    storage.fill_(1)
+    assert x.tolist() == [1] * 6
+    assert storage.copy_(copy) is storage
+    assert x.tolist() == [0, 1, 9, 3, 4, 5]
+    assert storage.cpu().tolist() == x.tolist()
+    assert norch.ones(2, dtype=norch.uint8).untyped_storage().tolist() == [1, 1]
+    assert norch.zeros(0).set_(storage, 1, (2,), (2,)).tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -199,7 +199,7 @@ _LATER = {
     "compat.lacks": (
         "Event", "Future", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
     ),
-    "tensor": ("StorageBase=Storage", "UntypedStorage=Storage"),
+    "tensor": ("StorageBase=Storage", "TypedStorage", "UntypedStorage"),
     "compat.queries": (
         "detach", "get_device", "get_device_module", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",

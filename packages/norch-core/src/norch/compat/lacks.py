@@ -111,7 +111,10 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
     "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
-    "jit": [("_get_trace_graph", "norch.utils.flop_counter counts a model's operations")],
+    "jit": [
+        ("_get_trace_graph", "norch.utils.flop_counter counts a model's operations"),
+        ("ScriptFunction", _RECORDS),
+    ],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
     "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],

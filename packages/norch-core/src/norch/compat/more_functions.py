@@ -11,7 +11,7 @@ from ..dtype import as_dtype, get_default_dtype, int32
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ops import abs as magnitude
 from ..ops import empty, floor, log2, where
-from ..tensor.storage import Storage
+from ..tensor.storage import UntypedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def from_file(
     if device is not None and Device(device).type != "cpu":
         raise DeviceError(f"from_file(): a file is mapped into the memory of device 'cpu', not of {device!r}")
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "from_file")
-    mapped = Storage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
+    mapped = UntypedStorage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
     return mapped._tensor.view(chosen).requires_grad_(requires_grad)  # type: ignore[attr-defined, no-any-return]
 
 

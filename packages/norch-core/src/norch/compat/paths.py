@@ -25,7 +25,6 @@ from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError
 from ..tensor import printing
-from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
 from .aten import Overload, Packet
@@ -258,7 +257,7 @@ PLACES: dict[str, Place] = {
     "overrides": Place(("compat.overrides",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
-    "storage": Place(("tensor.storage", "compat.plain_pickles"), {"UntypedStorage": Storage, "TypedStorage": Storage}),
+    "storage": Place(("tensor.storage", "compat.plain_pickles")),
     "torch_version": Place(("compat.torch_version",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}

@@ -18,9 +18,9 @@ from ..tensor_base import TensorBase, make_tensor
 from .base import GraphMethods
 from .op_methods import OpMethods
 from .properties import Properties
-from .storage import Storage
+from .storage import Storage, TypedStorage, UntypedStorage
 
-__all__ = ["Storage", "Tensor", "TensorBase"]
+__all__ = ["Storage", "Tensor", "TensorBase", "TypedStorage", "UntypedStorage"]
 
 
 class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):

@@ -14,7 +14,7 @@ from ..dtype import DType
 from ..errors import AutogradError, DTypeError, IndexError, ShapeError
 from ..spec import Size, wrap_dim
 from ..tensor_base import TensorBase, make_tensor
-from .storage import Storage
+from .storage import TypedStorage, UntypedStorage
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -123,11 +123,15 @@ class GraphMethods(TensorBase):
         at = self.spec.device.backend.data_ptr(self.buffer)
         return at + self.offset * self.spec.dtype.itemsize if at else 0
 
-    def storage(self) -> Storage:
-        """The buffer behind this tensor and its views."""
-        return Storage(self)
+    def storage(self) -> TypedStorage:
+        """The buffer behind this tensor and its views, as elements of its dtype."""
+        return TypedStorage(self)
 
-    untyped_storage = storage
+    _typed_storage = storage
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The buffer behind this tensor and its views, as bytes."""
+        return UntypedStorage(self)
 
     @property
     def is_cpu(self) -> bool:
