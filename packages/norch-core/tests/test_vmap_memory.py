@@ -103,3 +103,43 @@ def test_nextafter_is_differentiated() -> None:
 
     found = vmap(grad(loss))(x, y)
     np.testing.assert_array_equal(found.numpy(), [[3.0, 0.0], [3.0, 0.0]])
+
+
+def test_tensors_begun_within_two_vmaps_take_what_differs_in_both():
+    x = norch.randn(3, 4, 5)
+
+    def shifted(a):
+        out = norch.zeros_like(a)
+        out[1:] = a[:-1]
+        return out
+
+    def of_both(a):
+        out = a.new_ones(2, 5)
+        out[0] = a
+        out[1] += a.sum()
+        return out
+
+    assert norch.equal(norch.vmap(norch.vmap(norch.diag))(x), norch.diag_embed(x))
+    assert norch.equal(norch.vmap(norch.vmap(shifted))(x), norch.cat([x.new_zeros(3, 4, 1), x[..., :-1]], -1))
+    assert norch.allclose(norch.vmap(norch.vmap(of_both))(x)[:, :, 1, 0], 1 + x.sum(-1))
+    empty = norch.vmap(norch.vmap(lambda a: norch.empty_like(a).copy_(a)))(x)
+    assert norch.equal(empty, x)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "count"),
+    [("different", "different", 12), ("different", "same", 3), ("same", "different", 4), ("same", "same", 1)],
+)
+def test_draws_within_two_vmaps_differ_in_those_that_say_so(outer, inner, count):
+    x = norch.ones(3, 4, 50)
+    draws = [
+        norch.rand_like,
+        lambda a: norch.randn(50) + 0 * a,
+        lambda a: norch.empty_like(a).uniform_(),
+        lambda a: a.new_empty(50).exponential_(),
+        lambda a: norch.poisson(1e6 * a),
+        lambda a: norch.dropout(a, 0.5, True),
+    ]
+    for draw in draws:
+        found = norch.vmap(norch.vmap(draw, randomness=inner), randomness=outer)(x)
+        assert len(set(map(tuple, found.reshape(12, 50).tolist()))) == count

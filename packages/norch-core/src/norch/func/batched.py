@@ -54,25 +54,31 @@ _IN_PLACE_HINT = (
 
 
 class BatchedSpec(Spec):
-    """The spec of one sample. Specs made from it are of the same level."""
+    """The spec of one sample. Specs made from it are of the same level, and of those that it is within."""
 
-    __slots__ = ("level",)
+    __slots__ = ("level", "outer")
     level: Level
+    outer: tuple[Level, ...]
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        return (*self.outer, self.level)
 
     def __hash__(self) -> int:
         raise VmapError(_IN_PLACE_HINT)
 
     def like(self, shape: Any = None, strides: Any = None, dtype: Any = None, device: Any = None) -> Spec:
         shape = self.shape if shape is None else shape
-        return batched_spec(self.level, Spec(tuple(shape), strides, dtype or self.dtype, device or self.device))
+        spec = Spec(tuple(shape), strides, dtype or self.dtype, device or self.device)
+        return batched_spec(self.level, spec, self.outer)
 
 
-def batched_spec(level: Level, spec: Spec) -> BatchedSpec:
-    """`spec`, that of one sample, at a level."""
+def batched_spec(level: Level, spec: Spec, outer: tuple[Level, ...]) -> BatchedSpec:
+    """`spec`, that of one sample, at a level; `outer` are the other levels that it differs in."""
     out: BatchedSpec = object.__new__(BatchedSpec)
     for name in ("shape", "strides", "dtype", "device", "ndim", "numel", "nbytes", "is_contiguous", "overlaps"):
         setattr(out, name, getattr(spec, name))
-    out.level = level
+    out.level, out.outer = level, outer
     return out
 
 
@@ -173,7 +179,9 @@ def _written(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _made(name: str) -> Callable[..., Any]:
     def call(self: Batched, *args: Any, **kwargs: Any) -> Any:
         one = getattr(Tensor, name)(self, *args, **kwargs)
-        return one if isinstance(one, Batched) else batched(self.level, one.expand(self.level.size, *one.shape).clone())
+        if isinstance(one, Batched):
+            return one
+        return repeated(one, self.spec.levels)  # type: ignore[attr-defined]
 
     return call
 
@@ -209,7 +217,8 @@ def batched(level: Level, value: Tensor) -> Tensor:
     """`value` with its dim 0 as the samples of a level."""
     out: Batched = object.__new__(Batched)
     spec = value.spec
-    out.spec = batched_spec(level, Spec(tuple(spec.shape[1:]), tuple(spec.strides[1:]), spec.dtype, spec.device))
+    one = Spec(tuple(spec.shape[1:]), tuple(spec.strides[1:]), spec.dtype, spec.device)
+    out.spec = batched_spec(level, one, spec.levels if isinstance(spec, BatchedSpec) else ())
     out.offset, out.node, out.base, out._grad = value.offset, None, None, None
     out.level, out.value = level, value
     return out
@@ -218,6 +227,11 @@ def batched(level: Level, value: Tensor) -> Tensor:
 def depth_of(value: Any) -> int:
     """The depth of the innermost vmap that a value differs in; -1 for an ordinary tensor."""
     return value.level.depth if isinstance(value, Batched) else -1
+
+
+def repeated(one: Tensor, levels: tuple[Level, ...]) -> Tensor:
+    """Copies of a tensor for the samples of all these levels."""
+    return lift(one.expand(*[level.size for level in levels], *one.spec.shape).clone(), levels)
 
 
 def physical(x: Tensor, level: Level) -> Tensor:

@@ -11,7 +11,7 @@ from ..ops.families import by_name
 from ..ops.shape.joining import stack
 from ..spec import Spec, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .batched import Level
+from .batched import Level, lift, repeated
 from .randomness import draw_batched, refuse
 from .rules import RULES, front, fronts, is_at, rule
 
@@ -77,7 +77,7 @@ def _dropout(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
         refuse()
     if level.randomness == "different":
         return op.call(x.value, p, *key)
-    return x.value * op.call(fill_spec(Spec(tuple(x.spec.shape), None, x.spec.dtype, x.spec.device), 1), p, *key)
+    return x.value * op.call(fill_spec(x.value.select(0, 0).spec.like(), 1), p, *key)
 
 
 @rule("exponential_draw log_gamma_draw poisson_draw race_keys")
@@ -94,18 +94,19 @@ def _drawn(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
 def _filled(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     spec = args[0]
     one = op.call(Spec(tuple(spec.shape), None, spec.dtype, spec.device), *args[1:])
-    return one.expand(level.size, *one.spec.shape).clone()
+    return front(repeated(one, spec.levels), level)
 
 
 @rule("empty")
 def _empty(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
     spec = args[0]
-    return op.call(Spec((level.size, *spec.shape), None, spec.dtype, spec.device))
+    sizes = [at.size for at in spec.levels]
+    return front(lift(op.call(Spec((*sizes, *spec.shape), None, spec.dtype, spec.device)), spec.levels), level)
 
 
 @rule("random")
 def _random(op: Op, level: Level, args: tuple[Any, ...]) -> Any:
-    return front(draw_batched(level, *args), level)
+    return front(draw_batched(*args), level)
 
 
 # --- Along dims -----------------------------------------------------------------------------------------------------

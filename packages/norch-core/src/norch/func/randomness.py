@@ -8,7 +8,7 @@ from ..ops.generator import Generator
 from ..ops.random import draw_keyed
 from ..spec import Spec
 from ..tensor import Tensor
-from .batched import Level, VmapError, batched, physical
+from .batched import BatchedSpec, Level, VmapError, batched, lift, physical
 
 MODES = ("error", "different", "same")
 
@@ -33,25 +33,25 @@ class MappedGenerator(Generator):
 
     def _operand(self, input: Tensor) -> Tensor:
         level, given = self._level, self._source._operand(input)
-        return batched(level, physical(given, level)) if level.randomness == "different" else given
+        return lift(physical(given, level), (level,)) if level.randomness == "different" else given
 
     def draw(self, spec: Spec, kind: str) -> Tensor:
         """One draw for each sample where they are to differ."""
         level = self._level
-        if level.randomness != "different":
-            return draw_keyed(spec, kind, *self.next())
+        if level.randomness == "error":
+            refuse()
+        if level.randomness == "same":
+            return self._source.draw(spec, kind)
         return batched(level, self._source.draw(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
 
-def draw_batched(level: Level, spec: Spec, kind: str, seed: int, offset: int) -> Tensor:
+def draw_batched(spec: BatchedSpec, kind: str, seed: int, offset: int) -> Tensor:
     """The random op of a spec that is a sample's."""
-    if level.randomness == "same":
-        return draw_keyed(Spec(tuple(spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
-    if level.randomness == "error":
+    if any(level.randomness == "error" for level in spec.levels):
         refuse()
-    return batched(
-        level, draw_keyed(Spec((level.size, *spec.shape), None, spec.dtype, spec.device), kind, seed, offset)
-    )
+    levels = tuple([level for level in spec.levels if level.randomness == "different"])
+    shape = (*[level.size for level in levels], *spec.shape)
+    return lift(draw_keyed(Spec(shape, None, spec.dtype, spec.device), kind, seed, offset), levels)

@@ -137,7 +137,7 @@ def into(op: Op, out: Any, args: tuple[Any, ...]) -> None:
         hash(next(a.spec for a in args if isinstance(a, Batched)))  # raises
     level = out.level
     if op.name == "random":
-        out.write(draw_batched(out.level, out.spec, *args[1:]))
+        out.write(draw_batched(out.spec, *args[1:]))
     elif op.name == "fill":
         op.into(out.value, out.value.spec, *args[1:])
     elif op.name in ("scatter", "scatter_add"):
