@@ -13,6 +13,8 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 OWN = ("fx", "nn", "optim", "ray", "utils", "vision")
 PUBLIC_MODULES = tuple("autograd compiler func library overrides random serialization source_lines switches".split())
+PUBLIC_NONETHELESS = ("_assert",)
+"""What begins as internal names do since it does in PyTorch."""
 INTERNAL_ATTRIBUTES = {"_grad", "spec", "buffer", "node"}
 """What a Tensor has for norch-core's own use."""
 
@@ -41,7 +43,7 @@ def is_public(name):
         return True
     value = getattr(norch, first, None)
     return (
-        not first.startswith("_")
+        (first in PUBLIC_NONETHELESS or not first.startswith("_"))
         and not rest
         and value is not None
         and (not isinstance(value, ModuleType) or first in PUBLIC_MODULES)

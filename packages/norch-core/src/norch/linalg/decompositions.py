@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..autograd import is_grad_enabled, no_grad
 from ..errors import AutogradError
-from ..ops import cat, eye, isinf, where
+from ..ops import cat, eye, isfinite, where
 from . import routines
 from .host import check_matrices, differentiable
 from .solving import solve_triangular
@@ -147,11 +147,11 @@ class SVD(NamedTuple):
 
 
 def _times(numerator: Tensor, factor: Tensor) -> Tensor:
-    """Their product, but 0 where it would be 0 times infinity: values alone have a gradient anywhere.
+    """Their product, but 0 where it would be 0 times 1 / 0: values alone have a gradient anywhere.
 
     Linear in the numerator where the factor is finite, at a numerator of 0 too: there `func.jvp` differentiates it.
     """
-    return numerator * where((numerator == 0) & isinf(factor), 0.0, factor)
+    return numerator * where((numerator == 0) & ~isfinite(factor), 0.0, factor)
 
 
 def _svd_gradient(

@@ -10,7 +10,6 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import norch
-from norch.autograd.graph import saved_tensors_hooks
 
 from ._pytree import tree_flatten, tree_unflatten
 
@@ -68,7 +67,7 @@ class Recomputation:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The first computation."""
-        with self.within, saved_tensors_hooks(self._note, self._find):
+        with self.within, norch.autograd.graph.saved_tensors_hooks(self._note, self._find):
             return self.function(*args, **kwargs)
 
     def _note(self, tensor: norch.Tensor) -> _Place:
@@ -102,7 +101,7 @@ class Recomputation:
             norch.enable_grad(),
             self.autocast,
             self.again,
-            saved_tensors_hooks(self._note_again, _same),
+            norch.autograd.graph.saved_tensors_hooks(self._note_again, _same),
         ):
             if self.random is not None:
                 norch.set_rng_state(self.random)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from norch.hub import download_url_to_file
+from ...hub import download_url_to_file
 
 Name = str | os.PathLike[str]
 T = TypeVar("T")
