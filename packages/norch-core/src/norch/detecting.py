@@ -225,7 +225,7 @@ class _Detector(Observer):
             rows.append((title, text, "after the step" if call.kind == STEP else note))
         wide = max(len(title) for title, *_ in rows)
         lines = [f"    {title:{wide}}   {text}{note and f'   ({note})'}" for title, text, note in rows]
-        name = call.name if call.kind != NODE else f"the gradient of {call.name}"
+        name = call.name if call.kind != NODE else f"the gradient of {call.name.removesuffix('_backward')}"
         return "\n".join([f"{name} made {'a NaN' if bad == NAN else 'an infinity'}", *lines])
 
     def _warn(self, call: _Call, reads: list[Any], kinds: list[str | None]) -> None:
@@ -256,7 +256,7 @@ def _name(what: Observed, args: tuple[Any, ...]) -> str | None:
         return f"{args[0].name}_"
     if what.kind == FUNCTION:
         return str(args[0].__name__)
-    return str(args[0].title()) if what.kind == NODE else None
+    return f"{args[0].title()}_backward" if what.kind == NODE else None
 
 
 def _within(call: _Call) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import norch
 from norch import nn
-from norch.autograd.graph import save_on_cpu
 from norch.utils.checkpoint import checkpoint
 
 from ...fsdp.wrap import parts_to_wrap
@@ -94,7 +93,7 @@ class OffloadWrapper(ActivationWrapper):
     """`mod`, of which what ops save for their gradients is kept on the CPU: see `save_on_cpu`."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with save_on_cpu():
+        with norch.autograd.graph.save_on_cpu():
             return self._checkpoint_wrapped_module(*args, **kwargs)
 
 
