@@ -143,3 +143,11 @@ def test_draws_within_two_vmaps_differ_in_those_that_say_so(outer, inner, count)
     for draw in draws:
         found = norch.vmap(norch.vmap(draw, randomness=inner), randomness=outer)(x)
         assert len(set(map(tuple, found.reshape(12, 50).tolist()))) == count
+
+
+def test_a_tuple_of_one_dim_is_that_of_a_single_result():
+    x = norch.randn(2, 3)
+    assert norch.equal(vmap(norch.sin, out_dims=(1,))(x), x.sin().mT)
+    assert norch.equal(vmap(norch.sin, out_dims=(1,), chunk_size=1)(x), x.sin().mT)
+    with pytest.raises(ValueError, match="another structure"):
+        vmap(norch.sin, out_dims=(1, 0))(x)

@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from . import elementwise_rules, product_rules, shape_rules  # noqa: F401  (they register rules)
 from .batched import Level, VmapError, batched, current_levels, physical
 from .randomness import MODES, MappedGenerator
-from .trees import flatten, spread, unflatten
+from .trees import LEAF, flatten, spread, unflatten
 
 
 def vmap(
@@ -119,7 +119,7 @@ def _mapped(
         chosen_generator.reset(drawing)
         current_levels.reset(token)
     results, shape = flatten(found, _maps_itself)
-    places = spread(out_dims, shape)
+    places = _places(out_dims, shape)
     if places is None:
         raise ValueError(f"vmap(): out_dims {out_dims!r} does not fit the results, which have another structure")
     return unflatten(shape, [_result(x, d, level) for x, d in zip(results, places, strict=True)])
@@ -157,13 +157,19 @@ def differs_at(x: Any, level: Level) -> bool:
     return False
 
 
+def _places(out_dims: Any, shape: Any) -> list[Any] | None:
+    """Where the samples' dim is in each result; of a single one (d,) says what d does, as in PyTorch."""
+    alone = shape is LEAF and isinstance(out_dims, tuple) and len(out_dims) == 1
+    return spread(out_dims[0] if alone else out_dims, shape)
+
+
 def _joined(parts: list[Any], out_dims: Any) -> Any:
     """The results of chunks, one behind the other."""
     columns = []
     for part in parts:
         leaves, shape = flatten(part, _maps_itself)
         columns.append(leaves)
-    places = spread(out_dims, shape)
+    places = _places(out_dims, shape)
     if places is None:
         raise VmapError("vmap(): the chunks' results differ in structure")
     return unflatten(
