@@ -173,6 +173,21 @@ def test_float64_to_units_in_the_last_place(name):
     assert off.max() <= FLOAT64[name]
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="long double is no wider than double")
+@pytest.mark.parametrize("name", ["pow", "atan2"])
+def test_two_of_float64_to_units_in_the_last_place(name):
+    draw = np.random.default_rng(11).uniform
+    a = np.concatenate(
+        [draw(0.01, 10, 5000), 10 ** draw(-300, 300, 5000), 1 + draw(-1e-6, 1e-6, 5000), draw(0.5, 2, 5000)]
+    )
+    b = np.concatenate([draw(-10, 10, 5000), draw(-1, 1, 5000), draw(-1e8, 1e8, 5000), draw(-700, 700, 5000)])
+    exact = getattr(np, {"pow": "power", "atan2": "arctan2"}[name])(a.astype(np.longdouble), b.astype(np.longdouble))
+    result = _apply(name, a, b)
+    finite = np.isfinite(result) & (result != 0)
+    assert finite.mean() > 0.9
+    assert (np.abs(result - exact)[finite] / np.spacing(np.abs(result[finite]))).max() <= 2
+
+
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", [norch.float16, norch.bfloat16], ids=str)
 def test_16_bit_floats_are_computed_in_float32(name, dtype):

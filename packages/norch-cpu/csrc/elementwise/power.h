@@ -1,6 +1,6 @@
 #pragma once
 
-#include "elementwise/polynomial.h"
+#include "elementwise/double_inverse_functions.h"
 
 namespace norch::math {
 
@@ -50,6 +50,6 @@ inline float pow(float base, float exponent) {
     return bit_cast<float>(((magnitude | sign | undefined) & ~one) | (one & 0x3f800000u));
 }
 
-inline double pow(double base, double exponent) { return std::pow(base, exponent); }
+inline double pow(double base, double exponent) { return doubles::pow(base, exponent); }
 
 }  // namespace norch::math

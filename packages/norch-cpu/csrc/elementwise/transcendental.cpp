@@ -63,6 +63,12 @@ NORCH_UNARY(InverseRoot, x == -math::infinity<T> ? T(0) : T(1) / std::sqrt(x + T
 NORCH_UNARY(InverseSquare, (T(1) / x) * (T(1) / x))
 NORCH_UNARY(One, (void(x), T(1)))
 
+/// One loop, whatever is repeated: much code for each.
+template <class T, class F>
+void long_loop(char* const* p, unsigned broadcast, int64_t n) {
+    apply_alike<T>(p, broadcast, n, [](T a, T b) NORCH_INLINE_LAMBDA { return F::apply(a, b); });
+}
+
 template <class T>
 void pow_loop(char* const* p, unsigned broadcast, int64_t n) {
     if (broadcast & 4) {
@@ -78,7 +84,7 @@ void pow_loop(char* const* p, unsigned broadcast, int64_t n) {
         if (exponent == T(0)) loop = unary_loop<T, One>;
         if (loop) return loop(p, 0, n);
     }
-    binary_loop<T, T, functions::pow>(p, broadcast, n);
+    long_loop<T, functions::pow>(p, broadcast, n);
 }
 
 [[gnu::cold]] KernelPtr floating(const Request& request, Loop in_float, double ns_float, Loop in_double, double ns_double) {
@@ -99,7 +105,7 @@ template <class F, int ps_float, int ps_double>
 
 [[gnu::cold]] KernelPtr atan2(const Request& request) {
     using F = functions::atan2;
-    return floating(request, binary_loop<float, float, F>, 3.0, binary_loop<double, double, F>, 20.0);
+    return floating(request, long_loop<float, F>, 3.0, long_loop<double, F>, 20.0);
 }
 
 }  // namespace
