@@ -60,6 +60,20 @@ def test_archives(name, source, tmp_path):
     assert utils.extract_archive(source / name, tmp_path / "other") == str(tmp_path / "other")
 
 
+@pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "in/../../out.txt"])
+def test_no_file_goes_elsewhere(name, tmp_path, monkeypatch):
+    """By a Python too that has no filters."""
+    with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+        for member in ("./in.txt", name):
+            info = tarfile.TarInfo(member)
+            info.size = len(TEXT)
+            archive.addfile(info, io.BytesIO(TEXT))
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    with pytest.raises(RuntimeError, match="out.txt is no file within"):
+        utils.extract_archive(tmp_path / "bad.tar", tmp_path / "folder")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["in.txt"]
+
+
 def test_compressed_files_and_others(source):
     found = utils.extract_archive(source / "b.txt.gz")
     assert found == str(source / "b.txt")

@@ -63,7 +63,8 @@ def extract_archive(from_path: Name, to_path: Name | None = None, remove_finishe
     """Unpacks a tar or zip archive, or a file that gzip, bzip2 or xz has compressed, and returns the path of it.
 
     to_path: the folder, or the file; by default the archive's own folder, or its name without the suffix.
-    remove_finished: whether the archive is removed then. Raises RuntimeError for other suffixes.
+    remove_finished: whether the archive is removed then. Raises RuntimeError for other suffixes, and an error for a
+    member of a tar archive that would lie elsewhere.
     """
     path = Path(from_path)
     target = path.parent if to_path is None else Path(to_path)
@@ -73,7 +74,7 @@ def extract_archive(from_path: Name, to_path: Name | None = None, remove_finishe
             archive.extractall(target)
     elif ".tar" in suffixes or path.suffix in _TARS:
         with tarfile.open(path) as archive:
-            archive.extractall(target, filter="data")
+            _unpack(archive, target)
     elif path.suffix in _COMPRESSED:
         target = path.with_suffix("") if to_path is None else target
         with _COMPRESSED[path.suffix](path, "rb") as source, open(target, "wb") as file:
@@ -83,6 +84,17 @@ def extract_archive(from_path: Name, to_path: Name | None = None, remove_finishe
     if remove_finished:
         path.unlink()
     return str(target)
+
+
+def _unpack(archive: tarfile.TarFile, target: Path) -> None:
+    if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+        return archive.extractall(target, filter="data")
+    folder = os.path.realpath(target)
+    for member in archive:
+        path = os.path.realpath(os.path.join(folder, member.name))
+        if os.path.commonpath([folder, path]) != folder or not (member.isfile() or member.isdir()):
+            raise RuntimeError(f"extract_archive(): {member.name} is no file within the archive's folder")
+        archive.extract(member, target)
 
 
 def download_and_extract_archive(
