@@ -20,6 +20,7 @@ Name = str | os.PathLike[str]
 T = TypeVar("T")
 
 _COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_HAS_FILTERS = hasattr(tarfile, "data_filter")  # from Python 3.11.4 on
 _TARS = {".tar", ".tgz", ".tbz", ".tbz2", ".txz"}
 
 
@@ -87,7 +88,7 @@ def extract_archive(from_path: Name, to_path: Name | None = None, remove_finishe
 
 
 def _unpack(archive: tarfile.TarFile, target: Path) -> None:
-    if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+    if _HAS_FILTERS:
         return archive.extractall(target, filter="data")
     folder = os.path.realpath(target)
     for member in archive:
