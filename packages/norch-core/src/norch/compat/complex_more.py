@@ -165,17 +165,6 @@ def _nan_to_num(input: ComplexPair, nan: Any = 0.0, posinf: Any = None, neginf: 
     return ComplexPair(ops.nan_to_num(input.pair, nan, posinf, neginf))
 
 
-def _trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
-    size = y.shape[dim]
-    pairs = y.narrow(dim, 0, size - 1) + y.narrow(dim, 1, size - 1)
-    if x is None:
-        return pairs.sum(dim) * ((1 if dx is None else dx) / 2)
-    steps = x.diff(dim=-1 if x.ndim == 1 else dim)
-    if x.ndim == 1:
-        steps = steps.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
-    return (pairs * steps).sum(dim) / 2
-
-
 MORE: dict[str, Callable[..., Any]] = {
     "asin": _asin, "acos": _acos, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh,
     "atan": lambda z: _turned_back(_atanh(_turned(z))), "log1p": lambda z: _plus(z, 1).log(), "expm1": _expm1,
@@ -185,7 +174,6 @@ MORE: dict[str, Callable[..., Any]] = {
     "lerp": lambda z, end, weight: z + (end - z) * weight,
     "index_fill": lambda z, dim, index, value: _fill(z, lambda part, v: part.index_fill(dim, index, v), value),
     "linear": _linear, "cumsum": _cumsum, "cumprod": _cumprod, "dropout": _dropout, "nan_to_num": _nan_to_num,
-    "trapezoid": _trapezoid, "trapz": _trapezoid,
     "l1_loss": _l1_loss, "normalize": _normalize, "corrcoef": _corrcoef,
     "cross": _cross,
     "silu": lambda z: z * z.sigmoid(),

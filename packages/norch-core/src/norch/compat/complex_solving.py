@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from .. import linalg
 from ..autograd import no_grad
-from ..errors import ShapeError
 from ..linalg.least_squares import LeastSquares, relative_cutoff
+from ..linalg.tensors import tensorinv_by, tensorsolve_by
 from ..ops import cat, where
 from ..tensor import Tensor
 from .complex_linalg import check_pairs, one, recorded, singular_values, svd
@@ -125,21 +124,11 @@ def _matrix_exp(A: ComplexPair) -> ComplexPair:
 
 
 def _tensorinv(A: ComplexPair, ind: int = 2) -> Any:
-    if not 0 < ind <= A.ndim:
-        raise ShapeError(f"linalg.tensorinv(): ind must be from 1 to {A.ndim}, the dims of A, got {ind}")
-    rows, columns = A.shape[:ind], A.shape[ind:]
-    if math.prod(rows) != math.prod(columns):
-        raise ShapeError(f"linalg.tensorinv(): {tuple(rows)} and {tuple(columns)} differ in elements")
-    return _inv(A.reshape(math.prod(rows), math.prod(columns))).reshape(*columns, *rows)
+    return tensorinv_by(_inv, A, ind)
 
 
 def _tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
-    if dims is not None:
-        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
-    shape, n = A.shape[B.ndim :], B.numel()
-    if math.prod(shape) != n or A.numel() != n**2:
-        raise ShapeError(f"linalg.tensorsolve(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
-    return _solve(A.reshape(n, n), B.flatten()).reshape(*shape)
+    return tensorsolve_by(_solve, A, B, dims)
 
 
 def _vander(x: ComplexPair, *, N: int | None = None) -> Any:

@@ -61,15 +61,24 @@ def _logcumsumexp(input: ComplexPair, dim: int) -> ComplexPair:
 # --- Sums -----------------------------------------------------------------------------------------------------------
 
 
-def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
+def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """Of the trapezoids between neighbours."""
     size = y.shape[dim]
     pairs = y.narrow(dim, 0, size - 1) + y.narrow(dim, 1, size - 1)
     if x is None:
-        return pairs.cumsum(dim) * ((1 if dx is None else dx) / 2)
+        return pairs * ((1 if dx is None else dx) / 2)
     steps = x.diff(dim=-1 if x.ndim == 1 else dim)
     if x.ndim == 1:
         steps = steps.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
-    return (pairs * steps).cumsum(dim) / 2
+    return pairs * steps / 2
+
+
+def _trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
+    return _areas(y, x, dx, dim).sum(dim)
+
+
+def _cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
+    return _areas(y, x, dx, dim).cumsum(dim)
 
 
 def _cov(input: ComplexPair, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> ComplexPair:
@@ -144,7 +153,8 @@ def _of_parts(name: str, input: ComplexPair, *args: Any, **kwargs: Any) -> Compl
 
 SUMS: dict[str, Callable[..., Any]] = {
     "logsumexp": _logsumexp, "logaddexp": _logaddexp, "logcumsumexp": _logcumsumexp,
-    "cumulative_trapezoid": _cumulative_trapezoid, "cov": _cov, "rms_norm": _rms_norm, "renorm": _renorm,
+    "trapezoid": _trapezoid, "trapz": _trapezoid, "cumulative_trapezoid": _cumulative_trapezoid,
+    "cov": _cov, "rms_norm": _rms_norm, "renorm": _renorm,
     "addr": partial(_plus_product, lambda a, b: a.outer(b)),
     "addbmm": partial(_plus_product, lambda a, b: (a @ b).sum(0)),
     "sinc": _sinc, "softsign": lambda z: z / (z.abs() + 1), "ldexp": lambda z, other: z * 2.0**other,

@@ -11,6 +11,8 @@ from .host import check_matrices
 from .solving import inv, solve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..tensor import Tensor
 
 
@@ -19,12 +21,18 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
     Raises ShapeError unless both have as many elements and `ind` is from 1 to A's dims, and as `inv`.
     """
+    found: Tensor = tensorinv_by(inv, A, ind)
+    return found
+
+
+def tensorinv_by(invert: Callable[[Any], Any], A: Any, ind: int) -> Any:
+    """`tensorinv`, given what inverts matrices."""
     if not 0 < ind <= A.ndim:
         raise ShapeError(f"linalg.tensorinv(): ind must be from 1 to {A.ndim}, the dims of A, got {ind}")
     rows, columns = A.shape[:ind], A.shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise ShapeError(f"linalg.tensorinv(): {tuple(rows)} and {tuple(columns)} differ in elements")
-    return inv(A.reshape(math.prod(rows), math.prod(columns))).reshape(*columns, *rows)
+    return invert(A.reshape(math.prod(rows), math.prod(columns))).reshape(*columns, *rows)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
@@ -32,12 +40,18 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 
     Raises ShapeError where the rest of A's shape has another number of elements than B, and as `solve`.
     """
+    found: Tensor = tensorsolve_by(solve, A, B, dims)
+    return found
+
+
+def tensorsolve_by(solve_system: Callable[[Any, Any], Any], A: Any, B: Any, dims: Any) -> Any:
+    """`tensorsolve`, given what solves systems."""
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = A.shape[B.ndim :]
     if math.prod(shape) != B.numel() or A.numel() != B.numel() ** 2:
         raise ShapeError(f"linalg.tensorsolve(): shapes {tuple(A.shape)} and {tuple(B.shape)} do not match")
-    return solve(A.reshape(B.numel(), B.numel()), B.flatten()).reshape(shape)
+    return solve_system(A.reshape(B.numel(), B.numel()), B.flatten()).reshape(shape)
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
