@@ -3,7 +3,9 @@ function, *inputs, grad=True)`, where inputs are made by functions, for norch an
 
 from . import (
     attention,
+    channels_last,
     elementwise,
+    half_precision,
     indices,
     layouts,
     linear_algebra,
@@ -19,12 +21,14 @@ from . import (
 MODULES = (
     sampling,
     pooling_and_convolution,
+    channels_last,
     rows,
     order,
     indices,
     layouts,
     products,
     elementwise,
+    half_precision,
     transforms,
     attention,
     linear_algebra,

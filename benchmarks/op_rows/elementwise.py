@@ -52,7 +52,11 @@ def rows(op: Op, lib: Any, device: str) -> None:
     op("fmod", lambda x: lib.fmod(x, 0.3), lambda: normal(1 << 22), grad=False)
     op("remainder int", lambda x: x % 7, lambda: integers(1000, 1 << 22), grad=False)
     op("bit shift", lambda x: x >> 2 & 3, lambda: integers(1000, 1 << 22), grad=False)
-    op("double exp", lib.exp, lambda: normal(1 << 22).double())
+    op("prelu", functional.prelu, images, lambda: uniform(64))
+    for name in ("exp", "tan", "asin", "atan", "sinh", "acosh", "atanh", "exp2"):
+        op(f"double {name}", getattr(lib, name), lambda add=name == "acosh": uniform(1 << 20).double() * 0.9 + add)
+    op("double pow", lib.pow, lambda: uniform(1 << 20).double(), lambda: normal(1 << 20).double())
+    op("double atan2", lib.atan2, lambda: normal(1 << 20).double(), lambda: normal(1 << 20).double())
     op("half add", lib.add, lambda: normal(1 << 22).half(), lambda: normal(1 << 22).half())
     op("bf16 gelu", functional.gelu, lambda: normal(1 << 22).bfloat16())
     op("cast bf16", lambda x: x.bfloat16(), lambda: normal(1 << 22))
