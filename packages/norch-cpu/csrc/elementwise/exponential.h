@@ -1,7 +1,8 @@
 // exp and what is made of it: expm1, sigmoid, tanh, sinh, cosh.
 #pragma once
 
-#include "elementwise/double_inverse_functions.h"
+#include "elementwise/double_hyperbolic.h"
+#include "elementwise/double_power.h"
 
 namespace norch::math {
 

@@ -1,7 +1,7 @@
 // log and what is made of it: log1p, log2, log10, asinh, acosh, atanh.
 #pragma once
 
-#include "elementwise/double_inverse_functions.h"
+#include "elementwise/double_hyperbolic.h"
 
 namespace norch::math {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "elementwise/double_inverse_functions.h"
+#include "elementwise/double_power.h"
 
 namespace norch::math {
 

@@ -1,7 +1,7 @@
 // sin, cos, tan and their inverses.
 #pragma once
 
-#include "elementwise/double_inverse_functions.h"
+#include "elementwise/double_trigonometric.h"
 
 namespace norch::math {
 
