@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import norch
 from norch.autograd import grad
@@ -270,3 +271,21 @@ def test_one_dim():
     out, where, _ = max_oracle(x[:, :, None], np.zeros((3, 2, 1, y.shape[2])), ((1, 3), (1, 2), (0, 1), ONE))
     np.testing.assert_array_equal(y.numpy(), out[:, :, 0])
     np.testing.assert_array_equal(indices.numpy(), where[:, :, 0])
+
+
+@pytest.mark.parametrize("stride", [1, 30, 512])
+def test_tall_windows_take_little_memory(stride):
+    """Rows are kept for the next windows where these are few."""
+    values = draw(545, 2048)
+    x = tensor(values[None, None], "float32", requires_grad=True)
+    y = norch.max_pool2d(x, (512, 3), (stride, 2), (0, 1))
+    before = norch.cpu.memory_stats()["allocated_bytes"]
+    norch.cpu.reset_peak_memory_stats()
+    (g,) = grad(y, x, norch.ones_like(y))
+    assert norch.cpu.memory_stats()["peak_allocated_bytes"] - before < x.nbytes + y.nbytes + (1 << 20)
+    along = sliding_window_view(np.pad(values, ((0, 0), (1, 1)), constant_values=-np.inf), 3, 1)[:, ::2]
+    rows = sliding_window_view(along.max(-1), 512, 0)[::stride].argmax(-1) + stride * np.arange(y.shape[2])[:, None]
+    places = np.arange(1024)
+    expected = np.zeros_like(values)
+    np.add.at(expected, (rows, 2 * places - 1 + along.argmax(-1)[rows, places]), 1)
+    np.testing.assert_array_equal(g[0, 0].numpy(), expected)

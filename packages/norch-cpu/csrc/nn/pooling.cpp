@@ -117,15 +117,15 @@ template <class T>
 }
 
 /// Where in their plane the first largest elements of a row's windows are; the nearest elements where windows have none.
-/// Those of the windows' parts in a row of the plane are found once: the next windows see some rows again.
+/// Those of the windows' parts in a row of the plane are found once, where the next windows see it again: some rows are kept.
 template <class T>
 class Places {
 public:
     Places(const Pool& p, const Planes& from)
         : p_(p), from_(from), width_((p.columns + N - 1) / N * N), span_((p.kh - 1) * p.gap_y + 1),
-          part_((width_ + (p.kw - 1) * p.gap_x / p.step_x + N) / N * N), line_(std::max(part_ * p.step_x, p.left + p.w)),
-          parts_(p.step_x > 2 ? part_ * p.step_x : 0), largest_(width_ * span_),
-          found_(width_ * (span_ + 1)), columns_(width_), steps_(width_), known_(span_), rows_(p.kh),
+          keeps_(p.step_y < span_ && width_ * span_ <= KEPT), slots_(keeps_ ? span_ : 1), part_((width_ + (p.kw - 1) * p.gap_x / p.step_x + N) / N * N), line_(std::max(part_ * p.step_x, p.left + p.w)),
+          parts_(p.step_x > 2 ? part_ * p.step_x : 0), largest_(width_ * (slots_ + 1)),
+          found_(width_ * (slots_ + 1)), columns_(width_), steps_(width_), known_(slots_), rows_(std::max<int64_t>(p.kh, 2)),
           offsets_(p.kw) {
         std::fill_n(line_.data(), part_ * p.step_x, Largest::empty<T>);
         for (int64_t j = 0; j < p.kw; ++j) {
@@ -139,36 +139,37 @@ public:
     }
 
     /// Before the first row of each plane.
-    void begin() { std::fill_n(known_.data(), span_, int64_t(-1)); }
+    void begin() { std::fill_n(known_.data(), slots_, int64_t(-1)); }
 
     const int32_t* in_row(const SeenAs<T>& seen, const char* plane, int64_t y) {
         const int64_t top = y * p_.step_y - p_.top;
+        const int64_t result = slots_ * width_;
         int64_t count = 0;
         for (int64_t i = 0; i < p_.kh; ++i) {
             const int64_t at = top + i * p_.gap_y;
             if (at < 0 || at >= p_.h) continue;
-            const int64_t slot = at % span_;
-            rows_[count++] = slot * width_;
-            if (known_[slot] != at) look_along(seen, plane, known_[slot] = at, slot * width_);
+            if (keeps_) {
+                const int64_t slot = at % slots_;
+                if (known_[slot] != at) look_along(seen, plane, known_[slot] = at, slot * width_);
+                rows_[count] = slot * width_;
+            } else {
+                look_along(seen, plane, at, count ? 0 : result);
+                rows_[0] = result, rows_[1] = 0;
+                if (count) join(2, result);
+            }
+            ++count;
         }
-        if (count == 1) return found_.data() + rows_[0];
-        int32_t* const found = found_.data() + span_ * width_;
-        if (!count) {
-            const int64_t nearest = std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w;
-            for (int64_t x = 0; x < p_.columns; ++x) found[x] = int32_t(nearest) + columns_[x];
-            return found;
-        }
-        for (int64_t x = 0; x < width_; x += N) {
-            Best best{load_vector<N>(largest_.data() + rows_[0] + x), load_vector<N>(found_.data() + rows_[0] + x)};
-            for (int64_t i = 1; i < count; ++i)
-                best.meet(load_vector<N>(largest_.data() + rows_[i] + x), load_vector<N>(found_.data() + rows_[i] + x));
-            store_vector(found + x, best.place);
-        }
+        if (keeps_ && count == 1) return found_.data() + rows_[0];
+        if (keeps_ && count) join(count, result);
+        int32_t* const found = found_.data() + result;
+        const int64_t nearest = std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w;
+        for (int64_t x = 0; x < p_.columns && !count; ++x) found[x] = int32_t(nearest) + columns_[x];
         return found;
     }
 
 private:
     static constexpr int N = SIMD_WIDTH<T>;
+    static constexpr int64_t KEPT = 1 << 15;  // elements: what stays in the second cache
 
     struct Best {
         vector_t<T, N> value;
@@ -179,6 +180,17 @@ private:
             place = __builtin_convertvector(takes, vector_t<int32_t, N>) ? at : place;
         }
     };
+
+    /// The larger of each column of the first `count` of `rows_`.
+    void join(int64_t count, int64_t to) {
+        for (int64_t x = 0; x < width_; x += N) {
+            Best best{load_vector<N>(largest_.data() + rows_[0] + x), load_vector<N>(found_.data() + rows_[0] + x)};
+            for (int64_t i = 1; i < count; ++i)
+                best.meet(load_vector<N>(largest_.data() + rows_[i] + x), load_vector<N>(found_.data() + rows_[i] + x));
+            store_vector(largest_.data() + to + x, best.value);
+            store_vector(found_.data() + to + x, best.place);
+        }
+    }
 
     /// The first of `count` elements from `start` on, `gap` apart, that lies within [0, size); or the one nearest to them.
     static int64_t first(int64_t start, int64_t gap, int64_t count, int64_t size) {
@@ -237,10 +249,12 @@ private:
     Planes from_;
     int64_t width_;   // columns, to whole vectors
     int64_t span_;    // rows from a window's first to its last
+    bool keeps_;
+    int64_t slots_;   // rows that are kept; behind them is the result
     int64_t part_;    // every step_x-th element of a line, as many as whole vectors read
     Scratch<T> line_, parts_, largest_;
     Scratch<int32_t> found_, columns_, steps_;
-    Scratch<int64_t> known_;  // the row that each place of the span holds
+    Scratch<int64_t> known_;  // the row that each of them holds
     Scratch<int64_t> rows_;   // where those of a window are
     Scratch<int64_t> offsets_;  // of a window's elements in a line, or in its parts
 };
