@@ -1,36 +1,15 @@
-// Convolution of images whose channels are planes, with few channels in each group, and its gradients. A plane is copied
-// with zeros around it; then an element of the result, counted in rows of that copy's length, sees its taps at distances
-// that are the same for all, so that vectors of them go over the ends of rows. Of a stride s every s-th row and column of
-// the copy are a plane of their own.
-#include <cmath>
+// Convolution of images whose channels are planes, with few channels in each group, and the gradient of its input: see
+// convolution_planes.h.
+#include "nn/convolution_planes.h"
 
 #include "common/staging.h"
-#include "nn/convolution.h"
 #include "runtime/allocator.h"
-#include "runtime/parallel.h"
-#include "runtime/tile.h"
 
 namespace norch::nn {
+namespace planes {
 namespace {
 
-constexpr int VECTORS = 8;        // of results that are computed together
-constexpr int TAPS_AT_ONCE = 5;   // in the gradient of the weight
-constexpr int64_t IMAGE_ELEMENTS = 2048;  // of images whose products are summed together there
-
-/// Elements of an operand: T, or 16-bit floats, whose planes become float32 as a whole.
-struct Numbers {
-    char* data;
-    int64_t size;
-    Convert convert;
-
-    Numbers(char* data, DType dtype) : data(data), size(size_of(dtype)), convert(conversion_of(dtype)) {}
-    Plane plane(int64_t i, int64_t row, int64_t column) const { return {data + i * size, row * size, column * size}; }
-};
-
-template <class T>
-Plane plane_of(T* data, int64_t row) {
-    return {reinterpret_cast<char*>(data), row * int64_t(sizeof(T)), sizeof(T)};
-}
+constexpr int VECTORS = 8;  // of results that are computed together
 
 /// Along one dim: place y sees, for tap i, row (y + shift[i]) of phase[i]; a row of the copy is row * step + phase - pad of
 /// the plane.
@@ -47,56 +26,6 @@ struct Axis {
         }
         axis.rows = places + axis.shift.back();
         return axis;
-    }
-};
-
-/// A plane's copy, and how it is filled.
-struct Copy {
-    int64_t phase_rows, pitch;  // of one phase
-    int64_t step_y, step_x, top, left;
-
-    int64_t numel() const { return step_y * step_x * phase_rows * pitch; }
-
-    /// The elements that a plane has; those around them are 0 already. Strides are in elements.
-    template <class T>
-    __attribute__((noinline)) void fill(const T* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
-        const int64_t first_y = std::max<int64_t>(0, -top);
-        int64_t phase_y = (first_y + top) % step_y, row_y = (first_y + top) / step_y;
-        for (int64_t y = first_y; y < h && row_y < phase_rows; ++y) {
-            T* line = to + (phase_y * step_x * phase_rows + row_y) * pitch;
-            for (int64_t phase = 0; phase < step_x; ++phase, line += phase_rows * pitch) {
-                // Columns k * step + phase - left of the plane.
-                const int64_t first = step_x == 1 ? std::max<int64_t>(0, left) : std::max<int64_t>(0, (left - phase + step_x - 1) / step_x);
-                const int64_t end = std::min(pitch, step_x == 1 ? w + left : (w - 1 + left - phase + step_x) / step_x);
-                copy_line(from + y * row + (first * step_x + phase - left) * column, step_x * column, end - first, line + first);
-            }
-            if (++phase_y == step_y) phase_y = 0, ++row_y;
-        }
-    }
-
-    template <class T>
-    static void copy_line(const T* from, int64_t step, int64_t count, T* to) {
-        if (step == 1) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-        } else if (step == 2) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-        } else {
-            for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-        }
-    }
-};
-
-/// Results that see the same taps: those of a plane, or of one phase of it.
-struct Pass {
-    int64_t rows, columns;
-    int64_t out, out_row, out_column;       // in elements
-    std::vector<int64_t> distance, weight;  // of each channel's taps: in the copies, and in the weight
-
-    void add(int64_t in_copy, int64_t in_weight) {
-        distance.push_back(in_copy);
-        weight.push_back(in_weight);
     }
 };
 
@@ -134,76 +63,7 @@ void sum_all_taps(const T* x, const int64_t* distance, const T* weights, size_t 
     }
 }
 
-/// Adds to the lanes of each of some taps t the products grad[i] * x[i + distance[t]]; whole vectors.
-template <class T>
-void add_products(const T* grad, const T* x, const int64_t* distance, int64_t count, T* lanes) {
-    constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> a[TAPS_AT_ONCE], b[TAPS_AT_ONCE] = {};
-    NORCH_UNROLL
-    for (int t = 0; t < TAPS_AT_ONCE; ++t) a[t] = load_vector<L>(lanes + t * L);
-    for (int64_t i = 0; i < count; i += 2 * L) {
-        const auto g = load_vector<L>(grad + i), h = load_vector<L>(grad + i + L);
-        NORCH_UNROLL
-        for (int t = 0; t < TAPS_AT_ONCE; ++t) {
-            const T* from = x + i + distance[t];
-            a[t] += load_vector<L>(from) * g;
-            b[t] += load_vector<L>(from + L) * h;
-        }
-    }
-    NORCH_UNROLL
-    for (int t = 0; t < TAPS_AT_ONCE; ++t) store_vector(lanes + t * L, a[t] + b[t]);
-}
-
-/// The sum of a tap's lanes, which become 0.
-template <class T>
-__attribute__((noinline)) T take_sum(T* lanes) {
-    constexpr int L = SIMD_WIDTH<T>;
-    for (int width = L / 2; width; width /= 2)
-        for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-    const T sum = lanes[0];
-    std::fill_n(lanes, L, T(0));
-    return sum;
-}
-
-/// Elements after the last that are read or written: vectors are whole.
-template <class T>
-constexpr int64_t SLACK = 2 * SIMD_WIDTH<T>;
-
-/// A grouped correlation: of each group's planes of a source come the planes of a result.
-struct Planes {
-    Copy copy;
-    std::vector<Pass> passes;
-    int64_t batch, groups, from, to;           // channels of a group
-    int64_t h, w;                              // of a plane of the source
-    std::vector<int64_t> source, result;       // strides
-    int64_t weight_group, weight_to;   // strides
-
-    int64_t source_size() const { return from * copy.numel(); }
-    int64_t result_size() const {
-        int64_t most = 0;
-        for (const Pass& pass : passes) most = std::max(most, pass.rows * copy.pitch);
-        return most;
-    }
-    double group_ns() const {
-        double products = 0;
-        for (const Pass& pass : passes) products += double(pass.rows * copy.pitch * to) * double(pass.distance.size());
-        return products / 16 + double(h * w * from) / 8 + 100;
-    }
-
-    /// `wide` has room for a plane of 16-bit floats.
-    template <class T>
-    void fill(const Numbers& x, int64_t n, int64_t group, T* wide, T* to) const {
-        for (int64_t c = 0; c < from; ++c, to += copy.numel()) {
-            const Plane plane = x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]);
-            if (x.convert == Convert::none) {
-                copy.fill(reinterpret_cast<const T*>(plane.data), source[2], source[3], h, w, to);
-            } else {
-                load_tile(plane_of(wide, w), plane, h, w, x.size, x.convert);
-                copy.fill(wide, w, 1, h, w, to);
-            }
-        }
-    }
-
+struct Correlation : Planes {
     template <class T>
     void run(const Numbers& x, const T* weight, const T* bias, const Numbers& out) const {
         parallel_for(batch * groups, group_ns(), [&](int64_t begin, int64_t end) {
@@ -252,7 +112,8 @@ struct Planes {
     }
 };
 
-/// The correlation that conv2d is.
+}  // namespace
+
 Planes of_result(const Request& r, const Operand& out, const Operand& x, const Operand& weight) {
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads"), &dilation = r.attrs.integers("dilation");
     const int64_t groups = r.attrs.integer("groups");
@@ -270,6 +131,8 @@ Planes of_result(const Request& r, const Operand& out, const Operand& x, const O
     planes.passes.push_back(std::move(pass));
     return planes;
 }
+
+namespace {
 
 /// The taps that reach places of one phase of conv2d's input, and how far before each of the result's they are.
 std::vector<std::pair<int64_t, int64_t>> reaching(int64_t phase, int64_t taps, int64_t stride, int64_t dilation, int64_t pad) {
@@ -311,91 +174,14 @@ Planes of_input(const Request& r, const Operand& out, const Operand& grad, const
     return planes;
 }
 
-/// One tap's sum without what lies between the rows, where 0 times infinity is no 0.
-template <class T>
-T sum_rows(const T* grad, const T* x, const Pass& pass, int64_t pitch) {
-    T sum = 0;
-    for (int64_t y = 0; y < pass.rows; ++y)
-        for (int64_t i = 0; i < pass.columns; ++i) sum += grad[y * pitch + i] * x[y * pitch + i];
-    return sum;
-}
-
-/// The gradient of the weight: the products of some images are summed by lanes, what these give one after the other.
-template <class T>
-[[gnu::cold]] KernelPtr weight_grad(const Request& r) {
-    constexpr int L = SIMD_WIDTH<T>;
-    const Operand &out = r.operands[0], &grad = r.operands[1];
-    Planes planes = of_result(r, grad, r.operands[2], out);
-    const DType dtype = out.dtype;
-    const double ns = planes.group_ns() * double(planes.batch) * 2;
-    const auto g = grad.strides;
-    return make_kernel(ns * double(planes.groups), [=, planes = std::move(planes)](char* const* data, const Scalar*) {
-        const Pass& pass = planes.passes[0];
-        const int64_t pitch = planes.copy.pitch, count = (pass.rows - 1) * pitch + pass.columns;
-        const int64_t all = int64_t(pass.distance.size());
-        const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE;
-        const int64_t images = std::max<int64_t>(1, IMAGE_ELEMENTS / count);
-        parallel_for(planes.groups, ns, [&](int64_t begin, int64_t end) {
-            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(pass.rows * pitch + SLACK<T>);
-            std::fill_n(copies.data(), planes.source_size() + SLACK<T>, T(0));
-            std::fill_n(flat.data(), pass.rows * pitch + SLACK<T>, T(0));
-            const Numbers x(data[2], dtype);
-            Scratch<T> wide(x.convert == Convert::none ? 0 : planes.h * planes.w);
-            std::vector<T> sums(size_t(all * planes.to)), lanes(size_t(whole * planes.to * L), T(0));
-            std::vector<int64_t> distance(pass.distance);
-            distance.resize(size_t(whole), 0);
-            for (int64_t group = begin; group < end; ++group) {
-                const auto take_grad = [&](int64_t n, int64_t o) __attribute__((noinline)) {
-                    const Numbers grads(data[1], dtype);
-                    const Plane from = grads.plane(n * g[0] + (group * planes.to + o) * g[1], g[2], g[3]);
-                    if (grads.convert != Convert::none)
-                        return load_tile(plane_of(flat.data(), pitch), from, pass.rows, pass.columns, grads.size, grads.convert);
-                    for (int64_t y = 0; y < pass.rows; ++y)
-                        Copy::copy_line(reinterpret_cast<const T*>(from.data) + y * g[2], g[3], pass.columns, flat.data() + y * pitch);
-                };
-                std::fill(sums.begin(), sums.end(), T(0));
-                for (int64_t first = 0, last; first < planes.batch; first = last) {
-                    last = std::min(planes.batch, first + images);
-                    for (int64_t n = first; n < last; ++n) {
-                        planes.fill(x, n, group, wide.data(), copies.data());
-                        for (int64_t o = 0; o < planes.to; ++o) {
-                            take_grad(n, o);
-                            for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
-                                add_products(flat.data(), copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L);
-                        }
-                    }
-                    for (int64_t o = 0; o < planes.to; ++o)
-                        for (int64_t t = 0; t < all; ++t) {
-                            T sum = take_sum(lanes.data() + (o * whole + t) * L);
-                            if (!std::isfinite(sum)) {
-                                sum = 0;
-                                for (int64_t n = first; n < last; ++n) {
-                                    planes.fill(x, n, group, wide.data(), copies.data());
-                                    take_grad(n, o);
-                                    sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], pass, pitch);
-                                }
-                            }
-                            sums[size_t(o * all + t)] += sum;
-                        }
-                }
-                const Numbers to(data[0], dtype);
-                for (int64_t o = 0; o < planes.to; ++o)
-                    for (int64_t i = 0; i < all; ++i) {
-                        char* const at = to.data + (group * planes.weight_group + o * planes.weight_to + pass.weight[size_t(i)]) * to.size;
-                        const char* sum = reinterpret_cast<const char*>(&sums[size_t(o * all + i)]);
-                        convert_line(sum, computed_dtype(dtype), 1, at, dtype);
-                    }
-            }
-        });
-    });
-}
-
 }  // namespace
+}  // namespace planes
 
 /// Images whose channels lie next to each other are copied to planes where so few are multiplied with so few.
 constexpr int64_t FEW_CHANNELS = 4;
 
 [[gnu::cold]] KernelPtr conv2d_planes(const Request& r) {
+    using namespace planes;
     const bool of_weight = r.op == "conv2d_weight_grad", is_grad = r.op == "conv2d_input_grad";
     const Operand &out = r.operands[0], &source = r.operands[of_weight ? 2 : 1], &weight = r.operands[of_weight ? 0 : 2];
     const int64_t groups = r.attrs.integer("groups");
@@ -405,23 +191,23 @@ constexpr int64_t FEW_CHANNELS = 4;
         if (!o.numel()) return nullptr;
     if (source.strides[3] != 1 && source.shape[3] != 1) {
         if (channels > FEW_CHANNELS) return nullptr;
-        Request planes = r;
+        Request staged = r;
         std::vector<DType> dtypes;
-        for (Operand& o : planes.operands) dtypes.push_back(o.dtype), o = contiguous(o, o.dtype);
-        return Staged::make(r, 1, dtypes, conv2d_planes(planes));
+        for (Operand& o : staged.operands) dtypes.push_back(o.dtype), o = contiguous(o);
+        return Staged::make(r, 1, dtypes, conv2d_planes(staged));
     }
     const auto make = [&]<class T>(Tag<T>) -> KernelPtr {
-        if (of_weight) return weight_grad<T>(r);
+        if (of_weight) return planes::weight_grad<T>(r);
         const DType dtype = out.dtype, computed = computed_dtype(dtype);
         auto taps = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(weight, computed));
         const bool has_bias = !is_grad && r.operands.size() == 4;
         auto start = std::make_shared<const StagedOperand>(has_bias ? StagedOperand::contiguous_in(r.operands[3], computed) : StagedOperand());
-        Planes planes = is_grad ? of_input(r, out, source, taps->view) : of_result(r, out, source, taps->view);
-        const double work = planes.group_ns() * double(planes.batch * planes.groups);
-        return make_kernel(work, [=, planes = std::move(planes)](char* const* data, const Scalar*) {
+        Correlation found{is_grad ? of_input(r, out, source, taps->view) : of_result(r, out, source, taps->view)};
+        const double work = found.group_ns() * double(found.batch * found.groups);
+        return make_kernel(work, [=, found = std::move(found)](char* const* data, const Scalar*) {
             const Seen seen(*taps, data[2]), bias(*start, has_bias ? data[3] : nullptr);
             const auto at = [](const Seen& of) { return reinterpret_cast<const T*>(of.data()); };
-            planes.run(Numbers(data[1], dtype), at(seen), at(bias), Numbers(data[0], dtype));
+            found.run(Numbers(data[1], dtype), at(seen), at(bias), Numbers(data[0], dtype));
         });
     };
     return out.dtype == DType::f64 ? make(Tag<double>{}) : make(Tag<float>{});
