@@ -146,18 +146,8 @@ private:
             const int64_t y = tile.y + (first + w) / tile.columns, x = tile.x + (first + w) % tile.columns;
             S* to = out + y * target_.row + x * target_.column;
             const T* from = sums + w * block.width<T>();
-            put_line(from, block.channels, to, 1);
+            narrow_to(from, block.channels, to, 1);
         }
-    }
-
-    static void put_line(const T* from, int64_t count, S* to, int64_t step) {
-        if constexpr (!std::is_same_v<S, T>) {
-            if (step == 1) return narrow_row(from, count, to);
-        } else if (step == 1) {
-            std::copy_n(from, count, to);
-            return;
-        }
-        for (int64_t i = 0; i < count; ++i) to[i * step] = store<S>(from[i]);
     }
 
     /// The same where a plane's places are apart: plane by plane, some at a time.
@@ -173,7 +163,7 @@ private:
                 for (int64_t w = first, here; w < first + count; w += here, from += here) {
                     const int64_t y = w / tile.columns, x = w % tile.columns;
                     here = std::min(tile.columns - x, first + count - w);
-                    put_line(from, here, to + (tile.y + y) * target_.row + (tile.x + x) * target_.column, target_.column);
+                    narrow_to(from, here, to + (tile.y + y) * target_.row + (tile.x + x) * target_.column, target_.column);
                 }
             }
         }

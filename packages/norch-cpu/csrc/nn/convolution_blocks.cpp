@@ -254,10 +254,7 @@ private:
             matmul::transpose(sums + c, columns_, count, planes, turned, WINDOWS);
             for (int64_t i = 0; i < planes; ++i) {
                 const float* from = turned + i * WINDOWS;
-                S* to = out + (c + i) * target_.channel;
-                if (target_.column == 1) narrow_row(from, count, to);
-                else
-                    for (int64_t w = 0; w < count; ++w) to[w * target_.column] = store<S>(from[w]);
+                narrow_to(from, count, out + (c + i) * target_.channel, target_.column);
             }
         }
     }

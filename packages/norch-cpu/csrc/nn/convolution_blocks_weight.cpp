@@ -184,11 +184,7 @@ private:
                 continue;
             }
             for (int64_t t = 0; t < taps_; ++t) {
-                const float* from = sums + t * LINES;
-                S* to = out + place(t);
-                if (out_[1] == 1) narrow_row(from, here, to);
-                else
-                    for (int64_t i = 0; i < here; ++i) to[i * out_[1]] = store<S>(from[i]);
+                narrow_to(sums + t * LINES, here, out + place(t), out_[1]);
             }
         }
     }

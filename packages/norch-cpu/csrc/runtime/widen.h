@@ -99,6 +99,17 @@ inline void narrow_row(const float* from, int64_t n, S* to) {
     else some(std::integral_constant<int, L>());
 }
 
+/// The same to places that are `step` apart; or of a type as it is.
+template <class S, class T>
+inline void narrow_to(const T* from, int64_t n, S* to, int64_t step) {
+    if constexpr (std::is_same_v<S, T>) {
+        if (step == 1) return std::copy_n(from, n, to), void();
+    } else if (step == 1) {
+        return narrow_row(from, n, to);
+    }
+    for (int64_t i = 0; i < n; ++i) to[i * step] = store<S>(from[i]);
+}
+
 /// to[i] = from[i] as float32; both lie apart.
 template <class S>
 inline void widen_row(const S* from, int64_t n, float* to) {
