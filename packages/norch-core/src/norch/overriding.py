@@ -169,8 +169,7 @@ def of_foreign(*values: Any) -> Callable[..., Any] | None:
 def foreign_among(values: tuple[Any, ...]) -> Callable[..., Any] | None:
     """`of_foreign` of these arguments, which costs next to nothing where all are tensors, numbers and slices."""
     for value in values:
-        kind = type(value)
-        if kind in _NEVER or isinstance(value, TensorBase):
+        if isinstance(value, TensorBase) or (kind := type(value)) in _NEVER:
             continue
         if kind is not slice or type(value.start) not in _NEVER or type(value.stop) not in _NEVER:
             return of_foreign(*values)
