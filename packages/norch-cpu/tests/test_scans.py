@@ -115,7 +115,7 @@ def test_running_extremes_at_edges():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(1,), (9,), (17, 5), (4, 30, 31), (3, 700), (301, 600)], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (9,), (17, 5), (4, 30, 31), (3, 700), (131, 300)], ids=str)
 @pytest.mark.parametrize("scale", [1, 3000])
 def test_logcumsumexp(shape, layout, scale):
     """Near one another, and so far apart that the exponentials of most are nothing beside the largest."""
