@@ -111,7 +111,7 @@ int written_by(const Request& request) {
          "threshold", "threshold_grad", "total_norm", "triangle", "trigamma", "true_indices", "variance", "variance_grad", "coo_matmul",
          "distances", "distances_grad", "exponential_draw", "log_gamma_draw", "pairwise_distances", "pairwise_distances_grad",
          "poisson_draw", "race_keys", "roi_align", "roi_align_grad", "running_extreme_grad", "triangle_indices",
-         "multi_margin_rows", "multi_margin_rows_grad"},
+         "multi_margin_rows", "multi_margin_rows_grad", "im2col", "col2im"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "select_along", "sort",
          "topk"},
         {"batch_norm", "batch_norm_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",

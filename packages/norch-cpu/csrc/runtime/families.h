@@ -49,6 +49,7 @@ void add_normalization(Registry&);  // layer_norm, batch_norm
 void add_convolution(Registry&);
 void add_pooling(Registry&);
 void add_dropout(Registry&);
+void add_folding(Registry&);  // im2col and col2im
 void add_resampling(Registry&);  // resample
 void add_sampling(Registry&);  // grid_sample2d
 void add_cubic_sampling(Registry&);

@@ -40,7 +40,7 @@ NB_MODULE(NORCH_MODULE, m) {
         reduction::add_scans, reduction::add_products, indexing::add_embedding, indexing::add_sparse_products, indexing::add_flip, indexing::add_sorting,
         indexing::add_searching, indexing::add_selection, indexing::add_triangle,
         matmul::add_quantized, nn::add_attention, nn::add_ctc, nn::add_normalization, nn::add_convolution,
-        nn::add_pooling, nn::add_dropout, nn::add_resampling, nn::add_sampling, nn::add_cubic_sampling, nn::add_recurrence,
+        nn::add_pooling, nn::add_dropout, nn::add_folding, nn::add_resampling, nn::add_sampling, nn::add_cubic_sampling, nn::add_recurrence,
         nn::add_clipping,
         linalg::add_systems, linalg::add_triangles, linalg::add_factors, linalg::add_qr, linalg::add_spectral,
         indexing::add_padding, matmul::add_distances, spectral::add_fourier, random::add_inversion,
