@@ -51,6 +51,12 @@ inline float exp_within_limit(float x) {
     return e.power() * power_of_two(e.shifted);
 }
 
+/// exp for x <= 87, but 0 below `least`: never subnormal, as products with subnormal numbers are slow.
+inline float exp_normal(float x, float least = -exp_limit) {
+    const ExpReduction<127> e(x < least ? -88.0f : x);
+    return e.power() * power_of_two(e.shifted);
+}
+
 /// By exp of the fractional part: exact for integers.
 inline float exp2(float x) {
     constexpr float zero = round_float + 254.0f;
@@ -124,6 +130,7 @@ inline float cosh(float x) {
 }
 
 inline double exp(double x) { return doubles::exp(x); }
+inline double exp_normal(double x, double = 0) { return doubles::exp(x); }
 inline double exp_raised(double x) { return doubles::exp_raised(x); }
 inline double expm1(double x) { return doubles::expm1(x); }
 inline double tanh(double x) { return doubles::tanh(x); }

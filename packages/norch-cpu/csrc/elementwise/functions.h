@@ -21,7 +21,7 @@ struct Functions {
     static auto twice_sigmoid(auto x) { return (math::tanh(x) + decltype(x)(1)) * decltype(x)(0.5); }
     template <class C>
     static C normal_cdf(C x, C& exponential) {
-        exponential = math::exp(x * x * C(-0.5));
+        exponential = math::exp_normal(x * x * C(-0.5), C(-60));  // nor are gradients times this subnormal, as a rule
         return math::normal_cdf(x);
     }
 };

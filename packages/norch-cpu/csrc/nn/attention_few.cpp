@@ -48,10 +48,10 @@ struct Softmax {
         for (int i = 0; i < L; ++i) found = most[i] > found ? most[i] : found;
         const float shift = found == -HUGE_VALF ? 0.0f : found;
         NORCH_INDEPENDENT
-        for (int64_t i = 0; i < width; ++i) row[i] = math::exp(row[i] - shift);
+        for (int64_t i = 0; i < width; ++i) row[i] = math::exp_normal(row[i] - shift);
         vector_t<float, L> sums = {};
         for (int64_t i = 0; i < width; i += L) sums += load_vector<L>(row + i);
-        const float factor = math::exp(largest - shift);
+        const float factor = math::exp_normal(largest - shift);
         float total = 0;
         for (int i = 0; i < L; ++i) total += sums[i];
         sum = sum * factor + total;

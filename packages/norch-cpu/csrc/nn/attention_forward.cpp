@@ -29,7 +29,7 @@ struct Softmax {
         });
         for (int64_t i = 0; i < n; ++i) {
             const float shift = most[i] == -HUGE_VALF ? 0.0f : most[i];  // of a query that has seen no key yet
-            factors[i] = math::exp(largest[i] - shift);
+            factors[i] = math::exp_normal(largest[i] - shift);
             sums[i] *= factors[i];
             largest[i] = most[i];
             most[i] = shift;
@@ -37,7 +37,7 @@ struct Softmax {
         for_keys(scores, seen, keys, [&](float* row, int64_t first, int64_t) {
             NORCH_INDEPENDENT
             for (int64_t i = first; i < n; ++i) {
-                row[i] = math::exp(row[i] - most[i]);
+                row[i] = math::exp_normal(row[i] - most[i]);
                 sums[i] += row[i];
             }
         });

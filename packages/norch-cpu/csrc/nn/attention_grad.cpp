@@ -54,7 +54,7 @@ void softmax(Matrix weights, const Seen& seen) {
     for_keys(weights, seen, all, [&](float* row, int64_t first, int64_t) {
         NORCH_INDEPENDENT
         for (int64_t i = first; i < n; ++i) {
-            row[i] = math::exp(row[i] - largest[i]);
+            row[i] = math::exp_normal(row[i] - largest[i]);
             sums[i] += row[i];
         }
     });
