@@ -100,7 +100,16 @@ def test_interop_threads():
     assert norch.get_num_interop_threads() == 3
     with pytest.raises(ValueError, match="positive"):
         norch.set_num_interop_threads(0)
-    assert norch.set_flush_denormal(True) is False
+
+
+def test_subnormal_numbers_are_flushed_where_the_backend_can() -> None:
+    try:
+        can = norch.set_flush_denormal(True)
+        products = norch.full((300_000,), 1e-40) * norch.ones(1)
+    finally:
+        norch.set_flush_denormal(False)
+    assert (products == 0).all() == can  # of all threads
+    assert (norch.full((3,), 1e-40) * norch.ones(1) > 0).all()
 
 
 def test_variable():

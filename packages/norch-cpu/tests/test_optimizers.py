@@ -243,3 +243,15 @@ def test_what_is_refused():
 def test_a_norm_whose_squares_float32_cannot_hold(size):
     found = norch.total_norm([norch.full((3,), size), norch.full((1,), size)])
     np.testing.assert_allclose(found.item(), 2 * size, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_averages_of_gradients_that_stay_0_become_0(dtype):
+    """Not subnormal, with which steps take many times as long."""
+    p, g, m, v = (tensors([np.full(size, value) for size in SIZES], dtype) for value in (1, 0, 1e-36, 1e-4))
+    velocity = [t.clone() for t in m]
+    for step in range(1, 100):
+        norch.adam_step_(p, g, m, v, step=step)
+        norch.sgd_step_(p, g, velocity, lr=0.1, momentum=0.9)
+    for average in (*m, *velocity):
+        assert (average == 0).all()

@@ -4,6 +4,7 @@
 
 #include "common/optimizer_rules.h"
 #include "runtime/families.h"
+#include "runtime/flushing.h"
 #include "runtime/parallel.h"
 #include "runtime/simd.h"
 #include "runtime/tile.h"
@@ -80,6 +81,8 @@ void for_pieces(const Sizes& sizes, double ns, const Body& body) {
     parallel_for(
         sizes.total, ns,
         [&](int64_t begin, int64_t end) {
+            // Averages whose gradients stay 0, as of words that are not seen again, would be subnormal for ever.
+            const FloatingMode flushing(floating_mode() | FLUSH);
             int64_t before = 0;  // in the row of those that are not large
             for (size_t i = 0; i < sizes.parameters.size(); ++i) {
                 const int64_t n = sizes.parameters[i];

@@ -7,6 +7,7 @@
 #include "matmul/mixed.h"
 #include "matmul/tiles.h"
 #include "runtime/families.h"
+#include "runtime/flushing.h"
 #include "runtime/machine.h"
 #include "runtime/memory_owner.h"
 #include "runtime/parallel.h"
@@ -61,6 +62,10 @@ NB_MODULE(NORCH_MODULE, m) {
     m.def("has_tiles", matmul::has_tiles);
     m.def("tile_peak", tile_peak, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
     m.def("set_float32_parts", matmul::set_float32_parts, nb::arg("parts"));
+    m.def("set_flush_denormal", [](bool flush) {
+        set_floating_mode(flush ? floating_mode() | FLUSH : floating_mode() & ~FLUSH);
+        return CAN_FLUSH;
+    }, nb::arg("mode"));
     m.def("num_threads", num_threads);
     m.def("set_num_threads", set_num_threads, nb::arg("count"));
 }

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/flushing.h"
+
 #if !defined(_WIN32)
 #include <pthread.h>
 #endif
@@ -48,6 +50,7 @@ struct Job {
     void (*body)(const void*, int64_t);
     const void* context;
     int threads, shares;
+    uint64_t mode = floating_mode();  // of the caller, and so of all
     std::atomic<bool> failed{false};
     std::exception_ptr error;
     Share share[MAX_SHARES];
@@ -122,7 +125,10 @@ private:
             seen = generation_.load();
             active_.fetch_add(1);
             Job* job = job_.load();
-            if (job && index + 1 < job->threads) job->work(index + 1);
+            if (job && index + 1 < job->threads) {
+                const FloatingMode as_caller(job->mode);
+                job->work(index + 1);
+            }
             active_.fetch_sub(1);
         }
     }

@@ -96,6 +96,10 @@ class CpuBackend(Backend):
     def set_num_threads(self, count: int) -> None:
         native.set_num_threads(count)
 
+    def set_flush_denormal(self, mode: bool) -> bool:
+        can: bool = native.set_flush_denormal(mode)
+        return can
+
     def data_ptr(self, buffer: Any) -> int:
         address: int = buffer.data_ptr
         return address

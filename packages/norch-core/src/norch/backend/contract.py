@@ -353,6 +353,11 @@ class Backend(ABC):
         """Changes `num_threads()`, where that can be changed."""
         return None
 
+    def set_flush_denormal(self, mode: bool) -> bool:
+        """Whether kernels can take subnormal numbers for 0. If so, those that the calling thread runs do so from now
+        on, or with `mode` False no longer."""
+        return False
+
     def unusable_reason(self) -> str | None:
         """Why `device_count()` is 0, and what would change that; None where it is not 0."""
         return None
