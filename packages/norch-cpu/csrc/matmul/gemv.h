@@ -6,7 +6,6 @@
 
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
-#include "runtime/streams.h"
 #include "runtime/widen.h"
 
 namespace norch::matmul {
@@ -94,7 +93,21 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
     do {  // k is at least L
         const int64_t stop = k - L - p < CHUNK_STEPS * L ? k - L + 1 : p + CHUNK_STEPS * L;
         vector_t<T, L> sums[R][C] = {};
-        do {
+        if constexpr (R == 1) {  // additions wait for each other: two sums for each column
+            vector_t<T, L> others[C] = {};
+            for (; p + L < stop; p += 2 * L) {
+                const auto factors = load_vector<L>(a + p), next = load_vector<L>(a + p + L);
+                NORCH_UNROLL
+                for (int c = 0; c < C; ++c) {
+                    const S* x = b + c * b_row + p;
+                    sums[0][c] += factors * widen<L>(x);
+                    others[c] += next * widen<L>(x + L);
+                }
+            }
+            NORCH_UNROLL
+            for (int c = 0; c < C; ++c) sums[0][c] += others[c];
+        }
+        while (p < stop) {
             vector_t<T, L> factors[R];
             NORCH_UNROLL
             for (int r = 0; r < R; ++r) factors[r] = load_vector<L>(a + r * a_row + p);
@@ -106,7 +119,7 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
                 for (int r = 0; r < R; ++r) sums[r][c] += factors[r] * value;
             }
             p += L;
-        } while (p < stop);
+        }
         NORCH_UNROLL
         for (int r = 0; r < R; ++r) {
             NORCH_UNROLL
@@ -122,19 +135,17 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
     }
 }
 
-constexpr int DOT_ROWS = 4;
-/// One row has more columns at a time, since additions wait for each other.
-constexpr int dot_columns(int64_t rows) { return rows == 1 ? 8 : 4; }
+constexpr int DOT_ROWS = 4, DOT_COLUMNS = 4;
 
-/// Up to DOT_ROWS of a's rows with all of b's.
+/// Up to DOT_ROWS of a's rows with all of b's. One row takes b's in as many streams as columns: memory is read faster so than
+/// in one stream or in many short ones.
 template <class T, int R, class S>
 void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t columns, int64_t k, T* out, int64_t out_row,
               int64_t out_column) {
-    constexpr int C = dot_columns(R);
-    const int64_t most = R == 1 ? lines_apart(b_row * int64_t(sizeof(S))) : 1;
+    constexpr int C = DOT_COLUMNS;
     int64_t c = 0;
     for (int64_t apart; columns - c >= C; c += apart * C) {
-        apart = std::min(most, (columns - c) / C);
+        apart = R == 1 ? columns / C : 1;
         for (int64_t i = c; i < c + apart; ++i)
             dot_tile<T, R, C>(a, a_row, b + i * b_row, apart * b_row, k, out + i * out_column, out_row, apart * out_column);
     }
@@ -146,7 +157,7 @@ void dot_rows(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t colu
 template <class T, class S>
 void multiply_dots(const T* a, int64_t a_row, int64_t rows, const S* b, int64_t b_row, int64_t columns, int64_t k,
                    T* out, int64_t out_row, int64_t out_column) {
-    const int64_t at_once = rows > columns || rows == 1 ? columns : dot_columns(rows);
+    const int64_t at_once = rows > columns || rows == 1 ? columns : DOT_COLUMNS;
     for (int64_t c = 0; c < columns; c += at_once) {
         const int64_t width = columns - c < at_once ? columns - c : at_once;
         for (int64_t r = 0; r < rows; r += DOT_ROWS) {

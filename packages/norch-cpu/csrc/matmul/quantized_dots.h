@@ -7,7 +7,6 @@
 #include "common/dtype.h"
 #include "matmul/quantized.h"
 #include "runtime/simd.h"
-#include "runtime/streams.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -177,13 +176,10 @@ void dot_all(const RoundedRows& x, const StoredRows& w, int64_t first, int64_t l
 template <Format F>
 void dot_rows(const RoundedRows& x, const StoredRows& w, float* out, int64_t out_row) {
     constexpr int64_t AT_ONCE = 4;  // rows of the weight, which stay in the first cache for all vectors
-    if (x.rows == 1) {  // half as many streams as of floats, and twice as long
-        int64_t c = 0;
-        for (int64_t apart; w.columns - c >= AT_ONCE; c += apart * AT_ONCE) {
-            apart = std::min(2 * lines_apart(w.row), (w.columns - c) / AT_ONCE);
-            for (int64_t i = c; i < c + apart; ++i) dot_tile<F, 1, AT_ONCE>(x, w, i, apart).store(out + i, out_row, apart);
-        }
-        for (; c < w.columns; ++c) dot_tile<F, 1, 1>(x, w, c, 1).store(out + c, out_row, 1);
+    if (x.rows == 1) {  // as many streams of memory, as products of floats have
+        const int64_t apart = w.columns / AT_ONCE;
+        for (int64_t c = 0; c < apart; ++c) dot_tile<F, 1, AT_ONCE>(x, w, c, apart).store(out + c, out_row, apart);
+        for (int64_t c = apart * AT_ONCE; c < w.columns; ++c) dot_tile<F, 1, 1>(x, w, c, 1).store(out + c, out_row, 1);
         return;
     }
     for (int64_t c = 0; c < w.columns; c += AT_ONCE) {

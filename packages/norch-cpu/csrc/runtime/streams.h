@@ -13,12 +13,7 @@
 
 namespace norch {
 
-constexpr int64_t STREAM_BYTES = 16 << 10;
-
-/// How many lines there are from one to the next of those that are read side by side.
-NORCH_INLINE constexpr int64_t lines_apart(int64_t line_bytes) {
-    return line_bytes > 0 && line_bytes < STREAM_BYTES ? STREAM_BYTES / line_bytes : 1;
-}
+constexpr int64_t STREAM_BYTES = 256 << 10;
 
 /// Where whole lines of the cache are written past it: their size, else 0.
 #if defined(__AVX512F__)
