@@ -101,7 +101,8 @@ void Product<T>::cut() {
             whole_ns = double(lines) * line_ns;
             if (whole_ns < PARALLEL_NS) break;
             const int64_t least = std::max<int64_t>(path_ == Path::dots ? 4 : 64, int64_t(PARALLEL_NS / 4 / line_ns));
-            (by_rows ? piece_rows_ : piece_columns_) = divide_up(std::max(least, divide_up(lines, wanted)), 64) * 64;
+            const int64_t pieces = path_ == Path::dots ? streamed_pieces(whole_ns) : wanted;
+            (by_rows ? piece_rows_ : piece_columns_) = divide_up(std::max(least, divide_up(lines, pieces)), 64) * 64;
             break;
         }
         case Path::direct:

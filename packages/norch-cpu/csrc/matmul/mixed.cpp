@@ -105,7 +105,8 @@ void MixedProduct<S>::cut() {
     const double whole_ns = product_ns + b_ns + double(m_) * double(k_ + n_) * 0.2;
     if (whole_ns >= PARALLEL_NS) {
         piece_rows_ = round_up(divide_up(m_, divide_up(m_, PIECE_ROWS)), LINES);
-        const int64_t wanted = std::min<int64_t>(4 * num_threads(), int64_t(whole_ns / (PARALLEL_NS / 3)));
+        const int64_t wanted = path_ == Path::dots ? streamed_pieces(whole_ns)
+                                                   : std::min<int64_t>(4 * num_threads(), int64_t(whole_ns / (PARALLEL_NS / 3)));
         const int64_t least = path_ == Path::row_times_rows ? 256 : path_ == Path::dots ? 16 : std::min<int64_t>(64, 2 * PANEL);
         const int64_t most = path_ == Path::dots || path_ == Path::row_times_rows ? n_ : PIECE_COLUMNS;
         const int64_t columns = divide_up(n_, std::max<int64_t>(1, wanted / divide_up(m_, piece_rows_)));
