@@ -6,19 +6,11 @@
 
 #include "elementwise/loop.h"
 #include "matmul/gemm_tile.h"
-#include "runtime/parallel.h"
 #include "runtime/widen.h"
 
 namespace norch::matmul {
 
 constexpr double LINE_BYTES_PER_NS = 12;  // what one core reads of a matrix that it multiplies by a vector
-
-/// Into how many pieces a product of `ns` is cut that reads a matrix once: one for each thread where they are short, as each
-/// begins streams of memory.
-inline int64_t streamed_pieces(double ns) {
-    const int64_t each = std::clamp<int64_t>(int64_t(ns / (3 * PARALLEL_NS * num_threads())), 1, 4);
-    return std::min<int64_t>(each * num_threads(), int64_t(ns / (PARALLEL_NS / 3)));
-}
 
 /// y += x @ b for b's rows of n elements, T or what is widened to it. Eight rows at a time are read side by side, and y a time for all of them.
 template <class T, class S>

@@ -132,6 +132,8 @@ private:
         const Scratch<float> factors(2 * count);
         if (!round_rows(call.input, numbers.data(), factors.data(), factors.data() + count)) return false;
         const RoundedRows x{numbers.data(), factors.data(), factors.data() + count, rows_, blocks_};
+        const int64_t pieces = rows_ == 1 ? std::max<int64_t>(1, streamed_pieces(work)) : columns_;
+        const int64_t piece = (columns_ + pieces - 1) / pieces;
         parallel_for(columns_, work / double(columns_), [&](int64_t first, int64_t last) {
             const int64_t width = last - first;
             const Scratch<float> sums((rows_ + 1) * width);
@@ -146,7 +148,7 @@ private:
                     for (int64_t c = 0; c < width; ++c) row[c] += bias[c];
                 convert_line(reinterpret_cast<const char*>(row), DType::f32, width, call.out + (r * columns_ + first) * size_, dtype_);
             }
-        }, 16);
+        }, (piece + 15) / 16 * 16);
         return true;
     }
 

@@ -1,6 +1,7 @@
 // The thread pool. Work that is small, nested, or met by a busy pool runs on the calling thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/kernel.h"
@@ -18,6 +19,13 @@ void run_parallel(int64_t count, void (*body)(const void* context, int64_t i), c
 
 /// Work below this many nanoseconds is not worth a second thread.
 constexpr double PARALLEL_NS = 15000;
+
+/// Into how many pieces work of `ns` is cut that reads memory once: one for each thread where they are short, as each
+/// begins streams of memory.
+inline int64_t streamed_pieces(double ns) {
+    const int64_t each = std::clamp<int64_t>(int64_t(ns / (3 * PARALLEL_NS * num_threads())), 1, 4);
+    return std::min<int64_t>(each * num_threads(), int64_t(ns / (PARALLEL_NS / 3)));
+}
 
 /// parallel_for without its template: body(context, begin, end).
 void run_ranges(int64_t n, double ns_per_item, int64_t align, void (*body)(const void* context, int64_t begin, int64_t end),
