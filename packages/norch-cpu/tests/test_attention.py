@@ -152,6 +152,18 @@ def test_the_gradient_of_a_mask(queries, dtype):
         assert_close(got, value, dtype, 16)
 
 
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float16])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1100), (3, 513), (1, 4097)])
+def test_keys_in_parts(queries, keys, dtype):
+    q = norch.tensor(draw(1, 3, queries, 24, seed=1), dtype=dtype)
+    k, v = (norch.tensor(draw(1, 1, keys, n, seed=n), dtype=dtype) for n in (24, 16))
+    few = norch.arange(keys) < 40  # all of the other parts are masked
+    looks = norch.tensor(draw(1, 3, queries, keys, seed=5)) > 0.3
+    looks[:, 1, 0] = False
+    for mask in (None, few, ~few, looks):
+        check(q, k, v, False, dtype=dtype, mask=mask, enable_gqa=True)
+
+
 def test_masked_keys_may_hold_anything():
     q, k, v = operands((), 20, 40, 8, 8)
     looks = norch.arange(40) < 20

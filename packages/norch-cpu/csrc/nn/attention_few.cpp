@@ -1,5 +1,5 @@
 // Attention of few queries, as in decoding: scores lie query by query, and heads that share keys and values are more
-// queries of one head, so that these are read once.
+// queries of one head, so that these are read once. Of few heads the keys are in parts, which threads share.
 #include "elementwise/functions.h"
 #include "matmul/gemv.h"
 #include "nn/attention.h"
@@ -10,6 +10,7 @@ namespace norch::nn {
 namespace {
 
 constexpr int64_t KEYS = 64;
+constexpr int64_t ITEMS = 16, LEAST_KEYS = 4 * KEYS;  // parts of all heads, and keys of a part
 
 /// Heads that share keys and values: how many, and the bytes from one to the next.
 struct Group {
@@ -34,6 +35,14 @@ Group take_group(Loops& loops) {
 /// The softmax of one query as its keys become known.
 struct Softmax {
     float largest = -HUGE_VALF, sum = 0;
+
+    /// Takes in another's. Returns what sums of its own and of the other are multiplied by.
+    std::pair<float, float> add(const Softmax& other) {
+        const float most = std::max(largest, other.largest), shift = most == -HUGE_VALF ? 0.0f : most;
+        const float own = math::exp_normal(largest - shift), others = math::exp_normal(other.largest - shift);
+        *this = {most, sum * own + other.sum * others};
+        return {own, others};
+    }
 
     /// Scores become exponentials. Returns what sums of those before are multiplied by.
     float add(float* row, int64_t n) {
@@ -66,7 +75,13 @@ struct Few {
     int64_t size, values;  // in whole vectors
 
     int64_t rows() const { return group.heads * a.queries; }
-    int64_t room() const { return rows() * (size + values) + KEYS * (size + values) + rows() * 2 * KEYS + 4 * L; }
+    int64_t room() const { return rows() * size + KEYS * (size + values) + rows() * 2 * KEYS + 4 * L; }
+    int64_t seen() const { return a.is_causal ? std::min(a.keys, a.queries) : a.keys; }
+    /// Keys of a part: however many threads there are, since they say how sums are rounded.
+    int64_t part() const {
+        const int64_t parts = std::clamp<int64_t>(seen() / LEAST_KEYS, 1, (ITEMS + a.heads() - 1) / std::max<int64_t>(1, a.heads()));
+        return std::max(KEYS, (seen() + parts * KEYS - 1) / (parts * KEYS) * KEYS);
+    }
 
     /// For each row f(row, head of the group, query).
     template <class F>
@@ -86,8 +101,9 @@ struct Few {
         multiply(static_cast<const float*>(k.data), k.row);
     }
 
-    void run(char* const* p, Softmax* softmax, Room room) const {
-        const Matrix q{room.take(rows() * size), size}, sums{room.take(rows() * values), values};
+    /// Sums of the values of the keys [first, last), not yet divided by those of their exponentials.
+    void attend(char* const* p, int64_t first, int64_t last, Softmax* softmax, Matrix sums, Room room) const {
+        const Matrix q{room.take(rows() * size), size};
         const Matrix weights{room.take(rows() * KEYS), KEYS};
         float *key_room = room.take(KEYS * size), *value_room = room.take(KEYS * values), *added = room.next;
         for_rows([&](int64_t r, int64_t h, int64_t i) {
@@ -96,9 +112,8 @@ struct Few {
             for (int64_t c = 0; c < size; ++c) q.data[r * size + c] = x[c] * a.scale;
             softmax[r] = {};
         });
-        const int64_t seen = a.is_causal ? std::min(a.keys, a.queries) : a.keys;
-        for (int64_t key = 0; key < seen; key += KEYS) {
-            const int64_t count = std::min(KEYS, seen - key);
+        for (int64_t key = first; key < last; key += KEYS) {
+            const int64_t count = std::min(KEYS, last - key);
             multiply_keys(q, a.rows(p, 2).from(key), count, key_room, weights);
             for_rows([&](int64_t r, int64_t h, int64_t i) {
                 float* row = weights.data + r * KEYS;
@@ -111,13 +126,16 @@ struct Few {
                 if (a.is_causal)
                     for (int64_t j = std::max<int64_t>(0, i + 1 - key); j < count; ++j) row[j] = -HUGE_VALF;
                 const float factor = softmax[r].add(row, count);
-                for (int64_t c = 0; c < values && key; ++c) sums.data[r * values + c] *= factor;
+                for (int64_t c = 0; c < values && key > first; ++c) sums.data[r * values + c] *= factor;
             });
             const Matrix v = in_vectors(a.rows(p, 3).from(key), count, a.values, value_room);
             multiply(
-                sums, key > 0, weights, v, rows(), values, [](int64_t) { return 0; },
+                sums, key > first, weights, v, rows(), values, [](int64_t) { return 0; },
                 [=](int64_t, int64_t) { return Range{0, count}; });
         }
+    }
+
+    void bring_sums(char* const* p, const Softmax* softmax, Matrix sums) const {
         for_rows([&](int64_t r, int64_t h, int64_t i) {
             float* row = sums.data + r * values;
             const float scale = softmax[r].sum > 0 ? 1 / softmax[r].sum : softmax[r].sum;
@@ -134,13 +152,36 @@ struct Few {
     few.group = take_group(few.a.loops);
     const int64_t bytes = few.a.keys * (few.a.size + few.a.values) * size_of(few.a.dtype);
     const double ns = std::max(few.a.head_ns() * double(few.group.heads), double(bytes) / 10);
+    const int64_t part = few.part(), parts = std::max<int64_t>(1, (few.seen() + part - 1) / part);
     return make_kernel(double(few.a.heads()) * ns, [=](char* const* data, const Scalar*) {
-        parallel_for(few.a.heads(), ns, [&](int64_t begin, int64_t end) {
-            const Scratch<float> scratch(few.room());
-            std::vector<Softmax> softmax(static_cast<size_t>(few.rows()));
-            Walker walker(few.a.loops, few.a.loops.ndim(), data, begin);
-            for (int64_t i = begin; i < end; ++i, walker.next()) few.run(walker.pointers(), softmax.data(), {scratch.data()});
+        const int64_t items = few.a.heads() * parts, rows = few.rows(), area = rows * few.values;
+        const int64_t kept = parts > 1 ? items : 0;
+        const Scratch<float> sums(kept * area);
+        std::vector<Softmax> softmax(static_cast<size_t>(kept * rows));
+        parallel_for(items, ns / double(parts), [&](int64_t begin, int64_t end) {
+            const Scratch<float> scratch(few.room()), own(area);
+            std::vector<Softmax> own_softmax(static_cast<size_t>(rows));
+            Walker walker(few.a.loops, few.a.loops.ndim(), data, begin / parts);
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t first = i % parts * part, last = std::min(few.seen(), first + part);
+                const Matrix to{kept ? sums.data() + i * area : own.data(), few.values};
+                Softmax* const state = kept ? softmax.data() + i * rows : own_softmax.data();
+                few.attend(walker.pointers(), first, last, state, to, {scratch.data()});
+                if (!kept) few.bring_sums(walker.pointers(), state, to);
+                if (last == few.seen()) walker.next();
+            }
         });
+        Walker walker(few.a.loops, few.a.loops.ndim(), data, 0);
+        for (int64_t i = 0; i < kept; i += parts, walker.next()) {
+            const Matrix all{sums.data() + i * area, few.values};
+            Softmax* const state = softmax.data() + i * rows;
+            for (int64_t r = rows; r < parts * rows; ++r) {
+                const auto [factor, others] = state[r % rows].add(state[r]);
+                float* const row = all.data + r % rows * few.values;
+                for (int64_t c = 0; c < few.values; ++c) row[c] = row[c] * factor + all.data[r * few.values + c] * others;
+            }
+            few.bring_sums(walker.pointers(), state, all);
+        }
     });
 }
 
