@@ -171,3 +171,12 @@ def test_functions_that_are_methods_too():
     assert norch.ones(2, 3, 4).permute(2, 0, 1).dim_order() == (1, 2, 0)
     assert (x.sparse_dim(), x.dense_dim(), x.is_distributed()) == (0, 2, False)
     assert x.to_sparse().sparse_dim() == 2
+
+
+def test_softmax_backward_data_is_the_gradient_of_softmax():
+    x = norch.randn(3, 5).requires_grad_()
+    grad = norch.randn(3, 5)
+    y = x.softmax(1)
+    y.backward(grad)
+    assert norch.equal(norch._softmax_backward_data(grad, y.detach(), 1, norch.float32), x.grad)
+    assert norch._softmax_backward_data(grad, y.detach(), 1, norch.float16).dtype is norch.float16

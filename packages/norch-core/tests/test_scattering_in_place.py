@@ -133,3 +133,14 @@ def test_only_a_number_fills() -> None:
     with pytest.raises(norch.ShapeError, match="0-d"):
         x.index_fill_(0, norch.tensor([0, 2]), norch.ones(2, 3))
     assert x.index_fill_(0, norch.tensor([0, 2]), norch.tensor(2.0)).sum(1).tolist() == [6, 0, 6]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (0, 4)])
+def test_a_source_of_no_elements_has_a_gradient(shape: tuple[int, ...]) -> None:
+    """As parameters have that were applied to no row: None would keep an optimiser from decaying them."""
+    x, scale = norch.randn(*shape).requires_grad_(), norch.ones(4).requires_grad_()
+    none = norch.zeros(shape[0], dtype=norch.bool)
+    x.masked_scatter(none.unsqueeze(-1), x[none] * scale).sum().backward()
+    assert norch.equal(x.grad, norch.ones(shape))
+    if shape[0]:
+        assert norch.equal(scale.grad, norch.zeros(4))

@@ -212,8 +212,8 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file", "narrow_copy",
-        "native_channel_shuffle", "nonzero_static",
+        "_softmax_backward_data", "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file",
+        "narrow_copy", "native_channel_shuffle", "nonzero_static",
     ),
     "compat.quantized_dtypes": (
         "qint32", "qint8", "quint2x4", "quint4x2", "quint8",

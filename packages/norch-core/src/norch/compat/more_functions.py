@@ -11,11 +11,13 @@ from ..dtype import as_dtype, get_default_dtype, int32
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ops import abs as magnitude
 from ..ops import empty, floor, log2, where
+from ..ops.nn.softmax import softmax_grad
 from ..tensor.storage import UntypedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..dtype import DType
     from ..tensor import Tensor
 
 
@@ -43,6 +45,11 @@ def frexp(input: Tensor) -> Frexp:
     mantissa = where(low, mantissa * 2, where(high, mantissa / 2, mantissa))
     signed = ops.copysign(mantissa, input.double()).to(input.dtype)
     return Frexp(where(plain, signed, input), where(plain, exponent, 0.0).to(int32))
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """The gradient of softmax's input, in `input_dtype`, from that of its output and the output."""
+    return softmax_grad(grad_output, output, dim).to(input_dtype)
 
 
 def fill(input: Tensor, value: Any) -> Tensor:

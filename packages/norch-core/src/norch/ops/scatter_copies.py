@@ -70,17 +70,19 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if source.spec.dtype is not input.spec.dtype:
         raise DTypeError(f"masked_scatter(): input is {input.spec.dtype} and source {source.spec.dtype}; convert one")
     target, chosen = broadcast_tensors(input, mask)
-    flat = reshape(chosen, -1)
-    if not source.spec.numel or not flat.spec.numel:
+    flat, values = reshape(chosen, -1), reshape(source, -1)
+    if not flat.spec.numel:
+        return target.clone()
+    if not values.spec.numel:
         if bool(flat.any().item()):
             raise IndexError(f"masked_scatter(): source {tuple(source.spec.shape)} is empty, the mask is not")
-        return target.clone()
+        values = cat([values, narrow(reshape(target, -1), 0, 0, 1)])  # in the graph all the same
     # Where the mask is False the last one's, so that no element's gradient is the sum of most of them; at first -1.
     ranks = int32 if flat.spec.numel < 1 << 31 else int64
     steps = flat.to(ranks)
     narrow(steps, 0, 0, 1).sub_(1)
     rank = steps.cumsum(0, dtype=ranks)
-    return where(chosen, reshape(gather(reshape(source, -1), 0, rank), tuple(target.spec.shape)), target)
+    return where(chosen, reshape(gather(values, 0, rank), tuple(target.spec.shape)), target)
 
 
 @public(inplace=True)
