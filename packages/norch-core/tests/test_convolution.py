@@ -105,6 +105,20 @@ def test_conv1d():
     assert tuple(y.shape) == (2, 4, 7)
 
 
+@pytest.mark.parametrize("conv", ["conv1d", "conv_transpose1d"])
+def test_a_gradient_of_permuted_rows_is_made_row_major(conv):
+    """As of `y.transpose(1, 2)`: as images with channels last both gradients would be so, and slow."""
+    x, weight = norch.randn(2, 4, 9).requires_grad_(), norch.randn(4, 4, 3).requires_grad_()
+    y = getattr(norch, conv)(x, weight, stride=2)
+    grad = norch.randn(2, y.shape[2], 4)
+    y.transpose(1, 2).backward(grad)
+    assert x.grad.is_contiguous()
+    assert weight.grad.is_contiguous()
+    expected = norch.autograd.grad(getattr(norch, conv)(x, weight, stride=2), (x, weight), grad.mT.contiguous())
+    assert norch.allclose(x.grad, expected[0])
+    assert norch.allclose(weight.grad, expected[1])
+
+
 def test_conv2d_of_no_samples():
     w = leaf(draw(3, 2, 2, 2))
     y = norch.conv2d(norch.zeros(0, 2, 4, 4, dtype=norch.float64), w)

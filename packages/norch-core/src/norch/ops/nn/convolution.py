@@ -41,6 +41,16 @@ def _windows(weight_shape: Any, stride: Pair, dilation: Pair) -> Windows:
     return Windows((weight_shape[2], weight_shape[3]), stride, dilation)
 
 
+@cached
+def _are_permuted(grad: Spec, *operands: Spec) -> bool:
+    return grad.shape[2] == 1 and is_channels_last(grad) and not any(map(is_channels_last, operands))
+
+
+def _rows(grad: Tensor, *operands: Spec) -> Tensor:
+    """The gradient of conv1d's result row-major: permuted rows are no images with their channels last."""
+    return contiguous(grad) if _are_permuted(grad.spec, *operands) else grad
+
+
 def gradient_rules(trio: Callable[[], Any], crop: Callable[[Tensor, Spec], Tensor]) -> tuple[dict[str, Any], ...]:
     """The rules of a convolution, of its input's gradient and of its weight's: `trio()` are the three.
 
@@ -51,22 +61,26 @@ def gradient_rules(trio: Callable[[], Any], crop: Callable[[Tensor, Spec], Tenso
     def to_input(
         g: Tensor, input_spec: Spec, weight: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
     ) -> Tensor:
-        return trio()[1](g, weight, tuple(input_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+        rows = _rows(g, input_spec, weight.spec)
+        return trio()[1](rows, weight, tuple(input_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
 
     def to_weight(
         g: Tensor, input: Tensor, weight_spec: Spec, stride: Any, pads: Any, dilation: Any, groups: int
     ) -> Tensor:
-        return trio()[2](g, input, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+        rows = _rows(g, input.spec, weight_spec)
+        return trio()[2](rows, input, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
 
     def input_grad_to_grad(
         g: Tensor, grad_spec: Spec, weight: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
     ) -> Tensor:
-        return crop(trio()[0](g, weight, None, stride, pads, dilation, groups), grad_spec)
+        rows = _rows(g, grad_spec, weight.spec)
+        return crop(trio()[0](rows, weight, None, stride, pads, dilation, groups), grad_spec)
 
     def input_grad_to_weight(
         g: Tensor, grad: Tensor, weight_spec: Spec, stride: Any, pads: Any, dilation: Any, groups: int
     ) -> Tensor:
-        return trio()[2](grad, g, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
+        rows = _rows(g, grad.spec, weight_spec)
+        return trio()[2](grad, rows, tuple(weight_spec.shape), stride, pads, dilation, groups)  # type: ignore[no-any-return]
 
     def weight_grad_to_grad(
         g: Tensor, grad_spec: Spec, input: Tensor, stride: Any, pads: Any, dilation: Any, groups: int
