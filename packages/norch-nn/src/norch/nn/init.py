@@ -152,25 +152,21 @@ def _erfinv(y: norch.Tensor) -> norch.Tensor:
 def orthogonal_(tensor: norch.Tensor, gain: float = 1, generator: norch.Generator | None = None) -> norch.Tensor:
     """A random matrix with orthonormal rows or columns, whichever are fewer, times `gain`. Saxe et al. (2013).
 
-    Dims after the first count as one. By Gram and Schmidt, twice for each vector (Giraud et al., 2005), of normal
-    values. Raises ShapeError for fewer than 2 dims.
+    Dims after the first count as one. The first factor of a QR decomposition of normal values, its columns turned so
+    that the second has a positive diagonal (Mezzadri, 2007). Raises ShapeError for fewer than 2 dims.
     """
     if tensor.ndim < 2:
         raise norch.ShapeError(f"orthogonal_(): needs at least 2 dims, got shape {tuple(tensor.shape)}")
     if not tensor.numel():
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
-    count, size = min(rows, columns), max(rows, columns)
 
     def fill(t: norch.Tensor) -> None:
         dtype = t.dtype if t.dtype.itemsize >= 4 else norch.float32
-        found = norch.empty((count, size), dtype=dtype, device=t.device).normal_(generator=generator)
-        for i in range(count):
-            vector, before = found[i], found[:i]
-            for _ in range(2 if i else 0):
-                vector = vector - (before @ vector) @ before
-            found[i] = vector / norch.norm(vector)
-        t.copy_(((found if rows <= columns else found.T) * gain).reshape(tuple(t.shape)))
+        found = norch.empty((rows, columns), dtype=dtype, device=t.device).normal_(generator=generator)
+        q, r = norch.linalg.qr(found.T if rows < columns else found)
+        q = q * r.diagonal().sign() * gain
+        t.copy_((q.T if rows < columns else q).reshape(tuple(t.shape)))
 
     return _fill(tensor, fill)
 
