@@ -30,8 +30,8 @@ import norch
 NAMESPACES = (
     "norch", "norch.Tensor", "norch.accelerator", "norch.amp", "norch.autograd", "norch.autograd.functional",
     "norch.backend", "norch.backends", "norch.cpu", "norch.cuda", "norch.distributions",
-    "norch.distributions.constraints", "norch.distributions.transforms", "norch.fft", "norch.func", "norch.linalg",
-    "norch.memory", "norch.profiler", "norch.profiler.legacy", "norch.profiler.nvtx",
+    "norch.distributions.constraints", "norch.distributions.transforms", "norch.fft", "norch.func", "norch.library",
+    "norch.linalg", "norch.memory", "norch.profiler", "norch.profiler.legacy", "norch.profiler.nvtx",
     "norch.serialization", "norch.signal.windows", "norch.sparse", "norch.special", "norch.testing",
     "norch.nn", "norch.nn.attention", "norch.nn.attention.flex_attention", "norch.nn.functional",
     "norch.nn.grad", "norch.nn.init", "norch.nn.parallel", "norch.nn.utils", "norch.nn.utils.parametrizations",

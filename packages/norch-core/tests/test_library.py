@@ -17,7 +17,7 @@ def test_a_decorated_function_is_an_op_by_name() -> None:
     assert norch.ops.tested.scaled is scaled
     assert scaled.__doc__ == "x times factor."
     assert norch.ops.tested.scaled(norch.ones(2), factor=3.0).tolist() == [3, 3]
-    assert not scaled(norch.ones(2, requires_grad=True)).requires_grad
+    assert scaled(norch.ones(2, requires_grad=True)).grad_fn.name() == "scaled_backward"
 
 
 def test_gradients_by_name() -> None:
@@ -87,3 +87,158 @@ def test_define_and_impl_by_name() -> None:
 
     assert norch.ops.counts.fourth(norch.ones(1)).tolist() == [0.25]
     assert fourth(norch.ones(1)).tolist() == [0.25]
+
+
+def test_lists_of_tensors_have_gradients() -> None:
+    @library.custom_op("listed::total", mutates_args=())
+    def total(x: norch.Tensor, others: list[norch.Tensor], times: int = 1) -> tuple[norch.Tensor, list[norch.Tensor]]:
+        return x * times, [other * times for other in others]
+
+    def save(ctx, inputs, output):
+        ctx.times = inputs[2]
+        assert ctx.needs_input_grad[:2] == (False, [True, False])
+        assert isinstance(output[1], list)
+
+    def backward(ctx, by_first, by_others):
+        return by_first * ctx.times, [g * ctx.times for g in by_others]
+
+    total.register_autograd(backward, setup_context=save)
+    a, b = norch.ones(2, requires_grad=True), norch.ones(2)
+    first, others = total(norch.ones(2), [a, b], 3)
+    (first.sum() + 5 * others[0].sum()).backward()
+    assert a.grad.tolist() == [15, 15]
+    assert isinstance(others, list)
+
+
+def test_without_a_formula_backward_raises() -> None:
+    op = library.custom_op("bare::product", lambda x, y: x * y)
+    x = norch.ones(2, requires_grad=True)
+    assert not op(x.detach(), x.detach()).requires_grad
+    with pytest.raises(RuntimeError, match="bare::product: there is no formula for its gradient; register_autograd"):
+        (op(x, x) + x).sum().backward()
+
+
+def test_kernels_of_a_library_are_differentiated_through() -> None:
+    mine = library.Library("through", "DEF")
+    mine.define("half(Tensor x) -> Tensor")
+    mine.impl("half", lambda x: x / 2, "CPU")
+    x = norch.ones(2, requires_grad=True)
+    norch.ops.through.half(x).sum().backward()
+    assert x.grad.tolist() == [0.5, 0.5]
+
+
+def test_the_key_autograd_is_what_gives_gradients() -> None:
+    mine = library.Library("keyed", "DEF")
+    mine.define("power(Tensor x, int n) -> Tensor")
+    mine.impl("power", lambda x, n: x**n, "CPU")
+
+    class Power(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, n):
+            with norch._C._AutoDispatchBelowAutograd():
+                return norch.ops.keyed.power(x, n)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 10 * grad, None
+
+    mine.impl("power", Power.apply, "Autograd")
+    x = norch.ones(2, requires_grad=True)
+    norch.ops.keyed.power(x, 2).sum().backward()
+    assert x.grad.tolist() == [10, 10]
+
+
+def test_fake_results_of_meta_tensors() -> None:
+    @library.custom_op("faked::rows", mutates_args=())
+    def rows(x: norch.Tensor, n: int) -> norch.Tensor:
+        return norch.tensor(x.tolist() * n)
+
+    rows.register_fake(lambda x, n: x.new_empty(x.shape[0] * n))
+    assert rows(norch.empty(3, device="meta"), 4).shape == (12,)
+    mine = library.Library("faked", "FRAGMENT")
+    mine.define("columns(Tensor x) -> Tensor")
+    mine.impl("columns", lambda x: x.new_empty(7), "Meta")
+    assert norch.ops.faked.columns(norch.empty(3, device="meta")).shape == (7,)
+
+
+def test_a_rule_for_vmap() -> None:
+    @library.custom_op("mapped::scale", mutates_args=())
+    def scale(x: norch.Tensor, by: list[norch.Tensor]) -> norch.Tensor:
+        return norch.tensor((x.numpy() * by[0].numpy()).tolist())
+
+    @scale.register_vmap
+    def over(info, in_dims, x, by):
+        assert (info.batch_size, in_dims) == (3, (0, [None]))
+        return scale(x, by), 0
+
+    assert norch.vmap(lambda x: scale(x, [norch.ones(2)]))(norch.ones(3, 2)).tolist() == [[1, 1]] * 3
+
+
+def test_schemas_by_annotations() -> None:
+    def function(
+        x: norch.Tensor,
+        others: list[norch.Tensor],
+        kind: norch.dtype,
+        name: str = "a",
+        *,
+        sizes: list[int] | None = None,
+    ) -> tuple[norch.Tensor, int]: ...
+
+    text = (
+        '(Tensor(a0!) x, Tensor[] others, ScalarType kind, str name="a", *, SymInt[]? sizes=None) -> (Tensor, SymInt)'
+    )
+    assert library.infer_schema(function, mutates_args={"x"}) == text
+    assert library.infer_schema(lambda: None, mutates_args=(), op_name="f") == "f() -> ()"
+    with pytest.raises(ValueError, match="parameter x has no annotation"):
+        library.infer_schema(lambda x: x, mutates_args=())
+    with pytest.raises(ValueError, match="mutates_args names .'z'."):
+        library.infer_schema(function, mutates_args="z")
+    op = library.custom_op("schemas::f", function, mutates_args="x")
+    assert str(op._schema) == "schemas::f" + text
+    assert op.schema.is_mutable
+    assert (op.default.name(), op.overloads()) == ("schemas::f", ["default"])
+
+
+def test_what_an_op_writes_is_known_to_autograd() -> None:
+    @library.custom_op("writes::one", mutates_args={"x"})
+    def one(x: norch.Tensor) -> None:
+        x.numpy()[:] = 1
+
+    x = norch.ones(2, requires_grad=True)
+    y = x * 2
+    z = y * y
+    one(y.detach())
+    with pytest.raises(RuntimeError, match="writes::one has changed it in place"):
+        z.sum().backward()
+
+
+def test_autocast_casts_an_op_s_tensors() -> None:
+    op = library.custom_op("cast::product", lambda x, y: x @ y)
+    library.register_autocast("cast::product", "cpu", norch.bfloat16)
+    x = norch.ones(2, 2)
+    with norch.autocast("cpu"):
+        assert op(x, x).dtype == norch.bfloat16
+    assert op(x, x).dtype == norch.float32
+
+
+def test_names_of_a_scoped_library_end_with_it() -> None:
+    with library._scoped_library("scoped", "FRAGMENT") as mine:
+        mine.define("f(Tensor x) -> Tensor")
+        assert hasattr(norch.ops.scoped, "f")
+    assert not hasattr(norch.ops.scoped, "f")
+
+
+def test_opcheck() -> None:
+    op = library.custom_op("checked::sine", lambda x: norch.tensor(x.numpy()).sin())
+    op.register_fake(lambda x: norch.empty_like(x))
+    op.register_autograd(lambda ctx, g: g)
+    assert set(library.opcheck(op, (norch.ones(2, requires_grad=True),)).values()) == {"SUCCESS"}
+    op.register_fake(lambda x: x.new_empty(1))
+    assert "on the device 'meta'" in str(
+        library.opcheck(op, (norch.ones(2),), raise_exception=False)["test_faketensor"]
+    )
+    liar = library.custom_op("checked::liar", lambda x: x.add_(1).clone())
+    with pytest.raises(RuntimeError, match="test_schema of checked::liar failed: argument x has changed"):
+        library.opcheck(liar, (norch.ones(2),))
+    with pytest.raises(ValueError, match="test_utils has"):
+        library.opcheck(op, (), test_utils="test_all")

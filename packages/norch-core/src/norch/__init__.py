@@ -204,6 +204,7 @@ _LATER = {
         "detach", "get_device", "get_device_module", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
         "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
     ),
+    "library.schema": ("Tag",),
     "memory.fitting": ("fits",),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
     "sparse": ("dsmm=mm", "smm=mm", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spmm=mm"),

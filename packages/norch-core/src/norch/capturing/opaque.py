@@ -37,7 +37,7 @@ def run_op(op: CustomOp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _run_as_one(recorder: Recorder, op: CustomOp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves, structure = flatten((args, kwargs))
-    leaves = [plain(x, f"{op.name} gets it") for x in leaves]
+    leaves = [plain(x, f"{op.qualname} gets it") for x in leaves]
     args, kwargs = unflatten(structure, leaves)
     given = [x for x in leaves if isinstance(x, TensorBase)]
     states = [generator._state() for generator, *_ in recorder.generators]
@@ -47,11 +47,11 @@ def _run_as_one(recorder: Recorder, op: CustomOp, args: tuple[Any, ...], kwargs:
     finally:
         recorder.hidden -= 1
     if states != [generator._state() for generator, *_ in recorder.generators]:
-        recorder.refuse(f"{op.name} draws random numbers")
+        recorder.refuse(f"{op.qualname} draws random numbers")
     results, shape = flatten(out)
     made = [x for x in results if isinstance(x, TensorBase)]
     if not given or not made or len(made) < sum(x is not None for x in results):
-        recorder.refuse(f"{op.name} returns what is no tensor")
+        recorder.refuse(f"{op.qualname} returns what is no tensor")
         return out
     tensors: list[Any] = []
     for tensor in made:
@@ -68,7 +68,7 @@ def _run_as_one(recorder: Recorder, op: CustomOp, args: tuple[Any, ...], kwargs:
     others = [None if isinstance(x, TensorBase) else repr(x) if is_value(x) else Same(x) for x in leaves]
     backend = made[0].spec.device.backend
     kernel = _kernel(op, leaves, structure, specs, len(made))
-    compiled = Compiled(op.name, operands, {"given": others}, kernel, getattr(backend, "real", backend), False)
+    compiled = Compiled(op.qualname, operands, {"given": others}, kernel, getattr(backend, "real", backend), False)
     recorder.called(compiled, tuple([x for t in (*tensors, *given) for x in (t.buffer, t.offset)]))
     return unflatten(shape, [None if x is None else tensors.pop(0) for x in results])
 
@@ -86,7 +86,7 @@ def _kernel(op: CustomOp, leaves: list[Any], structure: Any, specs: Sequence[Any
         with no_grad():
             made = [x for x in flatten(op.run(*args, **kwargs))[0] if isinstance(x, TensorBase)]
         if [_layout(x.spec) for x in made] != [_layout(spec) for spec in specs[:count]]:
-            raise CaptureError(f"capture(): {op.name} returns other shapes than when the step was recorded")
+            raise CaptureError(f"capture(): {op.qualname} returns other shapes than when the step was recorded")
         for k, tensor in enumerate(made):
             _copy(specs[k], tensor, memory[2 * k], memory[2 * k + 1])
 

@@ -13,11 +13,12 @@ from itertools import count
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
-from .. import library, switches
+from .. import switches
 from ..device import known_devices
 from ..dispatch import kernels
 from ..dispatch import plan as planning
 from ..dispatch.traced import plain
+from ..library import op as library_op
 from ..living import Newborn
 from ..settings import on_change
 from .python import note
@@ -231,7 +232,7 @@ def _swap_plans(inside: bool) -> None:
 
 def _restore(devices: list[tuple[Device, Backend]]) -> None:
     global active
-    active = switches.noting = library.noting = None
+    active = switches.noting = library_op.noting = None
     _swap_plans(False)
     kernels.watchers = tuple([watcher for watcher in kernels.watchers if watcher is not _of_others])
     for device, backend in devices:
@@ -259,7 +260,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         kernels.watchers = (*kernels.watchers, _of_others)
         _swap_plans(True)
         active = recorder
-        switches.noting, library.noting = _note, _note_op
+        switches.noting, library_op.noting = _note, _note_op
         recorder.newborn = Newborn()
         yield
     finally:

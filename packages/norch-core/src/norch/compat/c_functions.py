@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .. import backends
 from ..backend import registry
 from ..device import Device, get_default_device
+from ..library.op import below_autograd
+from ..library.schema import Tag as Tag
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ..overriding import disabled, is_enabled
 from ..tensor_base import TensorBase
@@ -16,6 +18,7 @@ from .function_modes import is_mode_on
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+_AutoDispatchBelowAutograd = below_autograd
 _TensorMeta, _TensorBase = type, TensorBase
 _disabled_torch_function_impl = disabled
 _is_torch_function_enabled, _is_torch_function_mode_enabled = is_enabled, is_mode_on

@@ -115,6 +115,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("_get_trace_graph", "norch.utils.flop_counter counts a model's operations"),
         ("ScriptFunction", _RECORDS),
     ],
+    "library": [("get_ctx", "results whose sizes depend on values are not there on the device 'meta'")],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
     "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],

@@ -1,0 +1,93 @@
+"""Ops by name: what makes one, and what finds it, as `norch.ops.<namespace>.<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from inspect import signature
+from types import SimpleNamespace
+from typing import Any
+
+from ..ops.registry import LOOKUPS
+from .op import CustomOp
+from .schema import Schema, infer_schema, unannotated
+
+_namespaces: dict[str, SimpleNamespace] = {}
+
+LOOKUPS.append(_namespaces.get)
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str] = (),
+    device_types: Any = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """A `CustomOp` of the function, known as `norch.ops.<namespace>.<name>`. A decorator without `fn`.
+
+    name: "namespace::name". mutates_args: which arguments it changes, or "unknown"; where it changes none, a captured
+    step may run it again on other memory. schema: "(Tensor x) -> Tensor", by default that of the function's
+    annotations. device_types: where the function computes, by default anywhere. tags: taken for PyTorch's sake.
+
+    To differentiate by what it computes raises AutogradError until `register_autograd` was called.
+    Raises ValueError for a name without a namespace, and for `mutates_args` that are no parameters.
+    """
+    if fn is None:
+        options = {"mutates_args": mutates_args, "device_types": device_types, "schema": schema}
+        return lambda function: custom_op(name, function, **options)
+    if schema is not None:
+        op = named(name, schema, strict=True)
+    else:
+        try:
+            text = infer_schema(fn, mutates_args=mutates_args)
+        except ValueError:
+            text = unannotated(signature(fn), mutates_args)
+        op = named(name, text, strict=True)
+        op.schema.signature = signature(fn)
+    op.is_functional = op.is_functional and not mutates_args
+    op.__doc__ = fn.__doc__
+    op.register_kernel(device_types, fn)
+    return op
+
+
+triton_op = custom_op  # whose kernels, those of Triton, PyTorch looks into
+
+
+def composite_op(name: str, fn: Callable[..., Any]) -> CustomOp:
+    """The op `name`, "namespace::name", that is `fn`, computed of other ops with their gradients.
+
+    Raises ValueError for a name without a namespace.
+    """
+    op = named(name, unannotated(signature(fn), ()), strict=False)
+    op.schema.signature = signature(fn)
+    op.compose(fn)
+    return op
+
+
+def named(name: str, schema: str, *, strict: bool) -> CustomOp:
+    """A new op, "namespace::name", of this schema."""
+    namespace, colons, title = name.partition("::")
+    if not (colons and namespace.isidentifier() and title.isidentifier()):
+        raise ValueError(f"norch.library: expected 'namespace::name', got {name!r}")
+    op = CustomOp(name, Schema(name, schema), strict=strict)
+    setattr(_namespaces.setdefault(namespace, SimpleNamespace()), title, op)
+    return op
+
+
+def forget(op: CustomOp) -> None:
+    """Takes the name from an op."""
+    vars(_namespaces[op.namespace]).pop(op.__name__, None)
+
+
+def find(op: str | CustomOp) -> CustomOp:
+    """The op of a name. Raises RuntimeError where there is none."""
+    if isinstance(op, CustomOp):
+        return op
+    namespace, _, title = op.partition("::")
+    found = getattr(_namespaces.get(namespace), title.removesuffix(".default"), None)
+    if found is None:
+        raise RuntimeError(f"norch.library: there is no op {op!r}; custom_op makes one")
+    return found  # type: ignore[no-any-return]
