@@ -51,7 +51,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "_subclasses.fake_tensor": [
         ("FakeTensor FakeTensorConverter FakeTensorMode", "tensors on the device 'meta' have shapes and no values")
     ],
-    "autograd.forward_ad": [("dual_level make_dual", "norch.func.jvp differentiates forwards")],
     "distributed._functional_collectives": [
         (
             "all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor "

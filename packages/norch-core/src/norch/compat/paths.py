@@ -55,16 +55,6 @@ def _script(obj: Any = None, *args: Any, **kwargs: Any) -> Any:
     return unchanged(obj, *args, **kwargs)
 
 
-class _UnpackedDual(NamedTuple):
-    primal: Any
-    tangent: Any
-
-
-def _unpack_dual(tensor: Any, *, level: int | None = None) -> _UnpackedDual:
-    """A tensor, which is no dual number, and None for its tangent."""
-    return _UnpackedDual(tensor, None)
-
-
 def _is_instance(obj: Any, target_type: Any) -> bool:
     """`isinstance`, for annotations of containers too: `list[int]` and what it has."""
     origin, parts = typing.get_origin(target_type), typing.get_args(target_type)
@@ -189,7 +179,7 @@ PLACES: dict[str, Place] = {
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
     "_utils": Place(("compat.flattening", "compat.plain_pickles", "compat.queries", "compat.raised_elsewhere")),
     "ao": Place(),
-    "autograd.forward_ad": Place(names={"unpack_dual": _unpack_dual}),
+    "autograd.forward_ad": Place(("func.dual_numbers",)),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
     "autograd.gradcheck": Place(("autograd",), {"GradcheckError": AutogradError}),
     "autograd.grad_mode": Place(("",)),

@@ -40,8 +40,8 @@ class Library:
         return found[1]
 
     def impl(self, op_name: str | CustomOp, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> None:
-        """`fn` computes the op `op_name`, its name or itself: on a device ("CPU", "CUDA", "Meta"), by ops with gradients
-        of their own ("CompositeImplicitAutograd", or none), or anywhere ("CompositeExplicitAutograd").
+        """`fn` computes the op `op_name`, its name or itself: on a device ("CPU", "CUDA", "Meta"), by ops with
+        gradients of their own ("CompositeImplicitAutograd", or none), or anywhere ("CompositeExplicitAutograd").
 
         "Autograd", "AutogradCPU" and their like: what is called in place of the op to give it gradients, such as the
         `apply` of a `Function`, which calls the op within `torch._C._AutoDispatchBelowAutograd()`.
