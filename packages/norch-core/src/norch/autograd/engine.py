@@ -11,6 +11,7 @@ from ..errors import AutogradError, DTypeError, ShapeError
 from ..observing import PASS, observable
 from ..tensor_base import TensorBase
 from .accumulate import accumulate, shared_ops
+from .edges import GradientEdge
 from .graph import Node, resolve
 from .hooks import hooked
 from .passes import BackwardPass, CountingPass
@@ -18,6 +19,7 @@ from .passes import BackwardPass, CountingPass
 if TYPE_CHECKING:
     from types import FrameType
 
+    from ..spec import Spec
     from ..tensor import Tensor
 
 
@@ -34,7 +36,8 @@ def backward(
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on (or of `inputs` only).
 
-    Each argument is a tensor or any iterable of them, such as `model.parameters()`.
+    Each argument is a tensor or any iterable of them, such as `model.parameters()`; of `tensors` and `inputs` each may
+    be a `graph.GradientEdge`.
     grad_tensors: the gradient of each tensor, of its shape; may be left out for tensors of one element.
     retain_graph: keep what the graph saved, so that it can be differentiated again. Default: `create_graph`.
     create_graph: record the backward pass, so that its results can be differentiated.
@@ -62,7 +65,7 @@ def backward(
     for node, tensor in dict(zip(nodes, wanted, strict=True)).items():
         value = targets[node]
         if value is not None:
-            accumulate(tensor, value, create_graph)
+            accumulate(tensor.leaf() if type(tensor) is GradientEdge else tensor, value, create_graph)
 
 
 @observable(PASS)
@@ -118,7 +121,7 @@ def grad(
         found = [g.clone() if g is not None and g.spec.overlaps else g for g in found]
     if materialize_grads:
         found = [
-            t.new_zeros(t.shape).requires_grad_(create_graph) if g is None else g
+            shared_ops["fill"](_spec(t).like(), 0).requires_grad_(create_graph) if g is None else g
             for g, t in zip(found, ins, strict=True)
         ]
     elif not allow_unused and any(g is None for g in found):
@@ -169,8 +172,12 @@ def _run(
         BackwardPass(targets, retain, create).run(starts)
 
 
-def _nodes(inputs: list[Tensor], caller: str) -> list[Node]:
-    nodes = [resolve(tensor) for tensor in inputs]
+def _spec(x: Any) -> Spec:
+    return x.spec() if type(x) is GradientEdge else x.spec
+
+
+def _nodes(inputs: list[Any], caller: str) -> list[Node]:
+    nodes = [x.place() if type(x) is GradientEdge else resolve(x) for x in inputs]
     if None in nodes:
         raise AutogradError(f"{caller}(): an input does not require grad; mark it with requires_grad_()")
     return nodes  # type: ignore[return-value]
@@ -182,7 +189,9 @@ def _as_list(tensors: Any) -> list[Tensor]:
 
 def _is_one(tensors: Any) -> bool:
     """Whether that is a tensor, or the pair that is one of complex numbers, and no iterable of them."""
-    return not isinstance(tensors, _SEQUENCES) and isinstance(_parts(tensors), TensorBase)
+    if isinstance(tensors, _SEQUENCES):
+        return type(tensors) is GradientEdge
+    return isinstance(_parts(tensors), TensorBase)
 
 
 def _parts(value: Any) -> Any:
@@ -201,10 +210,12 @@ def _starts(outputs: Any, grads: Any, caller: str) -> list[tuple[Node, Tensor]]:
     return [_start(tensor, seed, caller) for tensor, seed in zip(outputs, given, strict=True)]
 
 
-def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
+def _start(tensor: Any, seed: Any, caller: str) -> tuple[Node, Tensor]:
     try:
         node = tensor.node if tensor.base is None else resolve(tensor)
     except AttributeError:
+        if type(tensor) is GradientEdge:
+            return tensor.place(), _seed(tensor.spec(), seed, caller)
         if _parts(tensor) is tensor:
             raise
         return _start(_parts(tensor), _parts(seed), caller)
@@ -213,22 +224,25 @@ def _start(tensor: Tensor, seed: Any, caller: str) -> tuple[Node, Tensor]:
             f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "
             "that made it has requires_grad=True, or they ran under no_grad()"
         )
-    spec = tensor.spec
+    return node, _seed(tensor.spec, seed, caller)
+
+
+def _seed(spec: Spec, seed: Any, caller: str) -> Tensor:
+    """The gradient to begin with of a tensor of that spec: `seed`, or 1 for one element."""
     if seed is None:
         if spec.numel != 1:
             raise AutogradError(
                 f"{caller}(): a gradient can be made up only for a scalar, not for shape {tuple(spec.shape)}; "
                 "reduce it (sum, mean) or pass the gradient"
             )
-        return node, shared_ops["fill"](spec if spec.is_contiguous else spec.like(), 1)
+        one: Tensor = shared_ops["fill"](spec if spec.is_contiguous else spec.like(), 1)
+        return one
     if isinstance(seed, _SEQUENCES):
         raise AutogradError(f"{caller}(): 1 tensors but {len(seed)} gradients")
     if seed.spec.shape != spec.shape:
-        raise ShapeError(
-            f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(tensor.shape)}"
-        )
+        raise ShapeError(f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(spec.shape)}")
     if not seed.spec.dtype.is_floating_point:
-        raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {tensor.dtype}")
+        raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {spec.dtype}")
     if seed.spec.dtype is not spec.dtype:
         seed = seed.to(spec.dtype)
-    return node, seed
+    return seed  # type: ignore[no-any-return]

@@ -429,6 +429,8 @@ def record(plan: Plan, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> No
 
 
 _LATER = {
+    "GradientEdge": "edges",
+    "get_gradient_edge": "edges",
     "disable_saved_tensors_hooks": "saving",
     "increment_version": "versions",
     "register_multi_grad_hook": "multi_grad",
