@@ -59,7 +59,7 @@ def test_the_folder_is_pytorchs(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
 
 
 def test_a_repository_is_not_run() -> None:
-    with pytest.raises(NotImplementedError, match="norch.hub.load: clone pytorch/vision"):
+    with pytest.raises(NotImplementedError, match="norch.hub: clone pytorch/vision"):
         hub.load("pytorch/vision", "resnet18")
 
 
@@ -89,3 +89,22 @@ def test_models_of_a_folder(tmp_path: Any) -> None:
     (tmp_path / "hubconf.py").write_text("dependencies = ['nothing_of_that_name']\n")
     with pytest.raises(RuntimeError, match="Missing dependencies: nothing_of_that_name"):
         hub.load(str(tmp_path), "pair", source="local")
+
+
+def test_what_pytorch_has_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_folder", str(tmp_path))
+    folder = tmp_path / "owner_name_feature_x"
+    folder.mkdir()
+    (folder / "beside.py").write_text("factor = 3\n")
+    (folder / "hubconf.py").write_text(
+        'from beside import factor as _factor\n\ndef triple(x):\n    """x three times."""\n    return _factor * x\n'
+    )
+    assert hub.load("owner/name:feature/x", "triple", 2, trust_repo=True) == 6
+    assert hub.list("owner/name:feature/x", force_reload=False) == ["triple"]
+    assert hub.help("owner/name:feature/x", "triple") == "x three times."
+    with pytest.raises(NotImplementedError, match="norch.hub: clone owner/name, and load"):
+        hub.list("owner/name")
+    folder.rename(tmp_path / "owner_name_master")
+    assert hub.list("owner/name") == hub.list(str(tmp_path / "owner_name_master")) == ["triple"]
+    with pytest.raises(RuntimeError, match="Cannot find callable other in hubconf"):
+        hub.help("owner/name", "other")

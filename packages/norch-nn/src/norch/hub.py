@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse
 
@@ -22,6 +25,8 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 """Finds the first digits of the SHA-256 that a file's name ends with: `resnet18-f37072fd.pth`."""
 
 _folder: str | None = None
+_list = list  # which `list` below is not
+_OF_DOWNLOADS = ("trust_repo", "force_reload", "verbose", "skip_validation")
 
 
 def get_dir() -> str:
@@ -81,20 +86,51 @@ def load_state_dict_from_url(
 def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", **kwargs: Any) -> Any:
     """What the function `model` of a hubconf.py gives for the arguments.
 
-    repo_or_dir: with source "local", the folder that it lies in. PyTorch's `trust_repo`, `force_reload`, `verbose` and
-    `skip_validation` are about what it downloads. Raises NotImplementedError for source "github": norch runs no code
-    that was not there, clone the repository; RuntimeError for a package that is missing or a model that is not there.
+    repo_or_dir: with source "local", the folder that it lies in; with "github" "owner/name" or "owner/name:branch",
+    which PyTorch has downloaded before, into `get_dir()`. PyTorch's `trust_repo`, `force_reload`, `verbose` and
+    `skip_validation` are about what it downloads. Raises NotImplementedError for what is not there: norch runs no code
+    that it would have to download; RuntimeError for a package that is missing or a model that is not there.
     """
-    for option in ("trust_repo", "force_reload", "verbose", "skip_validation"):
+    for option in _OF_DOWNLOADS:
         kwargs.pop(option, None)
     if source not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
-    if source == "github":
-        raise NotImplementedError(f"norch.hub.load: clone {repo_or_dir}, and load its folder with source='local'")
-    folder = os.path.expanduser(repo_or_dir)
+    with _hubconf(repo_or_dir, source) as found:
+        return _entry(found, model)(*args, **kwargs)
+
+
+def list(github: str, *args: Any, **options: Any) -> _list[str]:
+    """The names of the functions of a hubconf.py, those that begin with "_" aside. github, and what is raised: as of
+    `load`, or a folder. PyTorch's other arguments are about what it downloads."""
+    with _hubconf(github) as found:
+        return [name for name in dir(found) if callable(getattr(found, name)) and not name.startswith("_")]
+
+
+def help(github: str, model: str, *args: Any, **options: Any) -> str | None:
+    """The docstring of the function `model` of a hubconf.py. Other arguments and what is raised: as of `list`."""
+    with _hubconf(github) as found:
+        doc: str | None = _entry(found, model).__doc__
+        return doc
+
+
+def _folder_of(repo: str) -> str:
+    """Where PyTorch has put a repository of GitHub. Raises NotImplementedError where it is not there."""
+    name, _, branch = repo.partition(":")
+    for each in (branch,) if branch else ("main", "master"):
+        folder = os.path.join(get_dir(), "_".join([*name.split("/"), each.replace("/", "_")]))
+        if os.path.isdir(folder):
+            return folder
+    raise NotImplementedError(f"norch.hub: clone {repo}, and load its folder with source='local'")
+
+
+@contextmanager
+def _hubconf(repo: str, source: str | None = None) -> Iterator[ModuleType]:
+    """The module hubconf of a repository, whose folder is one that Python imports from within this context."""
+    here = os.path.expanduser(repo)
+    folder = here if source == "local" or (source is None and os.path.isdir(here)) else _folder_of(repo)
     spec = spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))
     if spec is None or spec.loader is None or not os.path.exists(str(spec.origin)):
-        raise FileNotFoundError(f"norch.hub.load: there is no hubconf.py in {folder}")
+        raise FileNotFoundError(f"norch.hub: there is no hubconf.py in {folder}")
     hubconf = module_from_spec(spec)
     sys.path.insert(0, folder)
     try:
@@ -102,12 +138,16 @@ def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", **kwa
         missing = [name for name in getattr(hubconf, "dependencies", ()) if find_spec(name) is None]
         if missing:
             raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
-        entry = getattr(hubconf, model, None)
-        if not callable(entry):
-            raise RuntimeError(f"Cannot find callable {model} in hubconf")
-        return entry(*args, **kwargs)
+        yield hubconf
     finally:
         sys.path.remove(folder)
+
+
+def _entry(hubconf: ModuleType, model: str) -> Callable[..., Any]:
+    entry = getattr(hubconf, model, None)
+    if not callable(entry):
+        raise RuntimeError(f"Cannot find callable {model} in hubconf")
+    return entry  # type: ignore[no-any-return]
 
 
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
