@@ -147,6 +147,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("decode_avif decode_heic", "PIL.Image reads such files with a plug-in of Pillow"),
     ],
 }
+LACKS["quantization"] = LACKS["ao.quantization"]
 
 
 @cache
