@@ -62,8 +62,8 @@ def test_a_library_defines_and_implements() -> None:
     x = norch.ones(2, requires_grad=True)
     norch.ops.shop.twice(x).sum().backward()
     assert x.grad.tolist() == [2, 2]
-    with pytest.raises(RuntimeError, match="there is no op 'shop::none'"):
-        mine.impl("none", len)
+    with pytest.raises(RuntimeError, match="aten::add is an op of PyTorch"):
+        library.Library("aten", "IMPL").impl("add", len)
     with pytest.raises(ValueError, match="expected 'name"):
         mine.define("nothing")
     with pytest.raises(ValueError, match="kind must be"):
@@ -242,3 +242,17 @@ def test_opcheck() -> None:
         library.opcheck(liar, (norch.ones(2),))
     with pytest.raises(ValueError, match="test_utils has"):
         library.opcheck(op, (), test_utils="test_all")
+
+
+def test_kernels_may_come_before_the_definition() -> None:
+    @library.impl("early::half", ["CPU", "CUDA"])
+    def half(x: norch.Tensor) -> norch.Tensor:
+        return x / 2
+
+    mine = library.Library("early", "FRAGMENT")
+    mine.impl("third", lambda x: x / 3, "CPU")
+    assert not hasattr(norch.ops, "early")
+    library.define("early::half", "(Tensor x) -> Tensor")
+    mine.define("third(Tensor x) -> Tensor")
+    x = norch.ones(1)
+    assert (norch.ops.early.half(x).item(), norch.ops.early.third(x * 3).item()) == (0.5, 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .namespaces import find, forget, named
+from .namespaces import complete, find, forget, named
 from .op import CustomOp
 
 _ANYWHERE = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "BackendSelect")
@@ -45,29 +45,30 @@ class Library:
 
         "Autograd", "AutogradCPU" and their like: what is called in place of the op to give it gradients, such as the
         `apply` of a `Function`, which calls the op within `torch._C._AutoDispatchBelowAutograd()`.
-        options: taken for PyTorch's sake. Raises RuntimeError for an op that was not defined.
+        The op may be defined later. options: taken for PyTorch's sake. Raises RuntimeError for the namespace "aten".
         """
-        op = self._find(op_name)
-        key = dispatch_key or self.dispatch_key
-        if key in ("", "CompositeImplicitAutograd"):
-            op.compose(fn)
-        elif key in _ANYWHERE:
-            op.register_kernel(None, fn)
-        elif key.startswith("Autograd"):
-            op.register_autograd_kernel(key.removeprefix("Autograd").lower() or None, fn)
-        elif not key.startswith("Autocast"):
-            op.register_kernel(key.lower(), fn)
-
-    def _find(self, op_name: str | CustomOp) -> CustomOp:
-        return find(f"{self.ns}::{op_name.rpartition('::')[2]}" if isinstance(op_name, str) else op_name)
+        name = f"{self.ns}::{op_name.rpartition('::')[2]}" if isinstance(op_name, str) else op_name.qualname
+        complete(name, lambda op: _set_kernel(op, fn, dispatch_key or self.dispatch_key))
 
     def _register_fake(self, op_name: str | CustomOp, fn: Callable[..., Any], **options: Any) -> None:
-        self._find(op_name).register_fake(fn)
+        find(f"{self.ns}::{op_name}" if isinstance(op_name, str) else op_name).register_fake(fn)
 
     def _destroy(self) -> None:
         for op in self._defined:
             forget(op)
         self._defined.clear()
+
+
+def _set_kernel(op: CustomOp, fn: Callable[..., Any], key: str) -> None:
+    """Makes `fn` what computes the op under a dispatch key of PyTorch's."""
+    if key in ("", "CompositeImplicitAutograd"):
+        op.compose(fn)
+    elif key in _ANYWHERE:
+        op.register_kernel(None, fn)
+    elif key.startswith("Autograd"):
+        op.register_autograd_kernel(key.removeprefix("Autograd").lower() or None, fn)
+    elif not key.startswith("Autocast"):
+        op.register_kernel(key.lower(), fn)
 
 
 @contextmanager
@@ -93,8 +94,8 @@ def impl(qualname: str | Library, types: Any, func: Any = None, *, lib: Library 
     """`func` computes the op `qualname`, "namespace::name", on devices of these types. A decorator without `func`;
     `impl(library, name, key)` is one that calls `Library.impl`.
 
-    types: a device type or several, or "default" for any. lib: taken for PyTorch's sake. Raises RuntimeError for
-    an op that was not defined.
+    types: a device type or several, or "default" for any. The op may be defined later. lib: taken for PyTorch's sake.
+    Raises RuntimeError for the namespace "aten".
     """
     if isinstance(qualname, Library):
         library, title, key = qualname, types, func or ""
@@ -104,4 +105,11 @@ def impl(qualname: str | Library, types: Any, func: Any = None, *, lib: Library 
             return function
 
         return decorate
-    return find(qualname).register_kernel(types, func)
+    if func is None:
+        return lambda function: impl(qualname, types, function)
+    complete(qualname, lambda op: op.register_kernel(_lowered(types), func))
+    return func
+
+
+def _lowered(types: Any) -> Any:
+    return types.lower() if isinstance(types, str) else [each.lower() for each in types]

@@ -12,6 +12,8 @@ from .op import CustomOp
 from .schema import Schema, infer_schema, unannotated
 
 _namespaces: dict[str, SimpleNamespace] = {}
+_awaited: dict[str, list[Callable[[CustomOp], Any]]] = {}
+"""By the name of an op that is not defined yet, what is to be done to it then."""
 
 LOOKUPS.append(_namespaces.get)
 
@@ -74,7 +76,21 @@ def named(name: str, schema: str, *, strict: bool) -> CustomOp:
         raise ValueError(f"norch.library: expected 'namespace::name', got {name!r}")
     op = CustomOp(name, Schema(name, schema), strict=strict)
     setattr(_namespaces.setdefault(namespace, SimpleNamespace()), title, op)
+    for complete in _awaited.pop(name, ()):
+        complete(op)
     return op
+
+
+def complete(name: str, action: Callable[[CustomOp], Any]) -> None:
+    """Calls `action(op)` with the op of that name, now or when it is defined. Raises RuntimeError for PyTorch's own."""
+    namespace, _, title = name.partition("::")
+    op = getattr(_namespaces.get(namespace), title, None)
+    if op is not None:
+        action(op)
+    elif namespace in ("aten", "prims", "prim"):
+        raise RuntimeError(f"norch.library: {name} is an op of PyTorch, whose kernels norch does not replace")
+    else:
+        _awaited.setdefault(name, []).append(action)
 
 
 def forget(op: CustomOp) -> None:
