@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch import DTypeError
+from norch import DTypeError, shown
 from norch.dtype import DTYPES
 
 NAMES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
@@ -131,6 +131,12 @@ def test_finfo(name: str) -> None:
     for field in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution"):
         assert getattr(found, field) == float(getattr(expected, field))
     assert norch.finfo().dtype is norch.float32
+
+
+def test_limits_name_their_dtype_in_the_place_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "root", "torch")
+    assert (norch.finfo(norch.bfloat16).dtype, norch.iinfo(norch.int8).dtype) == ("bfloat16", "int8")
+    assert repr(norch.iinfo(norch.int8)) == "iinfo(dtype=int8, min=-128, max=127)"
 
 
 @pytest.mark.parametrize("name", ["uint8", "int8", "int16", "int32", "int64"])

@@ -256,3 +256,17 @@ def test_kernels_may_come_before_the_definition() -> None:
     mine.define("third(Tensor x) -> Tensor")
     x = norch.ones(1)
     assert (norch.ops.early.half(x).item(), norch.ops.early.third(x * 3).item()) == (0.5, 1)
+
+
+def test_a_kernel_that_is_to_be_compiled_gives_way_to_the_default() -> None:
+    library.define("compiled::double", "(Tensor x) -> Tensor")
+    norch.utils.cpp_extension = pytest.importorskip("norch.utils.cpp_extension")
+
+    @library.impl("compiled::double", "CPU")
+    def in_c(x: norch.Tensor) -> norch.Tensor:
+        return norch.utils.cpp_extension.load("double", ["double.cpp"]).double(x)
+
+    with pytest.raises(norch.LackingError, match="norch has no utils.cpp_extension.load"):
+        norch.ops.compiled.double(norch.ones(1))
+    library.impl("compiled::double", "default", lambda x: x * 2)
+    assert norch.ops.compiled.double(norch.ones(1)).item() == 2

@@ -264,3 +264,56 @@ def test_what_a_program_adds_to_tensor_is_as_it_made_it(monkeypatch):
     made = norch.ones(2).as_subclass(Refusing)
     assert made.with_label("a") is made
     assert made.loud == "A"
+
+
+def test_a_class_that_dispatches_is_not_asked_for_functions():
+    class Scaled(norch.Tensor):
+        @staticmethod
+        def __new__(cls, values, scale):
+            return norch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+        def __init__(self, values, scale):
+            self.values_, self.scale = values, scale
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            args = [a.values_ * a.scale if isinstance(a, Scaled) else a for a in args]
+            return func(*args, **(kwargs or {}))
+
+    assert Scaled.__torch_function__ is overrides._disabled_torch_function_impl
+    found = norch.abs(Scaled(norch.tensor([1.0, -2.0]), 3.0))
+    assert type(found) is norch.Tensor
+    assert found.tolist() == [3, 6]
+
+    class Counted(Scaled):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.calls += 1
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    assert type(norch.abs(Counted(norch.ones(2), 1.0))) is norch.Tensor
+    assert Counted.calls > 0
+
+
+def test_a_class_that_dispatches_may_have_a_base_that_is_asked():
+    class Quantised(norch.Tensor):
+        def __init__(self, values):
+            self.values_ = values
+
+    class Stored(Quantised):
+        @staticmethod
+        def __new__(cls, values):
+            return norch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*[a.values_ if isinstance(a, Quantised) else a for a in args], **(kwargs or {}))
+
+    x = Stored(norch.tensor([[1.0, -2.0]]))
+    assert type(x.abs() + x) is norch.Tensor
+    assert (norch.ones(1, 2) - x).tolist() == [[0, 3]]
+    assert norch.nn.functional.layer_norm(x, (2,)).shape == (1, 2)
+    assert (x.shape, x.dtype, x.requires_grad, x.grad) == ((1, 2), norch.float32, False, None)
+    assert type(norch.ones(2).as_subclass(Quantised).abs()) is Quantised

@@ -97,6 +97,7 @@ from .errors import (
     DeviceError,
     DTypeError,
     IndexError,
+    LackingError,
     MetaError,
     MissingDTypeError,
     NorchError,
@@ -179,6 +180,7 @@ _LATER = {
     "compat.fake_quantization": ("fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"),
     "compat.histograms": ("histogram", "histogramdd"),
     "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),
+    "compat.integer_products": ("_int_mm", "_weight_int8pack_mm"),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",

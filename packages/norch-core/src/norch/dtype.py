@@ -227,15 +227,21 @@ def can_cast(source: DType, target: DType) -> bool:
     return source.category <= target.category
 
 
+def _as_limits_say(dtype: DType) -> Any:
+    return dtype.name if shown.root == "torch" else dtype
+
+
 class finfo:
-    """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`.
+    """Limits of a floating dtype: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`. `dtype` is that
+    dtype; in the place of PyTorch its name, as there.
 
     Of a complex dtype those of its parts. Raises DTypeError for other dtypes.
     """
 
     def __init__(self, dtype: DType | ComplexDType | None = None) -> None:
         parts = dtype.parts if isinstance(dtype, ComplexDType) else dtype
-        self.dtype = dtype = _default if parts is None else as_dtype(parts, "finfo")
+        dtype = _default if parts is None else as_dtype(parts, "finfo")
+        self.dtype: Any = _as_limits_say(dtype)
         if not dtype.is_floating_point:
             raise DTypeError(f"finfo(): expected a floating dtype, got {dtype}; use iinfo")
         if dtype.is_foreign:
@@ -250,23 +256,23 @@ class finfo:
         self.resolution = 1.0 if dtype.is_stored else float(info.resolution)
 
     def __repr__(self) -> str:
-        return (
-            f"finfo(dtype={self.dtype.name}, eps={self.eps:g}, min={self.min:g}, max={self.max:g}, tiny={self.tiny:g})"
-        )
+        name = getattr(self.dtype, "name", self.dtype)
+        return f"finfo(dtype={name}, eps={self.eps:g}, min={self.min:g}, max={self.max:g}, tiny={self.tiny:g})"
 
 
 class iinfo:
-    """Limits of an integer dtype: `bits`, `min`, `max`. Raises DTypeError for other dtypes."""
+    """Limits of an integer dtype: `bits`, `min`, `max`; `dtype` as of `finfo`. Raises DTypeError for other dtypes."""
 
     def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype = as_dtype(dtype, "iinfo")
+        dtype = as_dtype(dtype, "iinfo")
+        self.dtype: Any = _as_limits_say(dtype)
         if dtype.category != INTEGER:
             raise DTypeError(f"iinfo(): expected an integer dtype, got {dtype}")
         info = np.iinfo(dtype.numpy)
         self.bits, self.min, self.max = int(info.bits), int(info.min), int(info.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
+        return f"iinfo(dtype={getattr(self.dtype, 'name', self.dtype)}, min={self.min}, max={self.max})"
 
 
 TENSOR_TYPES = {

@@ -40,6 +40,10 @@ class MissingDTypeError(DTypeError):
         return MissingDTypeError, self._given
 
 
+class LackingError(NorchError, NotImplementedError):
+    """A name of PyTorch's was called that norch has for its imports only."""
+
+
 class DeviceError(NorchError, RuntimeError):
     """A device that does not exist, is not usable, or differs between operands."""
 

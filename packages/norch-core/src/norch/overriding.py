@@ -297,7 +297,7 @@ plain_spec: Callable[[Any], Spec] = _own_spec.__get__
 
 def get_spec(self: Any) -> Spec:
     plain: Spec = _own_spec.__get__(self)
-    if _thread.disabled:
+    if _thread.disabled or not self._overrides:
         return plain
     spec: OverriddenSpec = object.__new__(OverriddenSpec)
     spec.plain = plain

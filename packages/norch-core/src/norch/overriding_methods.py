@@ -37,6 +37,11 @@ _BINARY = frozenset(
 )
 
 
+def _asks(value: Any) -> bool:
+    """Whether the class of a tensor is asked: one of a base that is may have given that up."""
+    return is_enabled() and bool(value._overrides)
+
+
 def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     asked = getattr(kind, CALLED.get(name, name), original)
     forward = None
@@ -53,7 +58,7 @@ def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[...
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_enabled():
+        if not _asks(self):
             return original(self, *args, **kwargs)
         func, given = asked, (self, *args)
         if forward is not None and args and isinstance(args[0], TensorBase):
@@ -71,15 +76,15 @@ def _method(kind: type, name: str, original: Callable[..., Any]) -> Callable[...
 def _attribute(original: property) -> property:
     def get(self: Any) -> Any:
         getter: Any = original.__get__
-        return getter(self) if not is_enabled() else call_asked(sys._getframe(1), getter, (self,), {})
+        return getter(self) if not _asks(self) else call_asked(sys._getframe(1), getter, (self,), {})
 
     def set_(self: Any, value: Any) -> None:
         setter: Any = original.__set__
-        setter(self, value) if not is_enabled() else call_asked(sys._getframe(1), setter, (self, value), {})
+        setter(self, value) if not _asks(self) else call_asked(sys._getframe(1), setter, (self, value), {})
 
     def delete(self: Any) -> None:
         deleter: Any = original.__delete__
-        deleter(self) if not is_enabled() else call_asked(sys._getframe(1), deleter, (self,), {})
+        deleter(self) if not _asks(self) else call_asked(sys._getframe(1), deleter, (self,), {})
 
     return property(get, original.fset and set_, original.fdel and delete, original.__doc__)
 

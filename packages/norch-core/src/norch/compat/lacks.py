@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from ..errors import LackingError
+
 ROOT = __name__.partition(".")[0]
 
 
@@ -18,7 +20,7 @@ def lacking(path: str, name: str, instead: str, kind: type[type] = type) -> type
     """The class of such a name, made by `kind`."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
+        raise LackingError(f"norch has no {f'{path}.{name}'.lstrip('.')}; {instead}")
 
     return kind(
         name,

@@ -14,7 +14,7 @@ from ..autograd.function import Function
 from ..autograd.graph import is_recording, mark_modified
 from ..autograd.mode import no_grad
 from ..dtype import DType, float64
-from ..errors import AutogradError
+from ..errors import AutogradError, LackingError
 from ..func.batched import batched
 from ..func.rules import MapInfo
 from ..func.trees import LEAF, flatten, spread, tree_map, unflatten
@@ -207,13 +207,20 @@ class CustomOp:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """What the kernel for the tensors' device returns: on "meta" that of `register_fake`.
 
-        Raises NotImplementedError where there is no kernel.
+        A kernel that needs what norch lacks gives way to the one for any device. Raises NotImplementedError where there
+        is none.
         """
         device = _device((args, kwargs))
-        kernel = self._kernels.get(device) or (self._fake if device == "meta" else None) or self._kernels.get(None)
+        anywhere = self._kernels.get(None)
+        kernel = self._kernels.get(device) or (self._fake if device == "meta" else None) or anywhere
         if kernel is None:
             raise NotImplementedError(f"{self.qualname}: no kernel for device {device!r}; register_kernel gives it one")
-        return kernel(*args, **kwargs)
+        try:
+            return kernel(*args, **kwargs)
+        except LackingError:  # such as a kernel that is to be compiled
+            if anywhere in (None, kernel):
+                raise
+            return anywhere(*args, **kwargs)
 
     def compose(self, function: Callable[..., Any]) -> None:
         """From now on the op is what `function` computes of other ops, which have gradients of their own."""
