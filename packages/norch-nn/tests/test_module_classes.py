@@ -208,3 +208,15 @@ def test_a_function_as_an_attribute_of_a_class_is_no_method():
     x = norch.ones(2, 2)
     assert norch.equal(Net()(x), norch.sigmoid(x @ x))
     assert Net.product is norch.matmul
+
+
+def test_attributes_of_a_class_that_raise_when_asked():
+    class Injector(type):
+        def __getattr__(cls, name):
+            raise RuntimeError(f"cannot resolve {name}")
+
+    class Holder(nn.Module):
+        class parts(metaclass=Injector):
+            pass
+
+    assert isinstance(Holder(), nn.Module)

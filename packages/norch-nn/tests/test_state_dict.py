@@ -201,3 +201,17 @@ def test_the_versions_of_modules_are_saved(tmp_path, format):
     assert found["order"] == {"a": {"b": 1}}
     model.load_state_dict(found["model"])
     assert model[0].weight.tolist() == state["0.weight"].tolist()
+
+
+def test_arguments_by_position():
+    class Part(nn.Linear):
+        def state_dict(self, destination=None, prefix="", keep_vars=False):
+            found = super().state_dict(destination, prefix, keep_vars)
+            del found[prefix + "bias"]
+            return found
+
+    model, given = nn.Sequential(Part(2, 3)), {}
+    assert list(model.state_dict()) == ["0.weight"]
+    assert model.state_dict(given, "a.") is given
+    assert list(given) == ["a.0.weight"]
+    assert model.state_dict({}, "", True)["0.weight"] is model[0].weight

@@ -225,6 +225,7 @@ PLACES: dict[str, Place] = {
     "quasirandom": Place(("compat.quasirandom",)),
     "random": Place(("ops.random",)),
     "jit": Place(("nn.traced",), names=_JIT | _NOT_SCRIPTING),
+    "jit._state": Place(names={"_enabled": True, "_script_classes": {}}),
     "jit.annotations": Place(
         names={name: getattr(typing, name) for name in _TYPES} | {f"BroadcastingList{n}": list for n in range(1, 7)}
     ),

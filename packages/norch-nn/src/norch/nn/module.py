@@ -282,14 +282,15 @@ class Module(Movable, Traversable, Hookable):
     # --- State ------------------------------------------------------------------------------------------------------
 
     def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, norch.Tensor]:
         """Every parameter and persistent buffer by its dotted name, behind `prefix`, on the module's own memory, in
         `destination`.
 
-        They are detached unless `keep_vars`.
+        They are detached unless `keep_vars`. args: these three by position, as PyTorch's first versions took them.
         """
-        return save_state(self, prefix, keep_vars, destination)
+        given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
+        return save_state(self, *given[1:], given[0])
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """For classes that save more: puts the module's own tensors, not those below it, into `destination`."""

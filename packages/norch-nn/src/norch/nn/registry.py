@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -189,5 +190,5 @@ class AskedFirst(NamedAccess):
 
 def names_getattr(cls: type) -> bool:
     """Whether a function of the class is called `__getattr__`, or names it."""
-    codes = [value.__code__ for value in vars(cls).values() if hasattr(value, "__code__")]
+    codes = [value.__code__ for value in vars(cls).values() if isinstance(value, FunctionType)]
     return "__getattr__" in vars(cls) or any("__getattr__" in code.co_names for code in codes)
