@@ -47,7 +47,9 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),
         ("TensorType", "norch.Tensor is the type of tensors"),
     ],
-    "_C": [("Argument Block ErrorReport Graph Node ScriptFunction ScriptMethod TracingState Value", _RECORDS)],
+    "_C": [
+        ("ScriptObject Argument Block ErrorReport Graph Node ScriptFunction ScriptMethod TracingState Value", _RECORDS)
+    ],
     "_decomp": [("core_aten_decompositions", _RECORDS)],
     "_subclasses": [("FakeTensor FakeTensorMode", "tensors on the device 'meta' have shapes and no values")],
     "_subclasses.fake_tensor": [
@@ -62,7 +64,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "ao.quantization": [
         (
-            "DeQuantStub FakeQuantize FakeQuantizeBase ObserverBase QConfig QuantStub convert default_observer "
+            "FakeQuantize FakeQuantizeBase ObserverBase QConfig convert default_observer "
             "default_per_channel_weight_observer default_weight_observer fuse_modules fuse_modules_qat "
             "get_default_qat_qconfig get_default_qconfig prepare prepare_qat",
             "norch.nn.quantize_ makes the weights of a model's linear layers int8",
@@ -117,6 +119,12 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("ScriptFunction", _RECORDS),
     ],
     "library": [("get_ctx", "results whose sizes depend on values are not there on the device 'meta'")],
+    "nn.quantized": [
+        (
+            "BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d QFunctional ReLU6",
+            "norch.nn.quantize_ makes the weights of a model's linear layers int8",
+        )
+    ],
     "nested": [("as_nested_tensor nested_tensor", "nn.utils.rnn.pad_sequence makes one tensor of several")],
     "cuda.comm": [("broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter", _ONE_DEVICE)],
     "nn.parallel": [("gather parallel_apply replicate scatter", _ONE_DEVICE)],
@@ -149,7 +157,20 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("decode_avif decode_heic", "PIL.Image reads such files with a plug-in of Pillow"),
     ],
 }
-LACKS["quantization"] = LACKS["ao.quantization"]
+_QUANTIZING = LACKS["ao.quantization"][0][1]
+LACKS["ao.quantization.observer"] = [
+    (
+        "HistogramObserver MinMaxObserver MovingAverageMinMaxObserver MovingAveragePerChannelMinMaxObserver "
+        "NoopObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver default_observer",
+        _QUANTIZING,
+    )
+]
+LACKS["ao.quantization.qconfig"] = [
+    ("QConfig default_dynamic_qconfig default_qconfig get_default_qconfig", _QUANTIZING)
+]
+LACKS["ao.quantization.fake_quantize"] = [("FakeQuantize FakeQuantizeBase default_fake_quant", _QUANTIZING)]
+for _name in [path for path in LACKS if path.startswith("ao.quantization")]:
+    LACKS[_name.removeprefix("ao.")] = LACKS[_name]
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
+from inspect import Signature, signature
 from typing import Any
 
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
@@ -11,9 +12,9 @@ from ..overriding import ask, disabled, is_enabled, is_overriding, overriding
 from ..overriding import is_inside as _is_inside
 from ..tensor import Tensor, _unwrapped
 from ..tensor_base import TensorBase
+from .function_modes import _UNASKED, _public, ask_mode, is_mode_on, modes, popped
 from .function_modes import BaseTorchFunctionMode as BaseTorchFunctionMode
 from .function_modes import TorchFunctionMode as TorchFunctionMode
-from .function_modes import ask_mode, is_mode_on, modes, popped
 
 _get_current_function_mode_stack = modes
 _pop_mode_temporarily = popped
@@ -84,6 +85,24 @@ def is_tensor_like(inp: object) -> bool:
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
     """The functions whose results `Tensor.__torch_function__` leaves of the class that they are."""
     return set(_unwrapped())
+
+
+@cache
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """By each function and method that classes are asked for, a function of the same parameters that gives -1."""
+    return {shown: _answering(function) for function, shown in _public() if function.__name__ not in _UNASKED}
+
+
+def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(*args: Any, **kwargs: Any) -> int:
+        return -1
+
+    try:
+        found = signature(function)
+    except ValueError:
+        return answer
+    answer.__signature__ = Signature(list(found.parameters.values()))  # type: ignore[attr-defined]
+    return answer
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:

@@ -290,7 +290,7 @@ class Module(Movable, Traversable, Hookable):
         They are detached unless `keep_vars`. args: these three by position, as PyTorch's first versions took them.
         """
         given: Any = (*args, *(destination, prefix, keep_vars)[len(args) :])
-        return save_state(self, *given[1:], given[0])
+        return save_state(self, given[1], given[2], given[0])
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """For classes that save more: puts the module's own tensors, not those below it, into `destination`."""

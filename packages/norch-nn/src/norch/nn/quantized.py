@@ -8,6 +8,7 @@ Weights, scales and biases are buffers: they move and are saved with a model, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Self
 
 import norch
@@ -163,3 +164,10 @@ def quantize_(model: Module, format: str = "int8", filter_fn: Callable[[Module, 
             model.set_submodule(name, made[part])
     found: Module = made.get(model, model)
     return found
+
+
+_late = norch.late_submodules(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return import_module("norch.nn.quantizing").FloatFunctional if name == "FloatFunctional" else _late(name)

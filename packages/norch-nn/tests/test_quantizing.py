@@ -47,3 +47,17 @@ def test_which_layers(spec: object, expected: list[bool]) -> None:
 def test_other_dtypes_are_not_there() -> None:
     with pytest.raises(NotImplementedError, match="norch has qint8 without a mapping"):
         quantize_dynamic(model(), dtype=norch.float16)
+
+
+def test_a_model_that_is_prepared_for_quantisation_computes_with_floats() -> None:
+    stubs = nn.Sequential(norch.quantization.QuantStub(), nn.Linear(2, 2), norch.ao.quantization.DeQuantStub())
+    x = norch.randn(3, 2)
+    assert norch.equal(stubs(x), stubs[1](x))
+    assert list(stubs.state_dict()) == ["1.weight", "1.bias"]
+    parts = norch.nn.quantized.FloatFunctional()
+    assert type(parts) is norch.ao.nn.quantized.FloatFunctional
+    assert norch.equal(parts.add_relu(x, x), (x + x).relu())
+    assert norch.equal(parts.cat([x, x], dim=1), norch.cat([x, x], 1))
+    assert norch.equal(parts.matmul(x, parts.mul_scalar(x.T, 2)), parts.add(x @ x.T, parts.mul(x, norch.ones(2)) @ x.T))
+    with pytest.raises(RuntimeError, match="not intended to use the 'forward'"):
+        parts(x)
