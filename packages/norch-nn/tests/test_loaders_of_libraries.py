@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import norch
-from norch.utils.data import DataLoader, get_worker_info
+import norch.utils.data as loading
+from norch.utils.data import DataLoader, dataloader, get_worker_info
 from norch.utils.data._utils.pin_memory import pin_memory
 from norch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
@@ -112,3 +113,71 @@ def test_a_loader_whose_dataset_reads_whole_batches():
     found = list(Slices(Rows(), batch_size=4))
     assert [x.tolist() for x, _ in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert found[2][1].tolist() == [-8, -9]
+
+
+class Resumable(loading.DataLoader):
+    """A loader written after PyTorch's: it sets its attributes and makes an iterator of its own."""
+
+    def __init__(self, dataset, batch_size=1, drop_last=False, generator=None):
+        self.dataset, self.batch_size, self.drop_last, self.generator = dataset, batch_size, drop_last, generator
+        self.num_workers, self.timeout, self.pin_memory, self.pin_memory_device = 0, 0, False, ""
+        self._IterableDataset_len_called = None
+        iterable = isinstance(dataset, loading.IterableDataset)
+        self._dataset_kind = dataloader._DatasetKind.Iterable if iterable else dataloader._DatasetKind.Map
+        self.sampler = dataloader._InfiniteConstantSampler() if iterable else loading.SequentialSampler(dataset)
+        self.batch_sampler = batch_size and loading.BatchSampler(self.sampler, batch_size, drop_last)
+        self.collate_fn = loading._utils.collate.default_collate if batch_size else lambda sample: sample
+        self.check_worker_number_rationality()
+
+    def __iter__(self):
+        return Counting(self)
+
+
+class Counting(dataloader._BaseDataLoaderIter):
+    def __init__(self, loader):
+        super().__init__(loader)
+        given = (self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        self.fetcher = loading._DatasetKind.create_fetcher(*given)
+
+    def _next_data(self):
+        return self.fetcher.fetch(self._next_index())
+
+
+class Stream(loading.IterableDataset):
+    def __iter__(self):
+        return iter(range(7))
+
+
+def values(loader):
+    return [batch.tolist() if isinstance(batch, norch.Tensor) else batch for batch in loader]
+
+
+def test_a_loader_with_an_iterator_of_its_own():
+    indexed = loading.TensorDataset(norch.arange(7))
+    loader = Resumable(indexed, 3)
+    batches = iter(loader)
+    assert (len(loader), len(batches)) == (3, 3)
+    assert [batch[0].tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert batches._num_yielded == 3
+    batches._reset(loader)
+    assert next(batches)[0].tolist() == [0, 1, 2]
+    assert values(Resumable(Stream(), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert values(Resumable(Stream(), 3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
+    assert values(Resumable(Stream(), None)) == list(range(7))
+    assert len(Resumable(indexed, None)) == 7
+
+
+def test_what_such_loaders_tell_their_workers():
+    worker, signals = loading._utils.worker, loading._utils.signal_handling
+    assert loading.get_worker_info() is None
+    worker._worker_info = worker.WorkerInfo(id=1, num_workers=2, seed=3, dataset=None)
+    try:
+        assert loading.get_worker_info().id == 1
+        seen = []
+        dataloader._sharding_worker_init_fn(seen.append, 1, 0, 1)
+        assert seen == [1]
+    finally:
+        worker._worker_info = None
+    assert worker.ManagerWatchdog().is_alive()
+    assert signals._set_worker_pids(1, (2,)) is signals._set_SIGCHLD_handler() is None
+    assert norch.set_vital("Dataloader", "enabled", "True") is False

@@ -204,7 +204,7 @@ _LATER = {
     "tensor": ("StorageBase=Storage", "TypedStorage", "UntypedStorage"),
     "compat.queries": (
         "detach", "get_device", "get_device_module", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
-        "is_inference", "is_storage", "numel", "set_flush_denormal", "typename",
+        "is_inference", "is_storage", "numel", "set_flush_denormal", "set_vital", "typename",
     ),
     "library.schema": ("Tag",),
     "memory.fitting": ("fits",),

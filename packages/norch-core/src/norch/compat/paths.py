@@ -151,9 +151,17 @@ _ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
 ]
 _ANNOTATIONS += [f"_size_{n}_opt_t" for n in ("any", 2, 3)] + ["_maybe_indices_t"]
 _JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled"
+_SIGNALS = [f"_set_{name}" for name in ("SIGCHLD_handler", "worker_pids", "worker_signal_handlers")]
+_SIGNALS += ["_error_if_any_worker_fails", "_remove_worker_pids"]
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
+_EMPTY = (
+    "_functorch ao ao.nn _higher_order_ops _inductor distributed.elastic "
+    "distributed.elastic.multiprocessing distributed.algorithms.model_averaging"
+)
+
 PLACES: dict[str, Place] = {
+    **dict.fromkeys(_EMPTY.split(), Place()),
     "__config__": Place(names={"show": lambda: "", "parallel_info": lambda: ""}),
     "_C": Place(
         ("compat.c_functions",), dict.fromkeys((f"_jit_set_{n}" for n in _JIT_SWITCHES.split()), lambda value: None)
@@ -169,7 +177,6 @@ PLACES: dict[str, Place] = {
         }
     ),
     "_C._functorch": Place(("compat.batched_tensors",)),
-    "_functorch": Place(),
     "_functorch.apis": Place(("func",)),
     "_functorch.eager_transforms": Place(("func", "compat.batched_tensors")),
     "_functorch.functional_call": Place(("func",)),
@@ -178,10 +185,8 @@ PLACES: dict[str, Place] = {
     "_C._nn": Place(("nn.functional", "nn.transfer")),
     "_subclasses.fake_tensor": Place(names={"is_fake": lambda value: False, "unset_fake_temporarily": nullcontext}),
     "_utils": Place(("compat.flattening", "compat.plain_pickles", "compat.queries", "compat.raised_elsewhere")),
-    "ao": Place(),
     "ao.quantization": Place(("nn.quantizing",)),
     "ao.quantization.quantize": Place(("nn.quantizing",)),
-    "ao.nn": Place(),
     "ao.nn.quantized": Place(("nn.quantized",)),
     "quantization": Place(("nn.quantizing",)),
     "autograd.forward_ad": Place(("func.dual_numbers",)),
@@ -192,13 +197,11 @@ PLACES: dict[str, Place] = {
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
-    "_higher_order_ops": Place(),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",), names={"is_dynamo_supported": lambda: True}),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER),
     "_dynamo.config": Place(names=_SETTINGS | dict.fromkeys(("cache_size_limit", "recompile_limit"), 8)),
-    "_inductor": Place(),
     "_inductor.config": Place(names=_SETTINGS | {"triton": SimpleNamespace()}),
     "_dynamo.utils": Place(
         names={"is_compile_supported": lambda device_type: False, "disable_cache_limit": nullcontext}
@@ -208,14 +211,11 @@ PLACES: dict[str, Place] = {
     "distributed.constants": Place(names=dict.fromkeys(_TIMEOUTS, timedelta(minutes=10))),
     "distributed.autograd": Place(names={"is_available": lambda: False}),
     "distributed.rpc": Place(names={"is_available": lambda: False}),
-    "distributed.elastic": Place(),
-    "distributed.elastic.multiprocessing": Place(),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
     "functional": Place(("",)),
     "futures": Place(("distributed.futures",)),
     "fx.experimental.symbolic_shapes": Place(("compat.symbolic_numbers",)),
     "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
-    "distributed.algorithms.model_averaging": Place(),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
     "distributed.fsdp.api": Place(("distributed.fsdp",)),
@@ -259,16 +259,21 @@ PLACES: dict[str, Place] = {
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
         | {"_int": int, "_float": float, "_bool": bool}
     ),
-    "utils.data._utils": Place(("utils.data",)),
+    "utils.data._utils": Place(
+        ("utils.data",), {"HAS_NUMPY": True, "MP_STATUS_CHECK_INTERVAL": 5.0, "python_exit_status": False}
+    ),
+    "utils.data._utils.signal_handling": Place(names=dict.fromkeys(_SIGNALS, lambda *pids: None)),
     "utils._foreach_utils": Place(("compat.flattening",)),
-    "utils.data._utils.worker": Place(("utils.data",), {"_generate_state": _generate_state}),
+    "utils.data._utils.worker": Place(
+        ("utils.data", "utils.data.base_iterators"), {"_generate_state": _generate_state, "_worker_info": None}
+    ),
     "utils._contextlib": Place(("compat.context_managers",)),
     "utils.weak": Place(("compat.weak_keys",)),
     "return_types": Place(("compat.return_types",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(
-        ("utils.data", "utils.data.loader", "utils.data.collate", "utils.data.iterators"),
+        ("utils.data", *[f"utils.data.{name}" for name in ("loader", "collate", "iterators", "base_iterators")]),
         {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
     ),
     "utils.collect_env": Place(

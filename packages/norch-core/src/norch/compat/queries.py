@@ -119,4 +119,9 @@ def set_flush_denormal(mode: bool) -> bool:
     return CPU.backend.set_flush_denormal(bool(mode))
 
 
+def set_vital(vital: str, attr: str, value: str) -> bool:
+    """False, for "not kept", as PyTorch answers by default: no `value` of an `attr` of a `vital` part is gathered."""
+    return False
+
+
 check_functions(globals())

@@ -2,6 +2,7 @@
 
 import norch
 
+from .base_iterators import _DatasetKind as _DatasetKind
 from .collate import default_collate as default_collate
 from .collate import default_convert as default_convert
 from .datapipes import DataChunk as DataChunk

@@ -1,4 +1,4 @@
-"""What libraries with loaders of their own take of PyTorch's DataLoader: its kinds of datasets and its iterator."""
+"""The iterators of PyTorch's DataLoader, which libraries with loaders of their own make."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from collections.abc import Iterator
 from multiprocessing import get_context
 from typing import Any
 
+from .base_iterators import _DatasetKind
 from .loader import DataLoader
-
-
-class _DatasetKind:
-    """Whether a dataset is asked for samples by index, or gives them in an order of its own."""
-
-    Map, Iterable = 0, 1
 
 
 class _SingleProcessDataLoaderIter:
@@ -72,7 +67,8 @@ class _Processes(DataLoader[Any]):
             **order,
         )
 
-    def _is_iterable(self, dataset: Any) -> bool:
+    @property
+    def _iterable(self) -> bool:
         return bool(self._kind == _DatasetKind.Iterable)
 
 

@@ -78,7 +78,6 @@ class DataLoader(Generic[T_co]):
         workers: str | None = None,
     ) -> None:
         self._initialised = False
-        self._iterable = self._is_iterable(dataset)
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context, workers)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -90,7 +89,7 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.generator = generator
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
-        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self.collate_fn = collate_fn or (default_collate if self.batch_sampler is not None else default_convert)
         self.seed, self._draws = seed, seed is None
         self._epoch = 0
         self._progress: Progress | None = None
@@ -100,8 +99,9 @@ class DataLoader(Generic[T_co]):
         self._pin: Any = ...  # not known yet
         self._initialised = True
 
-    def _is_iterable(self, dataset: Any) -> bool:
-        return isinstance(dataset, IterableDataset)
+    @property
+    def _iterable(self) -> bool:
+        return isinstance(self.dataset, IterableDataset)
 
     def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
         if self._iterable:
@@ -127,8 +127,6 @@ class DataLoader(Generic[T_co]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self._batched = batch_sampler is not None
-        self._indices = batch_sampler if self._batched else sampler
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self._initialised:
@@ -140,7 +138,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         """Batches in an epoch. Raises TypeError where the dataset or sampler has no length."""
         if not self._iterable:
-            return len(self._indices)
+            return len(self._index_sampler)
         count = len(self.dataset)
         if self.batch_size is None:
             return count
@@ -158,12 +156,12 @@ class DataLoader(Generic[T_co]):
         progress = self._resume
         if progress is None:
             progress = Progress(self._draw() if self._draws else self._settled_seed(), self._epoch)
-            progress.order = order_state(self._indices)
+            progress.order = order_state(self._index_sampler)
         else:
             if self._draws and not progress.begun:
                 self._draw()
             progress.begun = True
-            restore_order(self._indices, progress.order)
+            restore_order(self._index_sampler, progress.order)
         iterator = self._start(progress)
         self._resume, self._progress, self._epoch = None, progress, progress.epoch + 1
         return iterator
@@ -171,12 +169,12 @@ class DataLoader(Generic[T_co]):
     @property
     def _auto_collation(self) -> bool:
         """Whether samples are made one by one and then collated. Subclasses that read whole batches say False."""
-        return self._batched
+        return self.batch_sampler is not None
 
     @property
     def _index_sampler(self) -> Any:
         """Gives the indices of each batch, or of each sample where there are none."""
-        return self._indices
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def _start(self, progress: Progress) -> Iterator[Any]:
         if self._pin is ...:
@@ -209,7 +207,7 @@ class DataLoader(Generic[T_co]):
 
     def _again(self, progress: Progress) -> Iterator[Any]:
         """An iterator for the rest of an epoch whose iterator has closed its workers."""
-        restore_order(self._indices, progress.order)
+        restore_order(self._index_sampler, progress.order)
         return self._start(progress)
 
     def _draw(self) -> int:
@@ -252,6 +250,9 @@ class DataLoader(Generic[T_co]):
             return True
         return False
 
+    def check_worker_number_rationality(self) -> None:
+        """Nothing: as many workers as are asked for are made."""
+
     # --- State ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -263,7 +264,7 @@ class DataLoader(Generic[T_co]):
         progress = self._progress or self._resume
         if progress is None or progress.finished:
             progress = Progress(self._settled_seed(), self._epoch, begun=False)
-            progress.order = order_state(self._indices)
+            progress.order = order_state(self._index_sampler)
         return {"version": 1, **self._form(), **progress.state_dict()}
 
     def _form(self) -> dict[str, Any]:

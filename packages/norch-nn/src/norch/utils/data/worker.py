@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -32,7 +33,8 @@ _info: ContextVar[WorkerInfo | None] = ContextVar("worker", default=None)
 
 def get_worker_info() -> WorkerInfo | None:
     """Of the DataLoader worker (thread or process) that this is called in; None where it is called in none."""
-    return _info.get()
+    made_by_others = sys.modules.get("norch.utils.data._utils.worker")  # which loaders after PyTorch's write
+    return _info.get() or getattr(made_by_others, "_worker_info", None)
 
 
 @contextlib.contextmanager

@@ -81,3 +81,11 @@ class functional_datapipe:  # a function in PyTorch's programs
             raise TypeError(f"functional_datapipe(): {cls!r} is no class of pipes")
         base.register_datapipe_as_function(self.name, cls)
         return cls
+
+
+def _unwrapped(datapipe: Any) -> Any:
+    """The data pipe, which PyTorch puts into an object that pickles it."""
+    return datapipe
+
+
+_IterDataPipeSerializationWrapper = _MapDataPipeSerializationWrapper = _unwrapped
