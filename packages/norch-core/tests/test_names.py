@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import pickle
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -71,3 +72,14 @@ def test_signatures_show_the_arguments_before_the_first_call_and_after():
     assert list(inspect.signature(norch.add).parameters) == ["input", "other", "alpha", "out"]
     assert list(inspect.signature(Tensor.add_).parameters) == ["input", "other", "alpha"]
     assert list(inspect.signature(Tensor.squeeze_).parameters) == ["input", "dim"]
+
+
+def test_what_a_star_imports() -> None:
+    names: dict[str, object] = {}
+    exec("from norch import *", names)
+    late = {"stft", "vmap", "compile", "save", "load", "einsum", "FloatTensor", "typename", "relu_", "Event"}
+    assert late <= set(names)
+    assert names["stft"] is norch.stft
+    assert not any(isinstance(value, ModuleType) for value in names.values())
+    assert "IndexError" not in names  # which is Python's
+    assert names["abs"] is norch.abs

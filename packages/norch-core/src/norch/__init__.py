@@ -267,6 +267,10 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
     from importlib.util import find_spec
 
+    if name == "__all__":  # what `from norch import *` gives, as PyTorch's: no modules, and no exceptions of Python's
+        shown = {title for title in __dir__() if not title.startswith("_")}
+        skipped = {title for title in shown & set(vars(builtins)) if title.endswith("Error")}
+        return sorted(title for title in shown - skipped if not isinstance(globals().get(title), type(builtins)))
     if name in _LATE_OPS:
         found = globals()[name] = getattr(import_module("norch.ops"), name)
         return found

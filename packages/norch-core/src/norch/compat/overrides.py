@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
+from importlib import import_module
 from inspect import Signature, signature
+from types import FunctionType
 from typing import Any
 
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
@@ -91,6 +93,13 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
     """By each function and method that classes are asked for, a function of the same parameters that gives -1."""
     return {shown: _answering(function) for function, shown in _public() if function.__name__ not in _UNASKED}
+
+
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """The functions and methods that no class is asked for, such as those that make tensors of numbers alone."""
+    places: list[Any] = [import_module(__name__.partition(".")[0]), *Tensor.__mro__[:-1]]
+    found = {value for place in places for value in vars(place).values() if isinstance(value, FunctionType)}
+    return found - set(get_testing_overrides())
 
 
 def _answering(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -269,6 +269,7 @@ PLACES: dict[str, Place] = {
     ),
     "utils._contextlib": Place(("compat.context_managers",)),
     "utils.weak": Place(("compat.weak_keys",)),
+    "utils.deterministic": Place(names={"fill_uninitialized_memory": True}),
     "return_types": Place(("compat.return_types",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
