@@ -173,10 +173,37 @@ def test_functions_that_are_methods_too():
     assert x.to_sparse().sparse_dim() == 2
 
 
-def test_softmax_backward_data_is_the_gradient_of_softmax():
-    x = norch.randn(3, 5).requires_grad_()
-    grad = norch.randn(3, 5)
-    y = x.softmax(1)
-    y.backward(grad)
-    assert norch.equal(norch._softmax_backward_data(grad, y.detach(), 1, norch.float32), x.grad)
-    assert norch._softmax_backward_data(grad, y.detach(), 1, norch.float16).dtype is norch.float16
+def test_a_convolution_along_the_first_dim():
+    rng = np.random.default_rng(5)
+    x, w, b = (norch.tensor(rng.standard_normal(shape)) for shape in ((7, 2, 3), (3, 3, 4), (4,)))
+    found = norch.conv_tbc(x, w, b, 1)
+    assert found.shape == (7, 2, 4)
+    padded = np.pad(x.numpy(), ((1, 1), (0, 0), (0, 0)))
+    expected = sum(padded[k : k + 7] @ w.numpy()[k] for k in range(3)) + b.numpy()
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_gradients_by_results(name):
+    x = norch.tensor([[0.5, -1.0, 2.0], [0.0, 1.0, 1.0]], dtype=norch.float64, requires_grad=True)
+    given = norch.tensor([[1.0, 2.0, -1.0], [0.0, 3.0, 1.0]], dtype=norch.float64)
+    out = getattr(norch, name)(x, dim=-1)
+    (expected,) = norch.autograd.grad(out, x, given)
+    found = getattr(norch, f"_{name}_backward_data")(given, out.detach(), -1, x.dtype)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_branches_and_loops():
+    x = norch.tensor([1.0, 2.0])
+    assert norch.cond(x.sum() > 2, lambda x: x * 2, lambda x: x, (x,)).tolist() == [2, 4]
+    assert norch.cond(False, lambda: 1, lambda: 2) == 2
+    count, total = norch.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t * 2), (norch.tensor(0), x))
+    assert (count.item(), total.tolist()) == (3, [8, 16])
+    assert norch._shape_as_tensor(norch.ones(2, 3)).tolist() == [2, 3]
+
+
+def test_old_storages_of_bytes():
+    storage = norch.ByteStorage.from_buffer(b"abc")
+    assert norch.ByteTensor(storage).tolist() == [97, 98, 99]
+    assert norch.FloatStorage._from_buffer(np.float32([1, 2]).tobytes(), byte_order="native").tolist() == [1, 2]
+    assert (repr(norch.per_tensor_affine), norch.qscheme) == ("norch.per_tensor_affine", type(norch.per_tensor_affine))

@@ -183,6 +183,7 @@ _LATER = {
     "compat.integer_products": ("_int_mm", "_weight_int8pack_mm"),
     "compat.legacy": (
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+        *[f"{kind}Storage" for kind in "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()],
         "IntTensor", "LongTensor", "ShortTensor", "cholesky", "qr", "range", "set_default_tensor_type", "svd",
     ),
     "device": ("DeviceObjType=Device",),
@@ -215,11 +216,14 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "_softmax_backward_data", "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file",
-        "narrow_copy", "native_channel_shuffle", "nonzero_static",
+        "adjoint", "as_strided_scatter", "empty_permuted", "fill", "frexp", "from_file", "narrow_copy",
+        "native_channel_shuffle", "nonzero_static", "cond", "while_loop", "conv_tbc", "_softmax_backward_data",
+        "_log_softmax_backward_data", "_shape_as_tensor",
     ),
     "compat.quantized_dtypes": (
         "qint32", "qint8", "quint2x4", "quint4x2", "quint8",
+        "per_channel_affine", "per_channel_affine_float_qparams", "per_channel_symmetric", "per_tensor_affine",
+        "per_tensor_symmetric", "qscheme",
         *[f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)],
     ),
     "compat.symbolic_numbers": (

@@ -179,6 +179,12 @@ class _CUDA:
 
     enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = enable_flash_sdp
 
+    def flash_sdp_enabled(self) -> bool:
+        """True, as PyTorch answers by default."""
+        return True
+
+    mem_efficient_sdp_enabled = math_sdp_enabled = cudnn_sdp_enabled = flash_sdp_enabled
+
 
 class _Device:
     """A device type of which scripts ask whether it is there."""

@@ -9,8 +9,8 @@ from ..device import set_default_device
 from ..dispatch.arguments import check_functions, into
 from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
-from ..ops import arange
-from ..tensor import Tensor
+from ..ops import arange, frombuffer
+from ..tensor import Tensor, TypedStorage
 
 
 class _TensorType(type):
@@ -25,6 +25,8 @@ class _TensorType(type):
     def __call__(cls, *data: Any, device: Any = None) -> Any:
         """A tensor of data, or an uninitialised one of sizes."""
         place = cls.device_type if device is None else device
+        if len(data) == 1 and isinstance(data[0], TypedStorage):
+            data = (data[0]._elements(),)
         return Tensor(*data, dtype=cls.dtype, device=place)
 
     def __repr__(cls) -> str:
@@ -47,6 +49,24 @@ HalfTensor, BFloat16Tensor, FloatTensor = map(tensor_type, ("HalfTensor", "BFloa
 DoubleTensor, ByteTensor, CharTensor = map(tensor_type, ("DoubleTensor", "ByteTensor", "CharTensor"))
 ShortTensor, IntTensor = map(tensor_type, ("ShortTensor", "IntTensor"))
 LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
+
+
+def _storage_of(name: str) -> type[TypedStorage]:
+    dtype = TENSOR_TYPES[name.replace("Storage", "Tensor")]
+
+    def from_buffer(cls: type, buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        """A copy of the bytes of `buffer`, in elements. args, kwargs: the order of bytes, which is the machine's."""
+        return cls(frombuffer(bytearray(buffer), dtype=dtype))
+
+    doc = f"Memory of elements of dtype {dtype.name}: `{name}.from_buffer(data)` copies bytes."
+    methods = {"from_buffer": classmethod(from_buffer), "_from_buffer": classmethod(from_buffer), "__doc__": doc}
+    return type(name, (TypedStorage,), methods)
+
+
+HalfStorage, BFloat16Storage, FloatStorage = map(_storage_of, ("HalfStorage", "BFloat16Storage", "FloatStorage"))
+DoubleStorage, ByteStorage, CharStorage = map(_storage_of, ("DoubleStorage", "ByteStorage", "CharStorage"))
+ShortStorage, IntStorage = map(_storage_of, ("ShortStorage", "IntStorage"))
+LongStorage, BoolStorage = map(_storage_of, ("LongStorage", "BoolStorage"))
 
 
 class SVD(NamedTuple):

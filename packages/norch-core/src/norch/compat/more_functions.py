@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import ops
 from ..device import Device
 from ..dispatch.arguments import check_functions
-from ..dtype import as_dtype, get_default_dtype, int32
+from ..dtype import as_dtype, get_default_dtype, int32, int64
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ops import abs as magnitude
 from ..ops import empty, floor, log2, where
-from ..ops.nn.softmax import softmax_grad
+from ..ops.nn.softmax import log_softmax_grad, softmax_grad
 from ..tensor.storage import UntypedStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..dtype import DType
     from ..tensor import Tensor
@@ -45,11 +45,6 @@ def frexp(input: Tensor) -> Frexp:
     mantissa = where(low, mantissa * 2, where(high, mantissa / 2, mantissa))
     signed = ops.copysign(mantissa, input.double()).to(input.dtype)
     return Frexp(where(plain, signed, input), where(plain, exponent, 0.0).to(int32))
-
-
-def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
-    """The gradient of softmax's input, in `input_dtype`, from that of its output and the output."""
-    return softmax_grad(grad_output, output, dim).to(input_dtype)
 
 
 def fill(input: Tensor, value: Any) -> Tensor:
@@ -127,6 +122,42 @@ def from_file(
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "from_file")
     mapped = UntypedStorage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
     return mapped._tensor.view(chosen).requires_grad_(requires_grad)  # type: ignore[attr-defined, no-any-return]
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """`true_fn(*operands)` where `pred`, a bool or a tensor of one element, is true, else `false_fn(*operands)`."""
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """The tuple that `body_fn(*values)` makes of `carried_inputs`, again and again, as long as `cond_fn(*values)`."""
+    values = tuple(carried_inputs)
+    while bool(cond_fn(*values)):
+        values = tuple(body_fn(*values))
+    return values
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution along the first dim: of `input` (T, N, C), `weight` (K, C, D) and `bias` (D) one of
+    (T + 2 pad - K + 1, N, D). Raises ShapeError as `conv1d`."""
+    return ops.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType | None = None) -> Tensor:
+    """The gradient of softmax's input by its result `output`, whose gradient is `grad_output`, of their shape."""
+    return softmax_grad(grad_output, output, dim).to(input_dtype or grad_output.dtype)
+
+
+def _log_softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType | None = None
+) -> Tensor:
+    """The gradient of log_softmax's input by its result `output`, whose gradient is `grad_output`, of their shape."""
+    return log_softmax_grad(grad_output, output, dim).to(input_dtype or grad_output.dtype)
+
+
+def _shape_as_tensor(self: Tensor) -> Tensor:
+    """The sizes of a tensor, as int64."""
+    return ops.tensor(list(self.shape), dtype=int64)
 
 
 check_functions(globals())

@@ -98,7 +98,9 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
 def get_ignored_functions() -> set[Callable[..., Any]]:
     """The functions and methods that no class is asked for, such as those that make tensors of numbers alone."""
     places: list[Any] = [import_module(__name__.partition(".")[0]), *Tensor.__mro__[:-1]]
-    found = {value for place in places for value in vars(place).values() if isinstance(value, FunctionType)}
+    found: set[Callable[..., Any]] = set()
+    for place in places:
+        found |= {value for value in vars(place).values() if isinstance(value, FunctionType)}
     return found - set(get_testing_overrides())
 
 

@@ -73,6 +73,11 @@ def _tqdm(*args: Any, **kwargs: Any) -> Any:
     return import_module("tqdm").tqdm(*args, **kwargs)
 
 
+def _addindent(s_: str, numSpaces: int) -> str:
+    """The text with its lines after the first indented, as modules show their parts."""
+    return s_.replace("\n", "\n" + numSpaces * " ")
+
+
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     """The sizes of which None is the default's, from the right."""
     if isinstance(out_size, int | tuple):
@@ -324,7 +329,9 @@ _SAME = (
 )
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
-PLACES["nn.modules.module"] = Place(("nn.module", "nn.state", "nn.registry", "nn.global_hooks", "nn"))
+PLACES["nn.modules.module"] = Place(
+    ("nn.module", "nn.state", "nn.registry", "nn.global_hooks", "nn"), {"_addindent": _addindent}
+)
 PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
 for _name in filter(None, lacks.LACKS):  # of those that are files Python's own finder is asked first
     PLACES.setdefault(_name, Place())

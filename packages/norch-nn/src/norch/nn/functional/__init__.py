@@ -80,6 +80,12 @@ from .activation import softshrink as softshrink
 from .activation import tanhshrink as tanhshrink
 from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
+from .attention_parts import _canonical_mask as _canonical_mask
+from .attention_parts import _in_projection as _in_projection
+from .attention_parts import _in_projection_packed as _in_projection_packed
+from .attention_parts import _mha_shape_check as _mha_shape_check
+from .attention_parts import _none_or_dtype as _none_or_dtype
+from .attention_parts import _verify_batch_size as _verify_batch_size
 from .dropout import alpha_dropout as alpha_dropout
 from .dropout import dropout as dropout
 from .dropout import dropout1d as dropout1d
