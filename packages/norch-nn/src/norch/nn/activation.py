@@ -12,6 +12,8 @@ from .layer import layer
 from .module import Module
 from .parameter import Parameter
 
+_RELU, _SILU = F.relu, F.silu  # unless a program has put others in their place
+
 
 @layer(norch.sigmoid)
 class Sigmoid(Module):
@@ -34,7 +36,8 @@ class ReLU(_InPlace):
     """max(x, 0), elementwise; into the memory of its input if `inplace`."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.relu(input, inplace=True) if self.inplace else norch.relu(input)
+        function = F.relu
+        return norch.relu(input) if function is _RELU and not self.inplace else function(input, inplace=self.inplace)
 
 
 @layer(F.relu6)
@@ -54,7 +57,8 @@ class SiLU(_InPlace):
     """x * sigmoid(x). After Elfwing et al. (2017)."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return F.silu(input, True) if self.inplace else norch.silu(input)
+        function = F.silu
+        return norch.silu(input) if function is _SILU and not self.inplace else function(input, inplace=self.inplace)
 
 
 @layer(F.mish)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import InitVar
 from typing import Any, ClassVar
 
@@ -34,7 +33,7 @@ class _ConvNd(Module):
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
-    _function: ClassVar[Callable[..., norch.Tensor]]
+    _function: ClassVar[str]
     output_padding: Any = 0
     padding: Any
 
@@ -161,7 +160,7 @@ class _Conv(_ConvNd):
         padding = self.padding
         if self._around:
             input, padding = F.pad(input, self._around, self.padding_mode), 0
-        return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        return getattr(F, self._function)(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -173,7 +172,7 @@ class Conv1d(_Conv):
     """
 
     dims = 1
-    _function = staticmethod(F.conv1d)
+    _function = "conv1d"
 
 
 class Conv2d(_Conv):
@@ -185,7 +184,7 @@ class Conv2d(_Conv):
     """
 
     dims = 2
-    _function = staticmethod(F.conv2d)
+    _function = "conv2d"
 
 
 class Conv3d(_Conv):
@@ -195,7 +194,7 @@ class Conv3d(_Conv):
     """
 
     dims = 3
-    _function = staticmethod(F.conv3d)
+    _function = "conv3d"
 
 
 @layer()
@@ -253,7 +252,7 @@ class _ConvTransposeNd(_ConvNd):
         extra = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation
         )
-        return self._function(
+        return getattr(F, self._function)(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
 
@@ -268,7 +267,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     """
 
     dims = 1
-    _function = staticmethod(F.conv_transpose1d)
+    _function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -279,7 +278,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     dims = 2
-    _function = staticmethod(F.conv_transpose2d)
+    _function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -288,4 +287,4 @@ class ConvTranspose3d(_ConvTransposeNd):
     """
 
     dims = 3
-    _function = staticmethod(F.conv_transpose3d)
+    _function = "conv_transpose3d"

@@ -8,6 +8,8 @@ from . import functional as F
 from .layer import layer
 from .module import Module
 
+_DROPOUT = F.dropout  # unless a program has put another in its place
+
 
 @layer()
 class _DropoutNd(Module):
@@ -24,8 +26,9 @@ class Dropout(_DropoutNd):
     """Each element 0 with probability `p`, the others divided by 1 - p. Shape kept. After Srivastava et al. (2014)."""
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        if self.inplace:
-            return F.dropout(input, self.p, self.training, True)
+        function = F.dropout
+        if self.inplace or function is not _DROPOUT:
+            return function(input, self.p, self.training, self.inplace)
         return norch.dropout(input, self.p, self.training)
 
 

@@ -13,6 +13,8 @@ from .layer import layer
 from .module import Module
 from .parameter import Parameter
 
+_EMBEDDING = F.embedding  # unless a program has put another in its place
+
 
 class _Table(Module):
     padding_idx: int | None
@@ -82,9 +84,10 @@ class Embedding(_Table):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises IndexError for an index that is not a row, DTypeError for input that holds no integers."""
-        if self.max_norm is None and not self.scale_grad_by_freq:
+        function = F.embedding
+        if self.max_norm is None and not self.scale_grad_by_freq and function is _EMBEDDING:
             return norch.embedding(input, self.weight, self.padding_idx)
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+        return function(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
     @classmethod
     def from_pretrained(

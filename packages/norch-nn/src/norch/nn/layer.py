@@ -10,9 +10,12 @@ from typing import Any, TypeVar, dataclass_transform
 
 from norch import switches
 
+from . import functional as F
 from .fields import add_constructor
 from .functional.loss_arguments import deprecated_reduction
 from .module import Module
+
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 M = TypeVar("M", bound=type[Module])
 
@@ -47,7 +50,7 @@ def layer(function: Callable[..., Any] | None = None) -> Callable[[M], M]:
             cls.__annotations__ = dict.fromkeys(cls.__annotations__, Any)
         options = tuple(n for n, f in getattr(cls, "_fields", {}).items() if not f.annotation.startswith("InitVar"))
         if function is not None and "forward" not in cls.__dict__:
-            cls.forward = _forward(getattr(function, "without_deprecated", function), options)  # type: ignore[method-assign]
+            cls.forward = _forward(function, options)  # type: ignore[method-assign]
         if options and cls.extra_repr is Module.extra_repr:
             cls.extra_repr = _extra_repr  # type: ignore[method-assign]
         return cls
@@ -75,13 +78,30 @@ def _initialise(cls: Any, self: Any, values: dict[str, Any]) -> None:
 
 
 def _forward(function: Callable[..., Any], options: tuple[str, ...]) -> Any:
-    """`def forward(self, input): return function(input, dim=self.dim)`, as it would be written by hand."""
+    """`def forward(self, input): return F.function(input, dim=self.dim)`, as it would be written by hand.
+
+    The function is looked up in each call, since programs put others in its place: profilers, and faster attention.
+    """
+    public, function = function, getattr(function, "without_deprecated", function)
     attributes = {*options, "training"}
     names = list(inspect.signature(function).parameters)
     inputs = ", ".join(takewhile(lambda name: name not in attributes, names)) if options else names[0]
-    arguments = "".join(f", {name}=self.{name}" for name in names if name in attributes)
-    namespace: dict[str, Any] = {"function": function}
-    source = f"def forward(self, {inputs}):\n    return function({inputs}{arguments})"
+    first = inputs.count(",") + 1
+    given = [name in attributes for name in names[first:]]
+    # PyTorch's modules give these by position, which what was put in a function's place may count on, but for losses.
+    count = first + (given.index(False) if False in given else len(given)) if function is public else 0
+    kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    arguments = "".join(
+        f", self.{name}" if i < count and kinds[i] is not _KEYWORD_ONLY else f", {name}=self.{name}"
+        for i, name in enumerate(names)
+        if name in attributes
+    )
+    name = public.__name__
+    namespace: dict[str, Any] = {"F": F, "function": function, "public": public}
+    called = "function"
+    if getattr(F, name, None) is public:
+        called = f"F.{name}" if function is public else f"(function if F.{name} is public else F.{name})"
+    source = f"def forward(self, {inputs}):\n    return {called}({inputs}{arguments})"
     exec(compile(source, "<norch forward>", "exec"), namespace)
     forward = namespace["forward"]
     forward.__doc__ = f"The arguments and errors are those of `functional.{function.__name__}`."

@@ -234,7 +234,7 @@ class LayerNorm(_Affine):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError where `input` does not end in normalized_shape."""
-        return norch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         bias = self.bias is not None
@@ -261,7 +261,7 @@ class RMSNorm(_Affine):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError where `input` does not end in normalized_shape."""
-        return norch.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
@@ -292,7 +292,7 @@ class GroupNorm(_Affine):
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises ShapeError for another number of channels."""
-        return norch.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         bias = self.bias is not None

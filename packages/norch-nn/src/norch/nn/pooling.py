@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import norch
@@ -52,7 +51,7 @@ class MaxPool3d(_MaxPoolNd):
 @layer()
 class _MaxUnpoolNd(Module):
     dims: ClassVar[int]
-    _function: ClassVar[Callable[..., norch.Tensor]]
+    _function: ClassVar[str]
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -67,25 +66,25 @@ class _MaxUnpoolNd(Module):
 
         indices: int64, in input's shape, as MaxPool1d with return_indices gives them.
         """
-        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return getattr(F, self._function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
     """The values of MaxPool1d back at their indices, zeros elsewhere: (n, c, x) -> (n, c, w)."""
 
-    dims, _function = 1, staticmethod(F.max_unpool1d)
+    dims, _function = 1, "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """The values of MaxPool2d back at their indices, zeros elsewhere: (n, c, y, x) -> (n, c, h, w)."""
 
-    dims, _function = 2, staticmethod(F.max_unpool2d)
+    dims, _function = 2, "max_unpool2d"
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """The values of MaxPool3d back at their indices, zeros elsewhere: (n, c, z, y, x) -> (n, c, d, h, w)."""
 
-    dims, _function = 3, staticmethod(F.max_unpool3d)
+    dims, _function = 3, "max_unpool3d"
 
 
 class _AvgPoolNd(Module):
@@ -141,32 +140,32 @@ class AvgPool3d(AvgPool2d):
 
 @layer()
 class _LPPoolNd(Module):
-    _function: ClassVar[Callable[..., norch.Tensor]]
+    _function: ClassVar[str]
     norm_type: float
     kernel_size: Any
     stride: Any = None
     ceil_mode: bool = False
 
     def forward(self, input: norch.Tensor) -> norch.Tensor:
-        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return getattr(F, self._function)(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, w) -> (n, c, x)."""
 
-    _function = staticmethod(F.lp_pool1d)
+    _function = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, h, w) -> (n, c, y, x)."""
 
-    _function = staticmethod(F.lp_pool2d)
+    _function = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
     """The `norm_type`-norm of each window: (n, c, d, h, w) -> (n, c, z, y, x)."""
 
-    _function = staticmethod(F.lp_pool3d)
+    _function = "lp_pool3d"
 
 
 @layer(F.adaptive_avg_pool1d)
@@ -218,7 +217,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _FractionalMaxPool(Module):
-    _function: ClassVar[Callable[..., Any]]
+    _function: ClassVar[str]
     _dims: ClassVar[int]
     _random_samples: norch.Tensor | None
 
@@ -246,7 +245,7 @@ class _FractionalMaxPool(Module):
             self.output_ratio = tuple(ratios)
 
     def forward(self, input: norch.Tensor) -> Any:
-        return type(self)._function(
+        return getattr(F, self._function)(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )
 
@@ -258,7 +257,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     ratio must be given, else ValueError is raised. _random_samples: a buffer that is used instead of what is drawn.
     """
 
-    _function, _dims = staticmethod(F.fractional_max_pool2d), 2
+    _function, _dims = "fractional_max_pool2d", 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
@@ -268,4 +267,4 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     ratio must be given, else ValueError is raised. _random_samples: a buffer that is used instead of what is drawn.
     """
 
-    _function, _dims = staticmethod(F.fractional_max_pool3d), 3
+    _function, _dims = "fractional_max_pool3d", 3
