@@ -11,6 +11,7 @@ import pytest
 
 import norch
 from norch import nn
+from norch.utils import checkpoint as checkpointing
 from norch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -95,3 +96,18 @@ def test_results_of_unknown_structure_are_refused():
 
     with pytest.raises(norch.DTypeError, match="register_pytree_node knows, not a Result"):
         checkpoint(lambda x: Result(x * 2), norch.ones(2, requires_grad=True))
+
+
+def test_the_parts_of_checkpoints_that_libraries_make() -> None:
+    x, y = norch.ones(2, requires_grad=True), norch.ones(2)
+    found = checkpointing.detach_variable((x * 2, y, 3))
+    assert [getattr(value, "requires_grad", None) for value in found] == [True, False, None]
+    assert found[0].is_leaf
+    with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
+        checkpointing.detach_variable([x])
+    checkpointing.check_backward_validity((x, 1))
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        checkpointing.check_backward_validity((y,))
+    assert norch.autograd._is_checkpoint_valid()
+    assert norch.nn.functional.has_torch_function((x, y)) is False
+    assert norch.hub._check_module_exists("norch")

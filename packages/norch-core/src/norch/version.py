@@ -9,6 +9,7 @@ from .errors import DeviceError
 
 __version__ = "0.1.0"
 hip = None
+debug = False
 git_version = None
 
 

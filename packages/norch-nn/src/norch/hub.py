@@ -150,6 +150,11 @@ def _entry(hubconf: ModuleType, model: str) -> Callable[..., Any]:
     return entry  # type: ignore[no-any-return]
 
 
+def _check_module_exists(name: str) -> bool:
+    """Whether a module of that name can be imported."""
+    return find_spec(name) is not None
+
+
 load_url, _download_url_to_file = load_state_dict_from_url, download_url_to_file  # as in utils.model_zoo
 
 _late = norch.late_submodules(__name__)

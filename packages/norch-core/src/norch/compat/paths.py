@@ -130,6 +130,7 @@ _JIT |= {"annotate": lambda the_type, the_value: the_value, "Attribute": lambda 
 _JIT |= {"Final": Final, "strict_fusion": nullcontext, "isinstance": _is_instance}
 _JIT |= {"fork": _Forked, "Future": _Forked, "wait": lambda future: future.wait()}
 _JIT |= {"set_fusion_strategy": lambda strategy: []}
+_JIT |= dict.fromkeys(("fuser", "optimized_execution"), lambda *args: nullcontext())
 _JIT["script"] = _script
 _JIT |= dict.fromkeys(("freeze", "optimize_for_inference"), lambda mod, *args, **kwargs: mod)
 _JIT["TracerWarning"] = type("TracerWarning", (Warning,), {})
@@ -155,7 +156,7 @@ _ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
     f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
 ]
 _ANNOTATIONS += [f"_size_{n}_opt_t" for n in ("any", 2, 3)] + ["_maybe_indices_t"]
-_JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled"
+_JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled bailout_depth autocast_mode"
 _SIGNALS = [f"_set_{name}" for name in ("SIGCHLD_handler", "worker_pids", "worker_signal_handlers")]
 _SIGNALS += ["_error_if_any_worker_fails", "_remove_worker_pids"]
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")

@@ -10,6 +10,8 @@ from typing import Any
 from ..submodules import late_submodules
 from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .checkpoint import load, save
+from .location import default_restore_location as default_restore_location
+from .location import location_tag as location_tag
 from .safetensors import load_safetensors, safe_open, save_safetensors
 
 DEFAULT_PROTOCOL = 2

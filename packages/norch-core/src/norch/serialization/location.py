@@ -73,3 +73,16 @@ class Locations:
 def _usable(device: Device) -> Device:
     device.backend  # noqa: B018
     return device
+
+
+def default_restore_location(storage: Tensor, location: str) -> Tensor:
+    """The tensor `storage` on the device of that name: for functions that `load` is given as `map_location`.
+
+    Raises DeviceError for a device that cannot be used.
+    """
+    return storage.to(_usable(Device(location)))
+
+
+def location_tag(storage: Any) -> str:
+    """The name of the device of a tensor, or of memory, as a checkpoint has it."""
+    return str(storage.device)

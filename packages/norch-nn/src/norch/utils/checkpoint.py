@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import is_dataclass
 from enum import Enum
@@ -25,6 +26,20 @@ __all__ = [
     "set_checkpoint_early_stop",
     "set_device_states",
 ]
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, tensors as leaves on the same memory that require grad where they did. Raises RuntimeError for what
+    is no tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple([x.detach().requires_grad_(x.requires_grad) if isinstance(x, norch.Tensor) else x for x in inputs])
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where none of the values is a tensor that requires grad."""
+    if not any(isinstance(x, norch.Tensor) and x.requires_grad for x in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 
 
 class _Again(norch.autograd.Function):

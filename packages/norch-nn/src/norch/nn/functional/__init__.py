@@ -148,3 +148,10 @@ from .sampling import affine_grid as affine_grid
 from .sampling import grid_sample as grid_sample
 
 norch.check_functions(globals(), "norch.nn.functional")
+
+_late = norch.late_submodules(__name__)
+
+
+def __getattr__(name: str) -> object:
+    """What copies of PyTorch's functions ask before they compute."""
+    return getattr(norch.overrides, name) if name in ("handle_torch_function", "has_torch_function") else _late(name)
