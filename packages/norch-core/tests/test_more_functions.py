@@ -207,3 +207,10 @@ def test_old_storages_of_bytes():
     assert norch.ByteTensor(storage).tolist() == [97, 98, 99]
     assert norch.FloatStorage._from_buffer(np.float32([1, 2]).tobytes(), byte_order="native").tolist() == [1, 2]
     assert (repr(norch.per_tensor_affine), norch.qscheme) == ("norch.per_tensor_affine", type(norch.per_tensor_affine))
+
+
+def test_shapes_as_tensors_by_the_path_of_onnx():
+    from norch.onnx.operators import reshape_from_tensor_shape, shape_as_tensor
+
+    shape = shape_as_tensor(norch.ones(2, 3))
+    assert reshape_from_tensor_shape(norch.arange(6), shape).tolist() == [[0, 1, 2], [3, 4, 5]]

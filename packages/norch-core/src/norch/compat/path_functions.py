@@ -46,6 +46,11 @@ def _addindent(s_: str, numSpaces: int) -> str:
     return s_.replace("\n", "\n" + numSpaces * " ")
 
 
+def _reshaped(x: Any, shape: Any) -> Any:
+    """`x` in the shape that a tensor of integers says."""
+    return x.reshape(shape.tolist())
+
+
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     """The sizes of which None is the default's, from the right."""
     if isinstance(out_size, int | tuple):

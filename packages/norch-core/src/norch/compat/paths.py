@@ -27,6 +27,7 @@ from ..tensor_base import TensorBase
 from . import lacks
 from .aten import Overload, Packet
 from .compiling import is_compiling
+from .more_functions import _shape_as_tensor
 from .path_functions import (
     _addindent,
     _environment,
@@ -35,6 +36,7 @@ from .path_functions import (
     _is_instance,
     _list_with_default,
     _ntuple,
+    _reshaped,
     _script,
     _tqdm,
     _vmap,
@@ -188,6 +190,7 @@ PLACES: dict[str, Place] = {
     ),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
+    "onnx.operators": Place(names={"shape_as_tensor": _shape_as_tensor, "reshape_from_tensor_shape": _reshaped}),
     "overrides": Place(("compat.overrides",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
