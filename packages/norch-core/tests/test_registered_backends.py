@@ -121,3 +121,14 @@ def test_a_subclass_of_a_registered_backend_is_a_device_of_its_own(monkeypatch):
 
     for backend in (Child, Parent):
         assert type(ensure_registered(backend).backend) is backend
+
+
+def test_what_programs_import_of_a_device_that_is_not_there() -> None:
+    calls: list[int] = []
+    norch.cpu._lazy_call(lambda: calls.append(1))
+    assert calls == [1]
+    if not norch.cuda.is_available():
+        norch.cuda._lazy_call(lambda: calls.append(2))
+        assert calls == [1]
+        with pytest.raises(NotImplementedError, match=r"norch has no cuda\.device"):
+            norch.cuda.device(0)

@@ -14,7 +14,7 @@ from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .ops.generator import Generator
     from .tensor import Tensor
@@ -35,7 +35,7 @@ LIKE_PYTORCH: dict[str, Any] = {
 }
 """What scripts name on `torch.cuda` whether there is a GPU or not, for backends that have nothing of that name."""
 
-NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "graph")
+NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "device", "graph")
 """What scripts name while they are imported: annotations and base classes. Without a backend it can only be named."""
 
 IN_TABLES = ("reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats")
@@ -157,6 +157,11 @@ class DeviceModule:
         """Sets `new_states`, uint8 vectors that `get_rng_state_all` gave."""
         for state in new_states:
             self.set_rng_state(state)
+
+    def _lazy_call(self, callable: Callable[[], Any], **kwargs: Any) -> None:
+        """Calls `callable()` where there is a device of the type, as PyTorch does once it has been used."""
+        if self.is_available():
+            callable()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "device_type":  # asked for by copy, pickle and inspect: no reason to load
