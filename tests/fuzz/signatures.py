@@ -215,6 +215,7 @@ local_response_norm: fx(b,n,m) int(1,4)
 
 conv1d: fx(b,4,W) fx(n,4,w) | bias=fx(n) stride=int(1,3) padding=int(0,2) dilation=int(1,3)
 conv1d: fx(b,4,W) fx(6,2,w) | groups=2
+conv_tbc: fx(W,b,4) fx(w,4,n) fx(n) | pad=int(0,2)
 conv2d: fx(b,4,H,W) fx(n,4,h,w) | bias=fx(n) stride=int(1,3) padding=int(0,2) dilation=int(1,3)
 conv2d: fx(b,4,H,W) fx(4,1,h,w) | bias=fx(4) stride=int(1,3) padding=choice(0,1,'same','valid')
 conv2d: fx(4,H,W) fx(2,2,h,w) | padding=choice((1,0),(0,2))
@@ -332,7 +333,7 @@ LEFT_OUT = {
     """,
     "made of values or functions of Python": """
         apply_ vmap as_tensor asarray broadcast_shapes can_cast map_ new_tensor promote_types result_type sym_float
-        sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum tensor
+        sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum tensor while_loop
     """,
     "in all programs of gradients": """
         backward register_hook register_post_accumulate_grad_hook requires_grad_ retain_grad
