@@ -93,7 +93,7 @@ void dot_tile(const T* a, int64_t a_row, const S* b, int64_t b_row, int64_t k, T
     do {  // k is at least L
         const int64_t stop = k - L - p < CHUNK_STEPS * L ? k - L + 1 : p + CHUNK_STEPS * L;
         vector_t<T, L> sums[R][C] = {};
-        if constexpr (R == 1) {  // additions wait for each other: two sums for each column
+        if constexpr (R == 1 && C > 1) {  // additions wait for each other: two sums for each column
             vector_t<T, L> others[C] = {};
             for (; p + L < stop; p += 2 * L) {
                 const auto factors = load_vector<L>(a + p), next = load_vector<L>(a + p + L);

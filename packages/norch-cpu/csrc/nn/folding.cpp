@@ -4,7 +4,6 @@
 #include "common/staging.h"
 #include "runtime/families.h"
 #include "runtime/parallel.h"
-#include "runtime/simd.h"
 
 namespace norch::nn {
 namespace {
@@ -49,6 +48,11 @@ void take(const T* plane, const Dim& y, const Dim& x, const Dim::Tap& down, cons
     }
 }
 
+template <class T>
+void add_row(const T* __restrict from, int64_t n, T* __restrict to) {
+    for (int64_t k = 0; k < n; ++k) to[k] += from[k];
+}
+
 /// One row of a plane: what its windows have for it.
 template <class T>
 void add(const T* columns, const Dim& y, const Dim& x, int64_t row, T* out) {
@@ -61,8 +65,7 @@ void add(const T* columns, const Dim& y, const Dim& x, int64_t row, T* out) {
         for (const Dim::Tap& across : x.taps) {
             T* to = out + across.first;
             if (x.step == 1) {
-                NORCH_INDEPENDENT
-                for (int64_t k = across.begin; k < across.end; ++k) to[k] += from[k];
+                add_row(from + across.begin, across.end - across.begin, to + across.begin);
             } else {
                 for (int64_t k = across.begin; k < across.end; ++k) to[k * x.step] += from[k];
             }
@@ -77,7 +80,7 @@ constexpr double NS = 0.1, STEPPED_NS = 0.3;  // an element of the columns
     const Operand &out = r.operands[0], &images = r.operands[1];
     const Dim y(r, images, 0), x(r, images, 1);
     const int64_t size = y.windows * x.windows, taps = int64_t(y.taps.size() * x.taps.size());
-    return visit_bits(size_of(out.dtype), [&]<class T>(Tag<T>) {
+    const auto make = [&]<class T>(T) {
         const auto body = [=](char* const* data, int64_t begin, int64_t end) {
             for (int64_t c = begin; c < end; ++c)
                 take(reinterpret_cast<const T*>(data[1]) + c / taps * y.size * x.size, y, x,
@@ -86,7 +89,13 @@ constexpr double NS = 0.1, STEPPED_NS = 0.3;  // an element of the columns
         };
         const double ns = double(size) * (x.step == 1 ? NS * double(sizeof(T)) / 4 : STEPPED_NS);
         return Staged::make(r, 1, {out.dtype, out.dtype}, parallel_kernel(images.shape[0] * images.shape[1] * taps, ns, body));
-    });
+    };
+    switch (size_of(out.dtype)) {
+        case 2: return make(uint16_t());
+        case 4: return make(uint32_t());
+        case 8: return make(uint64_t());
+        default: return nullptr;  // bytes are decomposed
+    }
 }
 
 [[gnu::cold]] KernelPtr col2im(const Request& r) {
