@@ -130,7 +130,7 @@ inline float cosh(float x) {
 }
 
 inline double exp(double x) { return doubles::exp(x); }
-inline double exp_normal(double x, double = 0) { return doubles::exp(x); }
+inline double exp_normal(double x, double = 0) { return doubles::exp(x); }  // far from its least
 inline double exp_raised(double x) { return doubles::exp_raised(x); }
 inline double expm1(double x) { return doubles::expm1(x); }
 inline double tanh(double x) { return doubles::tanh(x); }

@@ -48,7 +48,7 @@ Product<T>::Product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStri
     // Of two factors that lie along k one is turned over when it is packed: the smaller.
     const bool turns_smaller = along_k && m > MAX_DOTS && m <= PIECE_ROWS && n >= 2 * m &&
                                k >= 2 * SIMD_WIDTH<T> && k <= PANEL_STEPS<T>;
-    const bool turns_rows = along_k && n == 1 && m > 1 && k >= 2 * SIMD_WIDTH<T>;  // dots takes more columns at a time
+    const bool turns_rows = along_k && n == 1 && m > 1 && k >= 2 * SIMD_WIDTH<T>;  // dots reads them in several streams
     if (turns_smaller || turns_rows || (!along_k && ((c_.column != 1 && c_.row == 1) || (n < 4 && m > n)))) {
         swapped_ = true;
         std::swap(m_, n_);

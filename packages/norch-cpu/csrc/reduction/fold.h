@@ -9,7 +9,6 @@
 #include "reduction/elements.h"
 #include "reduction/fold_plan.h"
 #include "reduction/reduction.h"
-#include "runtime/streams.h"
 
 namespace norch::reduction {
 namespace {
@@ -113,8 +112,10 @@ struct Fold {
         }
     }
 
-    /// Elements of a stream: rows of two to four such are folded block by block of each of their halves.
-    static constexpr int64_t STREAM = std::max<int64_t>(MAX_DIRECT, STREAM_BYTES / sizeof(S));
+    /// Elements of a stream: rows of two to four such are folded block by block of each of their halves. Memory is read
+    /// faster in a few long streams side by side than in one, or in many short ones: prefetchers stop at the end of a page,
+    /// and need some lines to begin.
+    static constexpr int64_t STREAM = std::max<int64_t>(MAX_DIRECT, (256 << 10) / sizeof(S));
 
     template <bool SQUARES>
     static __attribute__((noinline)) Upcast halves(const S* x, int64_t half) {

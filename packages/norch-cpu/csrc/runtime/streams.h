@@ -1,5 +1,4 @@
-// What is read once comes from memory faster in a few long streams side by side than in one, or in many short ones:
-// prefetchers stop at the end of a page, and need some lines to begin. What is written for later goes past the caches.
+// What is written for later goes past the caches.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,6 @@
 #include "runtime/simd.h"
 
 namespace norch {
-
-constexpr int64_t STREAM_BYTES = 256 << 10;
 
 /// Where whole lines of the cache are written past it: their size, else 0.
 #if defined(__AVX512F__)

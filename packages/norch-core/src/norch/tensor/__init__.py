@@ -69,7 +69,7 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
 
     def __init_subclass__(cls, plain_results: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        default = Tensor.__torch_function__.__func__ if "Tensor" in globals() else None  # type: ignore[attr-defined]
+        default = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
         dispatches = hasattr(cls, "__torch_dispatch__")
         if plain_results or (dispatches and getattr(cls.__torch_function__, "__func__", None) is default):
             cls.__torch_function__ = overriding.disabled  # type: ignore[method-assign]

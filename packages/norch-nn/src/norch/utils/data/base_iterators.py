@@ -10,6 +10,7 @@ from typing import Any
 
 import norch
 
+from .dataset import get_items
 from .pinning import pinner
 from .sampler import Sampler
 from .worker import get_worker_info
@@ -25,9 +26,7 @@ class _MapDatasetFetcher:
     def fetch(self, possibly_batched_index: Any) -> Any:
         if not self.auto_collation:
             return self.collate_fn(self.dataset[possibly_batched_index])
-        if getattr(self.dataset, "__getitems__", None):
-            return self.collate_fn(self.dataset.__getitems__(possibly_batched_index))
-        return self.collate_fn([self.dataset[i] for i in possibly_batched_index])
+        return self.collate_fn(get_items(self.dataset, possibly_batched_index))
 
 
 class _IterableDatasetFetcher(_MapDatasetFetcher):

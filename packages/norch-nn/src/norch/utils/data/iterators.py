@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from multiprocessing import get_context
 from typing import Any
 
-from .base_iterators import _DatasetKind
+from .base_iterators import _DatasetKind, _InfiniteConstantSampler
 from .loader import DataLoader
 
 
@@ -24,21 +24,16 @@ class _SingleProcessDataLoaderIter:
         return next(self._batches)
 
     def _iterate(self) -> Iterator[Any]:
-        dataset, collate = self._loader.dataset, self._loader.collate_fn
-        if self._loader._dataset_kind == _DatasetKind.Map:
-            for index in self._loader._index_sampler:
-                yield collate([dataset[i] for i in index] if self._loader._auto_collation else dataset[index])
-            return
-        samples = iter(dataset)
-        if not self._loader._auto_collation:
-            yield from map(collate, samples)
-            return
-        for indices in self._loader._index_sampler:
-            batch = [sample for _, sample in zip(indices, samples, strict=False)]
-            if batch and (len(batch) == len(indices) or not self._loader.drop_last):
-                yield collate(batch)
-            if len(batch) < len(indices):
+        loader = self._loader
+        kind, in_batches = loader._dataset_kind, loader._auto_collation
+        fetcher = _DatasetKind.create_fetcher(kind, loader.dataset, in_batches, loader.collate_fn, loader.drop_last)
+        samples_alone = kind == _DatasetKind.Iterable and not in_batches
+        for index in _InfiniteConstantSampler() if samples_alone else loader._index_sampler:
+            try:
+                batch = fetcher.fetch(index)
+            except StopIteration:
                 return
+            yield batch
 
 
 class _Processes(DataLoader[Any]):
