@@ -402,20 +402,3 @@ def test_import_norch_loads_none_of_it() -> None:
         "from norch import save; assert norch.load.__module__ == 'norch.serialization.checkpoint'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_functions_that_restore_by_the_name_of_a_device(tmp_path: Path) -> None:
-    from norch.serialization import default_restore_location, location_tag
-
-    path = tmp_path / "x"
-    norch.save({"a": norch.ones(2)}, path)
-    seen = []
-
-    def place(tensor: norch.Tensor, location: str) -> norch.Tensor:
-        seen.append(location)
-        return default_restore_location(tensor, "cpu")
-
-    assert norch.load(path, map_location=place)["a"].tolist() == [1, 1]
-    assert seen == [location_tag(norch.ones(1).untyped_storage())]
-    with pytest.raises(DeviceError):
-        default_restore_location(norch.ones(1), "nowhere:0")
