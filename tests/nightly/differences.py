@@ -88,7 +88,7 @@ DIFFERENCES = (
     ),
     Difference(
         "more-exact",
-        r"nn\.functional\.hardsigmoid|cov|special\.bessel_[jy][01]",
+        r"nn\.functional\.hardsigmoid|cov|special\.(?:airy_ai|bessel_[jy][01])",
         r"\[float64|float64\[",
         "PyTorch rounds a factor to float32, or has 8 digits.",
     ),
@@ -150,15 +150,15 @@ LACKING = {
         grid_sampler_2d grid_sampler_3d
     """,
     "what PyTorch's own code calls": """
-        _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
+        _batch_norm_with_update _chunk_cat _native_batch_norm_legit _unsafe_masked_index
         _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa alias_copy as_strided_copy constant_pad_nd
-        diagonal_copy expand_copy fill hash_tensor jiterator_2inputs_2outputs
+        diagonal_copy expand_copy hash_tensor jiterator_2inputs_2outputs
         jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary
         max_pool2d_with_indices_backward native_batch_norm native_dropout_backward native_group_norm
         native_layer_norm permute_copy slice split_with_sizes_copy squeeze_copy t_copy torch._scaled_mm
         torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward
-        torch.ops.aten._safe_softmax.default transpose_copy unbind_copy unfold_copy unsafe_chunk unsafe_split
-        unsqueeze_copy view_copy
+        torch.ops.aten._safe_softmax.default transpose_copy unbind_copy unfold_copy unsqueeze_copy
+        view_copy
     """,
     "names that PyTorch advises against": """
         __rdiv__
@@ -167,7 +167,7 @@ LACKING = {
         linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
     """,
     "special functions": """
-        special.airy_ai special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+        special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
         special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
         special.laguerre_polynomial_l special.legendre_polynomial_p
         special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1

@@ -268,7 +268,10 @@ def test_functions_of_the_compiled_part():
 def test_fill():
     x = norch.tensor([1.0, 2.0], requires_grad=True)
     filled = norch.fill(x, 3)
-    assert (filled.tolist(), filled.requires_grad, x.tolist()) == ([3, 3], False, [1, 2])
+    assert (filled.tolist(), filled.requires_grad, x.tolist()) == ([3, 3], True, [1, 2])
+    assert norch.autograd.grad(filled.sum(), x)[0].tolist() == [0, 0]
+    value = norch.tensor(4.0, requires_grad=True)
+    assert norch.autograd.grad(norch.fill(x, value).sum(), value)[0].item() == 2
     assert norch.fill(norch.ones(2, dtype=norch.int64), norch.tensor(4)).tolist() == [4, 4]
     with pytest.raises(norch.ShapeError, match="0-d tensor"):
         norch.fill(x, norch.ones(2))

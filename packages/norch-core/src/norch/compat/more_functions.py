@@ -52,7 +52,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     dims."""
     if getattr(value, "ndim", 0):
         raise ShapeError(f"fill(): the value must be a number or a 0-d tensor, got shape {tuple(value.shape)}")
-    return input.detach().clone().fill_(value)
+    return input.clone().fill_(value)
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
