@@ -14,6 +14,7 @@ import numpy as np
 from .. import linalg
 from ..autograd import Function, is_grad_enabled, no_grad
 from ..errors import AutogradError, DTypeError, ShapeError
+from ..linalg import lapack
 from ..linalg.host import on_host
 from ..ops import eye, isinf, where
 from ..tensor import Tensor
@@ -99,7 +100,7 @@ def _eigh_gradient(a: Any, values: Tensor, vectors: Any, gl: Tensor, gv: Any) ->
     return (out + out.mH) * 0.5
 
 
-_EIGH = {u: _differentiable("eigh", lambda x, u=u: tuple(np.linalg.eigh(x, u)), _eigh_gradient) for u in ("L", "U")}
+_EIGH = {u: _differentiable("eigh", lapack.eigh[u == "U"], _eigh_gradient) for u in ("L", "U")}
 
 
 def _eigh(A: ComplexPair, UPLO: str = "L") -> Any:
@@ -137,8 +138,8 @@ def _full_svd_gradient(a: Any, u: Any, s: Tensor, vh: Any, gu: Any, gs: Tensor, 
     return _svd_gradient(a, u[..., :k], s, vh[..., :k, :], gu[..., :k], gs, gvh[..., :k, :])
 
 
-_reduced_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x, full_matrices=False)), _svd_gradient)
-_full_svd = _differentiable("svd", lambda x: tuple(np.linalg.svd(x)), _full_svd_gradient)
+_reduced_svd = _differentiable("svd", lapack.svd[False], _svd_gradient)
+_full_svd = _differentiable("svd", lapack.svd[True], _full_svd_gradient)
 
 
 def svd(A: ComplexPair, full_matrices: bool = True) -> Any:
@@ -211,7 +212,7 @@ def _eig_gradient(a: Any, values: Any, vectors: Any, g_values: Any, g_vectors: A
     return vectors.mH.inverse() @ summed @ vectors.mH
 
 
-_eigen = _differentiable("eig", lambda x: tuple(np.linalg.eig(x)), _eig_gradient)
+_eigen = _differentiable("eig", lapack.eig, _eig_gradient)
 
 
 def _eig(A: ComplexPair) -> Any:
@@ -226,7 +227,7 @@ def singular_values(A: ComplexPair) -> Tensor:
     check_pairs("svdvals", A, square=False)
     if A.requires_grad and is_grad_enabled():
         return svd(A, False).S  # type: ignore[no-any-return]
-    return on_host("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), A)  # type: ignore[arg-type, no-any-return]
+    return on_host("svdvals", lapack.svdvals, A)  # type: ignore[arg-type, no-any-return]
 
 
 def _adjugate_times(a: Any, out: Any, g: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from ..autograd import is_grad_enabled
 from ..errors import AutogradError
 from ..ops import cat, eye, where
+from . import lapack
 from .decompositions import _times
 from .host import check_matrices, differentiable, of_all_samples, on_host
 from .solving import solve
@@ -32,7 +33,7 @@ def _parts(found: Any, like: Any) -> Any:
 
 
 def _routine(a: Any) -> Any:
-    values, vectors = np.linalg.eig(a)
+    values, vectors = lapack.eig(a)
     return _parts(values, a), _parts(vectors, a)
 
 
@@ -101,4 +102,4 @@ def eigvals(A: Tensor) -> ComplexPair:
     check_matrices("eigvals", A)
     if A.apply_function is not None or (A.requires_grad and is_grad_enabled()):
         return eig(A).eigenvalues
-    return _pair(on_host("eigvals", lambda a: _parts(np.linalg.eigvals(a), a), A))
+    return _pair(on_host("eigvals", lambda a: _parts(lapack.eigvals(a), a), A))

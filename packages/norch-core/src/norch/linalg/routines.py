@@ -16,6 +16,7 @@ from ..autograd import no_grad
 from ..dtype import int32, int64
 from ..ops.families import composite
 from ..spec import Spec
+from . import lapack
 from .host import check_info, on_host
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def linalg_qr_r(a: Tensor) -> Any:
 @composite(lambda a, upper: (a.like(a.shape[:-1]), a.like(), _info(a)))
 def linalg_eigh(a: Tensor, upper: bool) -> Any:
     """(eigenvalues, ascending; eigenvectors, in columns; info), from one triangle of `a`."""
-    return *on_host("eigh", lambda x: tuple(np.linalg.eigh(x, "U" if upper else "L")), a), None
+    return *on_host("eigh", lapack.eigh[upper], a), None
 
 
 def eigh(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
@@ -161,7 +162,7 @@ def eigh(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
 @composite(lambda a, upper: (a.like(a.shape[:-1]), _info(a)))
 def linalg_eigvalsh(a: Tensor, upper: bool) -> Any:
     """(eigenvalues, info)."""
-    return on_host("eigvalsh", lambda x: np.linalg.eigvalsh(x, "U" if upper else "L"), a), None
+    return on_host("eigvalsh", lapack.eigvalsh[upper], a), None
 
 
 def eigvalsh(a: Tensor, upper: bool) -> Tensor:
@@ -179,7 +180,7 @@ def _infer_svd(a: Spec, full_matrices: bool) -> tuple[Spec, ...]:
 @composite(_infer_svd)
 def linalg_svd(a: Tensor, full_matrices: bool) -> Any:
     """(U, S, Vh, info), the singular values descending."""
-    return *on_host("svd", lambda x: tuple(np.linalg.svd(x, full_matrices)), a), None
+    return *on_host("svd", lapack.svd[full_matrices], a), None
 
 
 def svd(a: Tensor, full_matrices: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -190,7 +191,7 @@ def svd(a: Tensor, full_matrices: bool = False) -> tuple[Tensor, Tensor, Tensor]
 @composite(lambda a: (a.like((*a.shape[:-2], min(a.shape[-2:]))), _info(a)))
 def linalg_svdvals(a: Tensor) -> Any:
     """(singular values, info)."""
-    return on_host("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), a), None
+    return on_host("svdvals", lapack.svdvals, a), None
 
 
 def svdvals(a: Tensor) -> Tensor:
