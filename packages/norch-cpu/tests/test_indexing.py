@@ -158,6 +158,20 @@ def test_16_bit_sums_are_rounded_once(name):
     assert weight.grad.tolist() == [[norch.tensor(total - 1, dtype=dtype).item()] * 3, [0.0] * 3]
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("size", "count", "columns"), [(3000, 40, 70), (70, 90, 1100), (9, 33, 16), (5000, 5000, 24)])
+def test_rows_of_16_bit_floats_are_added_up_in_float32(name, size, count, columns, threads):
+    rng = np.random.default_rng(0)
+    index = rng.integers(-size, size, count)
+    index[::3] = index[0]
+    out, src = values(name, 2, size, columns), values(name, 2, count, columns, seed=1)
+    want = out.astype(np.float32)
+    np.add.at(want, (slice(None), index), src.astype(np.float32))
+    for view in list(layouts(out)):
+        view.scatter_add_(1, tensor(index)[:, None].expand(2, -1, columns), tensor(src))
+        np.testing.assert_array_equal(as_float(view), want.astype(out.dtype).astype(float))
+
+
 def test_the_last_of_equal_indices_is_kept():
     index = np.random.default_rng(0).integers(0, 7, (3, 5000))
     src = np.arange(15000.0).reshape(3, 5000)

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "common/arithmetic_ops.h"
 #include "common/operands.h"
+#include "indexing/half_rows.h"
 #include "indexing/places.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
@@ -22,7 +25,8 @@ struct Piece {
     int64_t count, columns;
     Strides dim, column;  // dim.tensor is what an index counts
     int64_t size;
-    bool by_rows;  // whether columns are the inner loop
+    bool by_rows;     // whether columns are the inner loop
+    bool whole_rows;  // and an index is that of many, of 16-bit floats too few for a copy of the output
 };
 
 using Scatter = void (*)(char* out, const char* index, const char* src, const Piece& piece);
@@ -129,20 +133,36 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
 }
 
 /// 16-bit floats are added up in float32, in a copy of the output's columns, and rounded once.
-template <class T>
-void scatter_add_upcast(char* out, const char* index, const char* src, const Piece& p) {
-    Scratch<float> sums(p.size * p.columns);
-    char* const data = reinterpret_cast<char*>(sums.data());
-    const int64_t rows = p.by_rows ? p.size : p.columns, columns = p.by_rows ? p.columns : p.size;
-    const int64_t row = p.by_rows ? p.dim.tensor : p.column.tensor, column = p.by_rows ? p.column.tensor : p.dim.tensor;
-    const Plane wide{data, columns * int64_t(sizeof(float)), sizeof(float)}, narrow{out, row, column};
-    constexpr Convert convert = std::is_same_v<T, half> ? Convert::half : Convert::bfloat16;
-    load_tile(wide, narrow, rows, columns, sizeof(T), convert);
-    Piece upcast = p;
-    upcast.dim.tensor = p.by_rows ? wide.row : wide.column;
-    upcast.column.tensor = p.by_rows ? wide.column : wide.row;
-    scatter<float, T, Add>(data, index, src, upcast);
-    store_tile(narrow, wide, rows, columns, sizeof(T), convert);
+void scatter_add_upcast(char* out, const char* index, const char* src, const Piece& p, Convert convert) {
+    if (p.whole_rows)
+        return add_half_rows(out, index, src, {p.count, p.columns, p.size, p.dim.tensor, p.column.tensor, p.dim.index,
+                                               p.dim.other, p.column.other, convert});
+    constexpr int64_t WIDE = sizeof(float);
+    const int64_t most = std::clamp<int64_t>(16384 / p.columns, 1, p.count);  // of dim at a time
+    Scratch<float> sums(p.size * p.columns), addends(most * p.columns);
+    char *const total = reinterpret_cast<char*>(sums.data()), *const added = reinterpret_cast<char*>(addends.data());
+    const auto move = [&](auto* moves, char* wide, char* narrow, int64_t n, int64_t dim, int64_t column) {
+        const int64_t rows = p.by_rows ? n : p.columns, columns = p.by_rows ? p.columns : n;
+        const Plane floats{wide, columns * WIDE, WIDE}, halves{narrow, p.by_rows ? dim : column, p.by_rows ? column : dim};
+        const bool loads = moves == load_tile;
+        moves(loads ? floats : halves, loads ? halves : floats, rows, columns, 2, convert);
+    };
+    const auto strides = [&](int64_t n) { return std::pair(p.by_rows ? p.columns * WIDE : WIDE, p.by_rows ? WIDE : n * WIDE); };
+    Piece part = p;
+    std::tie(part.dim.tensor, part.column.tensor) = strides(p.size);
+    move(load_tile, total, out, p.size, p.dim.tensor, p.column.tensor);
+    for (int64_t i = 0; i < p.count; i += most) {
+        part.count = std::min(most, p.count - i);
+        std::tie(part.dim.other, part.column.other) = strides(part.count);
+        move(load_tile, added, const_cast<char*>(src) + i * p.dim.other, part.count, p.dim.other, p.column.other);
+        scatter<float, float, Add>(total, index + i * p.dim.index, added, part);
+    }
+    move(store_tile, total, out, p.size, p.dim.tensor, p.column.tensor);
+}
+
+template <Convert CONVERT>
+void scatter_add_half(char* out, const char* index, const char* src, const Piece& p) {
+    scatter_add_upcast(out, index, src, p, CONVERT);
 }
 
 Scatter assigning(DType dtype) {
@@ -153,11 +173,13 @@ Scatter adding(DType dtype) {
     return visit(dtype, []<class T>(Tag<T>) -> Scatter {
         if constexpr (std::is_same_v<T, bool>) return scatter<uint8_t, uint8_t, Or>;
         else if constexpr (std::is_same_v<T, compute_t<T>>) return scatter<T, T, Add>;
-        else return scatter_add_upcast<T>;
+        else return scatter_add_half<std::is_same_v<T, half> ? Convert::half : Convert::bfloat16>;
     });
 }
 
 class ScatterKernel final : public Kernel {
+    static constexpr int64_t COPIED = 65536;  // elements of an output of 16-bit floats that are copied at a time
+
 public:
     ScatterKernel(const Operand& out, const Operand& index, const Operand& src, int dim, Scatter scatter, bool is_upcast)
         : bounds_(index, -size_along(out, dim), size_along(out, dim)), scatter_(scatter) {
@@ -173,12 +195,16 @@ public:
                            : Strides{0, 0, 0};
         int64_t itemsize = size_of(out.dtype);
         const bool is_row = piece_.column.index == 0 && piece_.dim.tensor != itemsize;
-        piece_.by_rows = columns_ > 1 && (is_row || piece_.column.tensor == itemsize);
+        const bool is_one = piece_.count == 1 && !is_upcast;
+        piece_.by_rows = columns_ > 1 && (is_row || is_one || piece_.column.tensor == itemsize);
         for (int d = 0; d < nd - 1; ++d) outer_ *= loops_.shape[d];
         if (!piece_.count || !loops_.numel) outer_ = 0;
-        if (is_upcast) most_ = std::clamp<int64_t>(65536 / std::max<int64_t>(piece_.size, 1), 16, most_);
+        piece_.whole_rows = piece_.by_rows && piece_.column.index == 0 && columns_ >= 16 &&
+                            (piece_.count < piece_.size || piece_.size * columns_ > COPIED);
+        const bool copies = is_upcast && !piece_.whole_rows;
+        if (copies) most_ = std::clamp<int64_t>(COPIED / std::max<int64_t>(piece_.size, 1), 16, most_);
         ns_ = double(piece_.count) * (piece_.by_rows && piece_.column.index == 0 ? 0.03 * double(itemsize) : 1.2);
-        if (is_upcast) ns_ += double(piece_.size);
+        if (copies) ns_ += double(piece_.size);
         work = bounds_.work() + double(outer_ * columns_) * ns_;
     }
 
