@@ -363,7 +363,8 @@ def test_nothing_leaks(mixed):
                 with pytest.raises((TypeError, ValueError)):
                     run(*wrong)
         gc.collect()
-        return stats()["allocated_bytes"], [sys.getrefcount(x) for x in (*buffers, *numbers, bad, mixed[0][0])]
+        counted = [sys.getrefcount(x) for x in (*buffers, *numbers, bad, mixed[0][0])]
+        return stats()["allocated_bytes"], [n for n in counted if n < 2**31]  # an immortal object's says nothing
 
     rounds(5)
     before = rounds(1)

@@ -121,7 +121,7 @@ def test_whole_batches(kind: str) -> None:
             return [(i, float(sample_rng(i).random())) for i in indices]
 
     first = epoch(DataLoader(Whole(), 2, seed=1, **KINDS[kind]))
-    assert asked == [[0, 1], [2, 3], [4]]
+    assert sorted(asked) == [[0, 1], [2, 3], [4]]
     assert [i for b in first for i in b[0]] == [0, 1, 2, 3, 4]
     part = epoch(DataLoader(Subset(Whole(), [4, 2]), 1, seed=1, **KINDS[kind]))
     assert [b[1][0] for b in part] == [first[2][1][0], first[1][1][0]]  # keyed by the index given, not by the batch

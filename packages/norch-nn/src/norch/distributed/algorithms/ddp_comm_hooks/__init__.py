@@ -1,6 +1,6 @@
 """Communication hooks of DistributedDataParallel: how gradients are brought together instead of by a plain average."""
 
-from enum import Enum
+from enum import Enum, member
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ default = default_hooks
 class DDPCommHookType(Enum):
     """The hooks by name; `value` gives one as a function of what `register_comm_hook` takes."""
 
-    ALLREDUCE = partial(default_hooks.allreduce_hook)
-    FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
-    BF16_COMPRESS = partial(default_hooks.bf16_compress_hook)
+    ALLREDUCE = member(partial(default_hooks.allreduce_hook))
+    FP16_COMPRESS = member(partial(default_hooks.fp16_compress_hook))
+    BF16_COMPRESS = member(partial(default_hooks.bf16_compress_hook))
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: Any = None) -> None:
