@@ -30,7 +30,10 @@ class SobolEngine:
         except ImportError:
             raise ImportError("SobolEngine() needs SciPy: pip install scipy") from None
         self.dimension, self.scramble, self.seed, self.num_generated = dimension, scramble, seed, 0
-        self._sequence = sobol(dimension, scramble=scramble, rng=seed)
+        try:
+            self._sequence = sobol(dimension, scramble=scramble, rng=seed)
+        except TypeError:  # SciPy before 1.15
+            self._sequence = sobol(dimension, scramble=scramble, seed=seed)
 
     def __repr__(self) -> str:
         more = f", seed={self.seed}" if self.seed is not None else ""

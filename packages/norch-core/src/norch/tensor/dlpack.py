@@ -57,6 +57,24 @@ def _unread(capsule: Any) -> _Tensor | None:
     return None
 
 
+_BEFORE_VERSIONS = np.lib.NumpyVersion(np.__version__) < "2.1.0"
+"""Whether NumPy knows no versions of the protocol: then it takes no such arguments, and what it reads is read-only."""
+
+
+def _exported(array: np.ndarray[Any, Any], kwargs: dict[str, Any]) -> Any:
+    if _BEFORE_VERSIONS and kwargs.keys() <= {"stream", "max_version", "dl_device", "copy"}:
+        return (array.copy() if kwargs.get("copy") else array).__dlpack__()
+    return array.__dlpack__(**kwargs)
+
+
+class _Writable:
+    """The memory of an array that NumPy takes for read-only."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
 def _stand_in(dtype: DType) -> DType:
     return int16 if dtype is bfloat16 else int8
 
@@ -66,10 +84,10 @@ def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     """A DLPack capsule on this tensor's memory. Raises as `numpy()` does where that is not to be had."""
     dtype = self.spec.dtype
     if dtype not in _CODES:
-        return self.numpy().__dlpack__(**kwargs)
+        return _exported(self.numpy(), kwargs)
     if self.requires_grad:
         self.numpy()  # raises
-    capsule = self.view(_stand_in(dtype)).numpy().__dlpack__(**kwargs)
+    capsule = _exported(self.view(_stand_in(dtype)).numpy(), kwargs)
     described = _unread(capsule)
     assert described is not None
     described.code = _CODES[dtype]
@@ -111,6 +129,9 @@ def from_dlpack(source: Any) -> Tensor:
     """
     if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
         raise DeviceError("from_dlpack(): the data are not on the CPU")
+    if isinstance(source, np.ndarray):
+        return array_to_tensor(source, None, False)
     given = _Given(source)
-    result = array_to_tensor(np.from_dlpack(given), None, False)
+    array = np.from_dlpack(given)
+    result = array_to_tensor(np.asarray(_Writable(array)) if _BEFORE_VERSIONS else array, None, False)
     return result if given.dtype is None else result.view(given.dtype)
