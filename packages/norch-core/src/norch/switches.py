@@ -52,6 +52,10 @@ noting: Callable[..., Any] | None = None
 """While a step is recorded, what calls methods that are `replayed`: noting(method, owner, args, kwargs)."""
 
 
+recorded_since = 0
+"""The sequence number at which the step that is recorded began."""
+
+
 class Replayed:
     """Base of what counts steps in Python, with methods that are `replayed`: optimisers, schedulers, scalers.
 

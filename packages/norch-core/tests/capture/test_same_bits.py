@@ -335,3 +335,23 @@ def test_no_elements(device):
         return lambda x: (x * 2, x.sum()), lambda i: (batch(device, i, 0, 4),)
 
     same_bits(make)
+
+
+def test_elements_are_assigned_by_data_before_the_backward_pass(device):
+    """Which counts as no change of what a gradient needs, while a step is recorded too."""
+    weight = norch.ones(3, device=device)
+
+    def step(x):
+        y = x.detach().requires_grad_()
+        z = y.relu()
+        z.data[...] = 1.0
+        weight.data[0] += 1
+        (z * z).sum().backward()
+        return y.grad, weight.clone()
+
+    run = norch.capture(step)
+    for i in range(6):
+        x = norch.tensor(numbers(i, 3), device=device)
+        grad, sums = run(x)
+        assert (grad.tolist(), sums.tolist()) == ([2.0] * 3, [2.0 + i, 1.0, 1.0])
+    assert run.report().replayed

@@ -337,7 +337,7 @@ class Recorder:
         self.modified = [
             number
             for number, info in enumerate(self.places)
-            if info.buffer is not None and (m := info.buffer.modified) is not None and m[0] > self.start
+            if info.buffer is not None and (m := info.buffer.modified) is not None and m[0] >= self.start
         ]
         if any(
             self.places[w[0]].kind == ARGUMENT if type(w) is tuple else w is not None and id(w()) in self.positions

@@ -261,6 +261,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         _swap_plans(True)
         active = recorder
         switches.noting, library_op.noting = _note, _note_op
+        switches.recorded_since = recorder.start
         recorder.newborn = Newborn()
         yield
     finally:

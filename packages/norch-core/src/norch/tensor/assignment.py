@@ -42,6 +42,10 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         with _unsafe_preserve_version_counter(self):
             self.detach()[index] = value
         self.__dict__["_unused_since"] = next_sequence_number()
+        if switches.noting is not None:
+            # A recorded step looks for what it changed: as of its beginning, before all that it saves.
+            began = switches.recorded_since, "__setitem__", None
+            self.buffer.modified = max(self.buffer.modified or began, began, key=lambda change: change[0])
         return
     if self.left_to is not None:
         left = left_index(self, index if isinstance(index, tuple) else (index,))
@@ -92,8 +96,8 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
 
 def _is_unwatched(data: Tensor) -> bool:
     """Whether an assignment to elements of `x.data` counts as no change: where no op was recorded since, none can have
-    saved it, and no step is recorded, which looks for what it changed."""
-    return switches.noting is None and next_sequence_number() == data.__dict__["_unused_since"] + 1
+    saved it."""
+    return next_sequence_number() == data.__dict__["_unused_since"] + 1
 
 
 def _fill(view: Tensor, value: Any) -> None:
