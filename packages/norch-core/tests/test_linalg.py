@@ -155,7 +155,7 @@ def test_products_with_jacobians(name):
     for at, (result, changed) in enumerate(zip(results, changes, strict=True)):
         weights = norch.tensor(np.sin(np.arange(1, result.numel() + 1))).reshape(result.shape)
         gradient = norch.func.grad(lambda a, at=at, weights=weights: (several(a)[at] * weights).sum())(x)
-        close((changed * weights).sum(), (gradient * change).sum())
+        close((changed * weights).sum(), (gradient * change).sum().item())
 
 
 def test_derivatives_of_solve():

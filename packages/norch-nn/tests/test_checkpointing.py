@@ -86,7 +86,7 @@ def test_arguments_and_results_have_structure(use_reentrant):
 
     found = gradients(lambda *args, **kwargs: checkpoint(*args, use_reentrant=use_reentrant, **kwargs))
     for got, expected in zip(found, gradients(lambda f, *args, **kwargs: f(*args, **kwargs)), strict=True):
-        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(got.cpu().numpy(), expected.cpu().numpy(), rtol=1e-6)
 
 
 def test_results_of_unknown_structure_are_refused():

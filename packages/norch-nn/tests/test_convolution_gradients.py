@@ -26,7 +26,7 @@ def test_gradients_of_convolutions(dims: int) -> None:
     expected = norch.autograd.grad(out, [x, weight], g)
     found = by_input(x.shape, weight, g, **HOW), by_weight(x, weight.shape, g, **HOW)
     for got, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(got.detach().numpy(), want.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(got.detach().cpu().numpy(), want.cpu().numpy(), rtol=1e-12)
     assert gradcheck(lambda w, g: by_input(x.shape, w, g, **HOW), (weight, g))
     assert gradcheck(lambda x, g: by_weight(x, weight.shape, g, **HOW), (x, g))
     with norch.no_grad():

@@ -34,7 +34,8 @@ def test_complex_numbers_are_stepped_on_by_their_parts(name: str) -> None:
     target, weights = norch.tensor([0.0, 1.0], dtype=norch.float64), norch.tensor(scale)
     found = trained(z, lambda z: ((z - 1j).abs() ** 2 * weights).sum())
     expected = trained(parts, lambda x: ((x - target) ** 2).sum(-1).mul(weights).sum())
-    np.testing.assert_allclose(norch.view_as_real(found.detach()).numpy(), expected.detach().numpy(), rtol=1e-6)
+    found = norch.view_as_real(found.detach())
+    np.testing.assert_allclose(found.cpu().numpy(), expected.detach().cpu().numpy(), rtol=1e-6)
 
 
 def test_a_result_that_retains_its_gradient_is_stepped_on() -> None:
@@ -45,7 +46,7 @@ def test_a_result_that_retains_its_gradient_is_stepped_on() -> None:
     optimizer = optim.SGD([result], lr=0.1)
     result.sum().backward()
     optimizer.step()
-    np.testing.assert_allclose(result.detach().numpy(), [1.9, 1.9], rtol=1e-6)
+    np.testing.assert_allclose(result.detach().cpu().numpy(), [1.9, 1.9], rtol=1e-6)
 
 
 def test_hooks_of_the_steps_of_all_optimizers() -> None:

@@ -30,7 +30,7 @@ def block() -> nn.Module:
 
 def same(found, expected) -> None:
     for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture
