@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import norch
 from norch import DeviceError, DTypeError, Tensor
+from norch.ops.nn.loss import mse_loss
 from norch.testing.strict import strict_device
 
 FORMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -124,3 +126,32 @@ def test_one_element_on_the_cpu_goes_where_the_other_operand_is() -> None:
     (x * w).sum().backward()
     assert w.grad.device.type == "cpu"
     assert w.grad.item() == 3
+
+
+@pytest.mark.parametrize("shape", [(), (2,)], ids=["0-d", "vector"])
+def test_a_0_d_tensor_on_the_cpu_goes_where_a_0_d_tensor_is(shape: tuple[int, ...]) -> None:
+    device = strict_device()
+    here = norch.tensor(3.0, requires_grad=True)
+    there = norch.full(shape, 2.0, device=device, requires_grad=True)
+    for result, value in ((here * there, 6), (there / here, 2 / 3), (norch.where(there > 1, here, there), 3)):
+        assert result.device == device
+        np.testing.assert_allclose(result.detach().cpu().numpy(), np.full(shape, value, np.float32), rtol=1e-6)
+    (here * there).sum().backward()
+    assert (here.grad.device.type, there.grad.device) == ("cpu", device)
+    assert there.grad.mean().item() == 3
+    normal = norch.distributions.Normal(0, 1).icdf(norch.full(shape, 0.5, device=device))
+    assert normal.device == device
+
+
+def test_a_0_d_tensor_on_the_cpu_takes_nothing_from_elsewhere() -> None:
+    here, there = norch.tensor(3.0), norch.tensor(2.0, device=strict_device())
+    for call in (
+        lambda: here.add_(there),
+        lambda: norch.add(here, there, out=norch.empty(())),
+        lambda: norch.stack([here, there]),
+        lambda: norch.complex(there, here),
+        lambda: mse_loss(here, there),
+    ):
+        with pytest.raises(DeviceError, match="cpu.*strict|strict.*cpu"):
+            call()
+    assert here.item() == 3

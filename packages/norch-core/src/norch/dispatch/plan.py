@@ -209,8 +209,10 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
         return _view_plan(plan, op, values)
     plan.inputs = values
     plan.operands = values[0] if op.variadic else tuple([values[i] for i in op.tensors])
+    devices: set[Device] = set()
     if op.kind != "step":
-        if not _check_devices(op, plan.operands):
+        devices = _devices(op, plan.operands)
+        if len(devices) > 1:
             values = _on_stand_ins(values)
         if op.decompose is not None:
             attributes = {p: v for i, (p, v) in enumerate(zip(op.params, values, strict=True)) if i not in op.slots}
@@ -228,6 +230,10 @@ def make_plan(op: Op, values: tuple[Any, ...], into: Spec | None = None) -> Plan
         plan.in_place = alike and not into.overlaps
         inferred = inferred._replace(kernel_outputs=(into,))
     device = plan.out.device
+    if into is not None:
+        devices.add(into.device)
+    if devices and {Device(device)} != set(map(Device, devices)):  # the result is where a 0-d tensor on the CPU is
+        raise _on_several(op, {device, *devices})
     plan.index = device.index
     plan.allocate = device.backend.allocate
     if op.kind == "step":
@@ -259,14 +265,17 @@ def _view_plan(plan: Plan, op: Op, values: tuple[Any, ...]) -> Plan:
     return plan
 
 
-def _check_devices(op: Op, operands: tuple[Any, ...]) -> bool:
-    """Whether the operands are on one device, or on a device and on what stands for it, which is False."""
-    devices = {s.device for s in operands if type(s) is Spec and not (s.ndim == 0 and s.device.type == "cpu")}
-    if len(devices) > 1:
-        if has_stand_in() and len(set(map(Device, devices))) == 1:
-            return False
-        raise DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
-    return True
+def _devices(op: Op, operands: tuple[Any, ...]) -> set[Device]:
+    """That of the operands, or it and what stands for it. 0-d tensors on the CPU go to the others, unless joined."""
+    specs = [s for s in operands if type(s) is Spec]
+    devices = {s.device for s in specs if op.variadic or s.ndim or s.device.type != "cpu"}
+    if len(devices) > 1 and not (has_stand_in() and len(set(map(Device, devices))) == 1):
+        raise _on_several(op, devices)
+    return devices
+
+
+def _on_several(op: Op, devices: set[Device]) -> DeviceError:
+    return DeviceError(f"{op.name}(): operands are on different devices: {', '.join(sorted(map(str, devices)))}")
 
 
 def _on_stand_ins(values: tuple[Any, ...]) -> tuple[Any, ...]:

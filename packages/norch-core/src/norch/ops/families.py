@@ -72,7 +72,7 @@ def infer_elementwise(op: str, values: tuple[Any, ...], takes: str = ANY, out: D
     specs = [v for v in values if type(v) is Spec]
     common = _compute_dtype(op, result_dtype(*describe(*values)), takes)
     shape = broadcast_shapes(*[s.shape for s in specs], op=op)
-    device = next((s.device for s in specs if s.ndim), specs[0].device)
+    device = next((s.device for s in specs if s.ndim or s.device.type != "cpu"), specs[0].device)
     layout = elementwise_layout(shape, specs)
     return Inferred((Spec(shape, layout, out or common, device),), ((common, shape),) * len(values))
 
