@@ -183,7 +183,7 @@ def test_training(cuda, dtype, is_causal, batch, queries, keys, size, size_v):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [64, 128, 256])
 def test_training_on_one_projection(cuda, dtype, size):
     """As transformers lay it out: no copies, and heads joined in memory."""
     qkv = put(draw(2, 300, 3 * 4 * size), dtype, cuda)
@@ -228,7 +228,7 @@ def test_sums_of_scores(cuda, dtype, size):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [64, 128, 256])
 def test_training_gives_the_same_bits_again(cuda, dtype, size):
     tensors = [put(draw(80, 400, size), dtype, cuda) for _ in range(4)]
     first, second = ([values(x) for x in train(*tensors, is_causal=True)] for _ in range(2))
@@ -274,6 +274,7 @@ MASKED = [  # batch, queries, keys, size, size of a value, shape of the mask
     ((3,), 70, 90, 32, 32, (3, 70, 1)),
     ((2, 3), 100, 60, 24, 24, (1, 3, 100, 60)),
     ((2,), 33, 300, 256, 256, (33, 300)),
+    ((2, 2), 200, 270, 256, 192, (2, 1, 200, 270)),
     ((3,), 1, 700, 128, 128, (3, 1, 700)),
     ((2,), 10, 5, 16, 20, (1, 1)),
 ]
@@ -363,11 +364,25 @@ def test_decoding(cuda, dtype, has_mask, heads, groups, queries, keys, size):
         )
 
 
+WIDE = [  # heads, queries, keys, size, size of a value
+    (4, 70, 130, 256, 256),
+    (4, 130, 70, 200, 256),
+    (4, 64, 64, 160, 32),
+    (3, 40, 130, 256, 256),
+    (4, 333, 333, 256, 256),
+    (3, 130, 517, 136, 256),
+    (3, 517, 131, 256, 192),
+    (70, 257, 129, 192, 128),
+    (140, 128, 192, 256, 256),
+]
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_wide_heads(cuda, dtype, is_causal):
-    for queries, keys, size, size_v in ((70, 130, 256, 256), (130, 70, 200, 256), (64, 64, 160, 32)):
-        shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
-        tensors = [put(draw(2, 2, *shape), dtype, cuda) for shape in shapes]
-        expected = reference(*map(values, tensors), is_causal=is_causal)
-        assert_near(train(*tensors, is_causal=is_causal), expected, TOLERANCE[dtype])
+@pytest.mark.parametrize(("heads", "queries", "keys", "size", "size_v"), WIDE)
+def test_wide_heads(cuda, dtype, is_causal, heads, queries, keys, size, size_v):
+    shapes = (queries, size), (keys, size), (keys, size_v), (queries, size_v)
+    tensors = [put(draw(heads, *shape), dtype, cuda) for shape in shapes]
+    expected = reference(*map(values, tensors), is_causal=is_causal)
+    assert_near(train(*tensors, is_causal=is_causal), expected, TOLERANCE[dtype])
+    assert_near([norch.scaled_dot_product_attention(*tensors[:3], is_causal=is_causal)], expected[:1], TOLERANCE[dtype])

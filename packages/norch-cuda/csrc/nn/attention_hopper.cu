@@ -7,7 +7,7 @@ namespace {
 
 template <class T, int D, int GROUPS, bool HAS_MASK = false>
 void attend(const Attention<FORWARD>& a, DType dtype) {
-    constexpr int KEYS = 128, STAGES = 2;
+    constexpr int KEYS = D == 256 ? 64 : 128, STAGES = 2;
     using Shared = ForwardShared<T, D, GROUPS, KEYS, STAGES>;
     launch_shared<&forward_kernel<T, D, GROUPS, KEYS, STAGES, HAS_MASK>, GROUPS, Shared>(problem_of(a, dtype, F_QUERY),
                                                                                         a.queries);
@@ -15,8 +15,11 @@ void attend(const Attention<FORWARD>& a, DType dtype) {
 
 template <class T>
 void attend(const Attention<FORWARD>& a, DType dtype) {
-    const bool is_wide = std::max(a.size, a.values) > 64;
-    if (a.data[F_MASK] && is_wide) attend<T, 128, 2, true>(a, dtype);
+    const int width = std::max(a.size, a.values);
+    const bool is_wide = width > 64;
+    if (width > 128 && a.data[F_MASK]) attend<T, 256, 2, true>(a, dtype);
+    else if (width > 128) attend<T, 256, 2>(a, dtype);
+    else if (a.data[F_MASK] && is_wide) attend<T, 128, 2, true>(a, dtype);
     else if (a.data[F_MASK]) attend<T, 64, 2, true>(a, dtype);  // three groups have no registers for it
     else if (is_wide) attend<T, 128, 2>(a, dtype);
     else if (a.is_causal && a.queries <= 2048) attend<T, 64, 2>(a, dtype);  // less of a tile is hidden
@@ -30,7 +33,7 @@ bool suits(const Attention<N>& a, int count) {
     bool suits = properties(launch_stream().device).major == 9 && (a.packets & all) == all && a.batch.ndim <= 3;
     for (int k = 0; k < count; ++k) suits &= a.side[k].row > 0;
     const int width = std::max(a.size, a.values);
-    return suits && width > 32 && width <= 128 && a.queries >= 64;
+    return suits && width > 32 && width <= 256 && a.queries >= 64;
 }
 
 }  // namespace

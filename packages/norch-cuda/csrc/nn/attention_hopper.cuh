@@ -102,10 +102,10 @@ struct Boxes {
                 load_box(to + (c * ROWS + r) * ACROSS, &p.maps[operand], corner(operand, row + r, c * ACROSS), done);
     }
     template <class T, int D>
-    __device__ void store(const T* from, int operand, int row) const {
+    __device__ void store(const T* from, int operand, int row, int column) const {
 #pragma unroll
         for (int c = 0; c < D / ACROSS; ++c)
-            store_box(&p.maps[operand], corner(operand, row, c * ACROSS), from + c * BOX_ROWS * ACROSS);
+            store_box(&p.maps[operand], corner(operand, row, column + c * ACROSS), from + c * BOX_ROWS * ACROSS);
     }
 };
 
@@ -119,33 +119,41 @@ __device__ inline void done_with(Barrier* free) {
     if (threadIdx.x % 32 == 0) arrive(free);
 }
 
-/// Tiles of KEYS keys and values on their way from the warp that copies to GROUPS warpgroups.
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
+/// Whether a tile of results has shared memory of its own; else it lies in that of what it was computed from.
+template <int D>
+constexpr bool HAS_STAGING = D <= 128;
+
+/// Tiles of KEYS keys and values on their way from the warp that copies to GROUPS warpgroups. VALUES: how many buffers
+/// the values have.
+template <class T, int D, int GROUPS, int KEYS, int STAGES, int VALUES = STAGES>
 struct KeyTiles {
     alignas(1024) T key[STAGES][KEYS * D];
-    alignas(1024) T value[STAGES][KEYS * D];
-    Barrier key_full[STAGES], key_free[STAGES], value_full[STAGES], value_free[STAGES];
+    alignas(1024) T value[VALUES][KEYS * D];
+    Barrier key_full[STAGES], key_free[STAGES], value_full[VALUES], value_free[VALUES];
 
     __device__ void init() {
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&key_full[i], 1);
-            init_barrier(&value_full[i], 1);
             init_barrier(&key_free[i], WARPS * GROUPS);
+        }
+        for (int i = 0; i < VALUES; ++i) {
+            init_barrier(&value_full[i], 1);
             init_barrier(&value_free[i], WARPS * GROUPS);
         }
     }
     /// Copies the first `seen` keys and values, the last tile first. `operand`: which one the keys are.
     template <int COUNT>
-    __device__ void copy(const Boxes<COUNT>& boxes, int operand, int seen, Turn<STAGES>& turn) {
+    __device__ void copy(const Boxes<COUNT>& boxes, int operand, int seen, Turn<STAGES>& turn, Turn<VALUES>& values) {
         for (int tile = (seen + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
-            const int i = turn.stage;
+            const int i = turn.stage, v = values.stage;
             wait(&key_free[i], turn.parity);
             arrive_expecting(&key_full[i], KEYS * ROW_BYTES<T, D>);
             boxes.template load<T, D, KEYS>(key[i], operand, tile * KEYS, &key_full[i]);
-            wait(&value_free[i], turn.parity);
-            arrive_expecting(&value_full[i], KEYS * ROW_BYTES<T, D>);
-            boxes.template load<T, D, KEYS>(value[i], operand + 1, tile * KEYS, &value_full[i]);
+            wait(&value_free[v], values.parity);
+            arrive_expecting(&value_full[v], KEYS * ROW_BYTES<T, D>);
+            boxes.template load<T, D, KEYS>(value[v], operand + 1, tile * KEYS, &value_full[v]);
             turn.advance();
+            values.advance();
         }
     }
 };
@@ -180,9 +188,10 @@ __device__ inline void apply_mask(float (&s)[N / 2], const HeadMask& mask, int r
 }
 
 /// Writes a warpgroup's 64 rows, times a factor for each half of a lane's rows, through its shared memory `staging`.
+/// `column`: the first of those that it has.
 template <class T, int D, int COUNT>
 __device__ inline void write_rows(const Problem<COUNT>& p, int head, int operand, int first, T* staging,
-                                  const float (&c)[D / 2], float low, float high) {
+                                  const float (&c)[D / 2], float low, float high, int column = 0) {
     const int barrier = threadIdx.x / WARPGROUP;  // from 1 on: the first warpgroup copies
     if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
     sync_named(barrier, WARPGROUP);
@@ -190,9 +199,16 @@ __device__ inline void write_rows(const Problem<COUNT>& p, int head, int operand
     publish_shared();
     sync_named(barrier, WARPGROUP);
     if (threadIdx.x % WARPGROUP == 0) {
-        Boxes<COUNT>(p, head).template store<T, D>(staging, operand, first);
+        Boxes<COUNT>(p, head).template store<T, D>(staging, operand, first, column);
         commit_stores();
     }
+}
+
+/// Waits until the rows of a warpgroup are copied from `staging`, which others may then fill.
+__device__ inline void await_rows(Barrier* free) {
+    if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
+    sync_named(threadIdx.x / WARPGROUP, WARPGROUP);
+    done_with(free);
 }
 
 // --- On the host ----------------------------------------------------------------------------------------------------
@@ -285,9 +301,9 @@ Problem<N - 2> problem_of(const Attention<N>& a, DType dtype, int query) {
     return p;
 }
 
-/// Launches a kernel of GROUPS warpgroups beside the one that copies, each with 64 of the `count` rows of a head. Its
+/// Launches a kernel of GROUPS warpgroups beside the one that copies, a block with ROWS of the `count` rows of a head. The
 /// blocks share the work.
-template <auto KERNEL, int GROUPS, class Shared, int COUNT, class... More>
+template <auto KERNEL, int GROUPS, class Shared, int ROWS = GROUPS * BOX_ROWS, int COUNT, class... More>
 void launch_shared(Problem<COUNT> p, int count, const More&... more) {
     static bool is_prepared[64];
     const int device = launch_stream().device;
@@ -296,7 +312,7 @@ void launch_shared(Problem<COUNT> p, int count, const More&... more) {
         check(cudaFuncSetAttribute(KERNEL, SIZE, int(sizeof(Shared))), "attention");
         if (device < 64) is_prepared[device] = true;
     }
-    p.tiles = int32_t(ceil_div(count, GROUPS * BOX_ROWS));
+    p.tiles = int32_t(ceil_div(count, ROWS));
     const uint32_t blocks = uint32_t(std::min<int64_t>(int64_t(p.heads) * p.tiles, multiprocessors()));
     launch_kernel("attention", KERNEL, Grid{blocks, (GROUPS + 1) * WARPGROUP, sizeof(Shared)}, p, more...);
 }

@@ -8,9 +8,21 @@ namespace norch::hopper {
 
 using ForwardProblem = Problem<F_SUMS>;
 
-template <class T, int D, int GROUPS, int KEYS, int STAGES>
-struct alignas(1024) ForwardShared {
+/// A warpgroup's queries, and where its results lie before they are copied: in place of those where both have no room.
+template <class T, int D, int GROUPS>
+struct alignas(1024) QueryRows {
     T query[GROUPS][64 * D], out[GROUPS][64 * D];
+
+    __device__ T* staging(int group) { return out[group]; }
+};
+template <class T, int GROUPS>
+struct alignas(1024) QueryRows<T, 256, GROUPS> {
+    T query[GROUPS][64 * 256];
+
+    __device__ T* staging(int group) { return query[group]; }
+};
+template <class T, int D, int GROUPS, int KEYS, int STAGES>
+struct alignas(1024) ForwardShared : QueryRows<T, D, GROUPS> {
     KeyTiles<T, D, GROUPS, KEYS, STAGES> tiles;
     Barrier query_full[GROUPS], query_free[GROUPS];
 };
@@ -52,8 +64,8 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
     constexpr int ROWS = GROUPS * 64;
     Work<F_SUMS> work{p, p.is_causal};
     Turn<1> query;
-    Turn<STAGES> turn;
-    query.parity = turn.parity = 1;  // all is free at first
+    Turn<STAGES> turn, values;
+    query.parity = turn.parity = values.parity = 1;  // all is free at first
     for (Place place; work.next(place);) {
         const Boxes<F_SUMS> boxes(p, place.head);
         const int first = place.tile * ROWS;
@@ -63,7 +75,7 @@ __device__ void produce(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             boxes.template load<T, D, 64>(shared.query[g], F_QUERY, first + g * 64, &shared.query_full[g]);
         }
         query.advance();
-        shared.tiles.copy(boxes, F_KEY, keys_seen(p, first + ROWS), turn);
+        shared.tiles.copy(boxes, F_KEY, keys_seen(p, first + ROWS), turn, values);
     }
 }
 
@@ -125,7 +137,7 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
             for (int i = 0; i < D / 2; ++i) out[i] *= rescale[i / 2 % 2];
             pack_all<T, KEYS>(weights, s);
         }
-        done_with(&shared.query_free[group]);
+        if constexpr (HAS_STAGING<D>) done_with(&shared.query_free[group]);
         wait(&tiles.value_full[turn.stage], turn.parity);
         begin_weighted<T, D, KEYS>(out, weights, tiles.value[turn.stage]);
         float factor[2];
@@ -139,7 +151,8 @@ __device__ void consume(ForwardShared<T, D, GROUPS, KEYS, STAGES>& shared, const
         }
         wait_for_products<0>(out);
         done_with(&tiles.value_free[turn.stage]);
-        write_rows<T, D>(p, place.head, F_OUT, first + own, shared.out[group], out, factor[0], factor[1]);
+        write_rows<T, D>(p, place.head, F_OUT, first + own, shared.staging(group), out, factor[0], factor[1]);
+        if constexpr (!HAS_STAGING<D>) await_rows(&shared.query_free[group]);
         turn.advance();
         query.advance();
     }

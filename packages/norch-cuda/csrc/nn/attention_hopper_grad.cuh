@@ -24,20 +24,34 @@ template <int AHEAD>
 struct RowBarriers {
     Barrier full[AHEAD][GROUPS], free[AHEAD][GROUPS];
 
-    __device__ void init() {
+    /// `groups`: how many warpgroups have the same rows.
+    __device__ void init(int groups = 1) {
         for (int i = 0; i < AHEAD; ++i)
             for (int g = 0; g < GROUPS; ++g) {
                 init_barrier(&full[i][g], 1);
-                init_barrier(&free[i][g], WARPS);
+                init_barrier(&free[i][g], WARPS * groups);
             }
     }
 };
 
-/// AHEAD: 2 where the rows of the next place are copied while a block works on the last.
-template <class T, int D, int KEYS, int STAGES, int AHEAD>
-struct alignas(1024) QueryShared {
+/// What the warpgroups have for as long as a block works on a place. AHEAD: 2 where the rows of the next place are copied
+/// while a block works on the last.
+template <class T, int D, int AHEAD>
+struct alignas(1024) QueryRows {
     T query[AHEAD][GROUPS][64 * D], grad[AHEAD][GROUPS][64 * D], result[AHEAD][GROUPS][64 * D], out[GROUPS][64 * D];
-    KeyTiles<T, D, GROUPS, KEYS, STAGES> tiles;
+
+    __device__ T* staging(int, int group) { return out[group]; }
+};
+template <class T, int AHEAD>
+struct alignas(1024) QueryRows<T, 256, AHEAD> {  // results of the forward pass come in buffers of keys
+    T query[AHEAD][GROUPS][64 * 256], grad[AHEAD][GROUPS][64 * 256];
+
+    __device__ T* staging(int stage, int group) { return query[stage][group]; }
+};
+
+template <class T, int D, int KEYS, int STAGES, int VALUES, int AHEAD>
+struct alignas(1024) QueryShared : QueryRows<T, D, AHEAD> {
+    KeyTiles<T, D, GROUPS, KEYS, STAGES, VALUES> tiles;
     RowBarriers<AHEAD> rows;
 };
 
@@ -52,10 +66,11 @@ __device__ inline void add_dot(float& sum, const T* a, const T* b, int row, int 
     for (int i = 0; i < 8; ++i) sum = fmaf(float(x[i]), float(y[i]), sum);
 }
 
-template <class T, int D, int KEYS, int STAGES, int AHEAD, bool HAS_MASK>
+template <class T, int D, int KEYS, int STAGES, int VALUES, int AHEAD, bool HAS_MASK>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     query_kernel(const __grid_constant__ GradProblem p, Facts facts) {
-    using Shared = QueryShared<T, D, KEYS, STAGES, AHEAD>;
+    static_assert(HAS_STAGING<D> || KEYS == 64, "results have the form of keys");
+    using Shared = QueryShared<T, D, KEYS, STAGES, VALUES, AHEAD>;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
@@ -67,24 +82,33 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     Work<B_SUMS> work{p, p.is_causal};
     Turn<AHEAD> rows;
     Turn<STAGES> turn;
+    Turn<VALUES> values;
     Place place;
+    auto& tiles = shared.tiles;
     if (threadIdx.x < WARPGROUP) {
         give_registers<24>();
         if (threadIdx.x != 0) return;
-        rows.parity = turn.parity = 1;  // all is free at first
+        rows.parity = turn.parity = values.parity = 1;  // all is free at first
         while (work.next(place)) {
             const Boxes<B_SUMS> boxes(p, place.head);
             const int first = place.tile * ROWS;
             for (int g = 0; g < GROUPS; ++g) {
                 Barrier* full = &shared.rows.full[rows.stage][g];
                 wait(&shared.rows.free[rows.stage][g], rows.parity);
-                arrive_expecting(full, 3 * 64 * ROW_BYTES<T, D>);
+                arrive_expecting(full, (HAS_STAGING<D> ? 3 : 2) * 64 * ROW_BYTES<T, D>);
                 boxes.template load<T, D, 64>(shared.query[rows.stage][g], B_QUERY, first + g * 64, full);
                 boxes.template load<T, D, 64>(shared.grad[rows.stage][g], B_GRAD, first + g * 64, full);
-                boxes.template load<T, D, 64>(shared.result[rows.stage][g], B_OUT, first + g * 64, full);
+                if constexpr (HAS_STAGING<D>)
+                    boxes.template load<T, D, 64>(shared.result[rows.stage][g], B_OUT, first + g * 64, full);
             }
             rows.advance();
-            shared.tiles.copy(boxes, B_KEY, keys_seen(p, first + ROWS), turn);
+            for (int g = 0; g < GROUPS && !HAS_STAGING<D>; ++g, turn.advance()) {
+                Barrier* full = &tiles.key_full[turn.stage];
+                wait(&tiles.key_free[turn.stage], turn.parity);
+                arrive_expecting(full, 64 * ROW_BYTES<T, D>);
+                boxes.template load<T, D, 64>(tiles.key[turn.stage], B_OUT, first + g * 64, full);
+            }
+            tiles.copy(boxes, B_KEY, keys_seen(p, first + ROWS), turn, values);
         }
         return;
     }
@@ -92,7 +116,6 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
     const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = HAS_MASK ? LOG2E : p.scale * LOG2E;  // masked scores are scaled already
-    auto& tiles = shared.tiles;
     while (work.next(place)) {
         const int first = place.tile * ROWS + own, row = first + lane_row;
         int tile = (keys_seen(p, place.tile * ROWS + ROWS) + KEYS - 1) / KEYS - 1;
@@ -106,12 +129,22 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         HeadMask mask;
         if constexpr (HAS_MASK) mask = Boxes<B_SUMS>(p, place.head).mask(false);
         wait(&shared.rows.full[rows.stage][group], rows.parity);
+        auto add_dots_with = [&](const T* result) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+#pragma unroll
+                for (int packet = 0; packet < D / 8; packet += 4)
+                    add_dot(mean[half], shared.grad[rows.stage][group], result, lane_row + 8 * half, packet + lane % 4);
+        };
+        if constexpr (HAS_STAGING<D>) add_dots_with(shared.result[rows.stage][group]);
+        for (int g = 0; g < GROUPS && !HAS_STAGING<D>; ++g, turn.advance()) {
+            wait(&tiles.key_full[turn.stage], turn.parity);
+            if (g == group) add_dots_with(tiles.key[turn.stage]);
+            __syncwarp();
+            done_with(&tiles.key_free[turn.stage]);
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-#pragma unroll
-            for (int packet = 0; packet < D / 8; packet += 4)
-                add_dot(mean[half], shared.grad[rows.stage][group], shared.result[rows.stage][group],
-                        lane_row + 8 * half, packet + lane % 4);
             mean[half] = sum_of_4(mean[half]);
             const int at = row + 8 * half;
             if (lane % 4 == 0 && at < p.queries) {
@@ -121,11 +154,12 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         }
         for (; p.is_causal && tile * KEYS >= first + 64; --tile) {  // no query of this warpgroup sees it
             wait(&tiles.key_full[turn.stage], turn.parity);
-            wait(&tiles.value_full[turn.stage], turn.parity);
+            wait(&tiles.value_full[values.stage], values.parity);
             __syncwarp();
             done_with(&tiles.key_free[turn.stage]);
-            done_with(&tiles.value_free[turn.stage]);
+            done_with(&tiles.value_free[values.stage]);
             turn.advance();
+            values.advance();
         }
         float s[KEYS / 2], slope[KEYS / 2], out[D / 2] = {};
         uint32_t packed[KEYS / 16][4];
@@ -133,8 +167,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         for (; tile >= 0; --tile) {
             wait(&tiles.key_full[turn.stage], turn.parity);
             begin_dots<T, D, KEYS, 64, KEYS>(s, shared.query[rows.stage][group], tiles.key[turn.stage]);
-            wait(&tiles.value_full[turn.stage], turn.parity);
-            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[turn.stage]);
+            wait(&tiles.value_full[values.stage], values.parity);
+            begin_dots<T, D, KEYS, 64, KEYS>(slope, shared.grad[rows.stage][group], tiles.value[values.stage]);
             wait_for_products<1>(s, out);
             if (last >= 0) done_with(&tiles.key_free[last]);
             if constexpr (HAS_MASK) apply_mask<T, KEYS>(s, mask, row, tile * KEYS, p.queries, p.keys, p.scale);
@@ -143,7 +177,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
 #pragma unroll
             for (int i = 0; i < KEYS / 2; ++i) s[i] = exp2_of(s[i] * scale - base[i / 2 % 2]);
             wait_for_products<0>(slope);
-            done_with(&tiles.value_free[turn.stage]);
+            done_with(&tiles.value_free[values.stage]);
+            values.advance();
 #pragma unroll
             for (int i = 0; i < KEYS / 2; ++i) s[i] *= slope[i] - mean[i / 2 % 2];
             pack_all<T, KEYS>(packed, s);
@@ -154,31 +189,47 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         wait_for_products<0>(out);
         done_with(&tiles.key_free[last]);
         __syncwarp();
-        done_with(&shared.rows.free[rows.stage][group]);
+        Barrier* free = &shared.rows.free[rows.stage][group];
+        if constexpr (HAS_STAGING<D>) done_with(free);
+        T* staging = shared.staging(rows.stage, group);
         rows.advance();
-        write_rows<T, D>(p, place.head, B_FOR_QUERY, first, shared.out[group], out, p.scale, p.scale);
+        write_rows<T, D>(p, place.head, B_FOR_QUERY, first, staging, out, p.scale, p.scale);
+        if constexpr (!HAS_STAGING<D>) await_rows(free);
     }
     if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
 }
 
-template <class T, int D, int QUERIES, int STAGES, int AHEAD>
-struct alignas(1024) KeyShared {
+/// How many warpgroups have the same keys, each a part of the gradients' columns: registers hold no more of both.
+template <int D>
+constexpr int PARTS = D > 128 ? 2 : 1;
+
+template <class T, int D, int AHEAD>
+struct alignas(1024) KeyRows {
     T key[AHEAD][GROUPS][64 * D], value[AHEAD][GROUPS][64 * D], for_key[GROUPS][64 * D], for_value[GROUPS][64 * D];
+};
+template <class T, int AHEAD>
+struct alignas(1024) KeyRows<T, 256, AHEAD> {
+    T key[AHEAD][1][64 * 256], value[AHEAD][1][64 * 256];
+};
+
+template <class T, int D, int QUERIES, int STAGES, int AHEAD>
+struct alignas(1024) KeyShared : KeyRows<T, D, AHEAD> {
     T query[STAGES][QUERIES * D], grad[STAGES][QUERIES * D];
     float base[STAGES][QUERIES], mean[STAGES][QUERIES];
     RowBarriers<AHEAD> rows;
     Barrier full[STAGES], free[STAGES];
 };
 
-/// The gradients of GROUPS * 64 keys and values: here rows are keys, and columns queries.
+/// The gradients of GROUPS / PARTS * 64 keys and values: here rows are keys, and columns queries.
 template <class T, int D, int QUERIES, int STAGES, int AHEAD, bool HAS_MASK>
 __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
     key_kernel(const __grid_constant__ GradProblem p, const __grid_constant__ CUtensorMap facts) {
     using Shared = KeyShared<T, D, QUERIES, STAGES, AHEAD>;
+    constexpr int SETS = GROUPS / PARTS<D>, OWN = SETS * 64, WIDTH = D / PARTS<D>;
     extern __shared__ __align__(1024) char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
-        shared.rows.init();
+        shared.rows.init(PARTS<D>);
         for (int i = 0; i < STAGES; ++i) {
             init_barrier(&shared.full[i], 1);
             init_barrier(&shared.free[i], WARPS * GROUPS);
@@ -196,8 +247,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         rows.parity = turn.parity = 1;  // all is free at first
         while (work.next(place)) {
             const Boxes<B_SUMS> boxes(p, place.head);
-            const int first = place.tile * ROWS;
-            for (int g = 0; g < GROUPS; ++g) {
+            const int first = place.tile * OWN;
+            for (int g = 0; g < SETS; ++g) {
                 Barrier* full = &shared.rows.full[rows.stage][g];
                 wait(&shared.rows.free[rows.stage][g], rows.parity);
                 arrive_expecting(full, 2 * 64 * ROW_BYTES<T, D>);
@@ -219,22 +270,22 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
         return;
     }
     take_registers<240>();
-    const int group = threadIdx.x / WARPGROUP - 1, own = group * 64, lane = threadIdx.x % 32;
-    const int lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    const int group = threadIdx.x / WARPGROUP - 1, set = group / PARTS<D>, part = group % PARTS<D>, own = set * 64;
+    const int lane = threadIdx.x % 32, lane_row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     const float scale = HAS_MASK ? LOG2E : p.scale * LOG2E;  // masked scores are scaled already
     while (work.next(place)) {
-        const int first = place.tile * ROWS + own, key = first + lane_row;
+        const int first = place.tile * OWN + own, key = first + lane_row;
         HeadMask mask;
         if constexpr (HAS_MASK) mask = Boxes<B_SUMS>(p, place.head).mask(true);
-        wait(&shared.rows.full[rows.stage][group], rows.parity);
-        int q = p.is_causal ? place.tile * ROWS / QUERIES * QUERIES : 0;
+        wait(&shared.rows.full[rows.stage][set], rows.parity);
+        int q = p.is_causal ? place.tile * OWN / QUERIES * QUERIES : 0;
         for (; p.is_causal && q < p.queries && q + QUERIES <= first; q += QUERIES) {  // these see no key of its
             wait(&shared.full[turn.stage], turn.parity);
             __syncwarp();
             done_with(&shared.free[turn.stage]);
             turn.advance();
         }
-        float s[QUERIES / 2], slope[QUERIES / 2], for_key[D / 2] = {}, for_value[D / 2] = {};
+        float s[QUERIES / 2], slope[QUERIES / 2], for_key[WIDTH / 2] = {}, for_value[WIDTH / 2] = {};
         uint32_t weights[QUERIES / 16][4], slopes[QUERIES / 16][4];
         for (; q < p.queries; q += QUERIES) {
             const float2* base = reinterpret_cast<const float2*>(shared.base[turn.stage]) + lane % 4;
@@ -253,8 +304,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
                     }
             };
             wait(&shared.full[turn.stage], turn.parity);
-            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][group], shared.query[turn.stage]);
-            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][group], shared.grad[turn.stage]);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(s, shared.key[rows.stage][set], shared.query[turn.stage]);
+            begin_dots<T, D, QUERIES, 64, QUERIES>(slope, shared.value[rows.stage][set], shared.grad[turn.stage]);
             wait_for_products<1>(s);
             if constexpr (HAS_MASK) apply_mask<T, QUERIES>(s, mask, key, q, p.keys, p.queries, p.scale);
 #pragma unroll
@@ -278,17 +329,28 @@ __global__ void __launch_bounds__((GROUPS + 1) * WARPGROUP, 1)
             if (hides) blank(slope);
             pack_all<T, QUERIES>(weights, s);
             pack_all<T, QUERIES>(slopes, slope);
-            begin_weighted<T, D, QUERIES>(for_value, weights, shared.grad[turn.stage]);
-            begin_weighted<T, D, QUERIES>(for_key, slopes, shared.query[turn.stage]);
+            begin_weighted<T, WIDTH, QUERIES>(for_value, weights, shared.grad[turn.stage] + part * WIDTH * QUERIES);
+            begin_weighted<T, WIDTH, QUERIES>(for_key, slopes, shared.query[turn.stage] + part * WIDTH * QUERIES);
             wait_for_products<0>(for_key, for_value);  // the next products have no registers before
             __syncwarp();
             done_with(&shared.free[turn.stage]);
             turn.advance();
         }
-        done_with(&shared.rows.free[rows.stage][group]);
+        Barrier* free = &shared.rows.free[rows.stage][set];
+        T *key_staging, *value_staging;
+        if constexpr (HAS_STAGING<D>) {
+            done_with(free);
+            key_staging = shared.for_key[group], value_staging = shared.for_value[group];
+        } else {
+            sync_named(GROUPS + 1, GROUPS * WARPGROUP);  // the others have read the keys too
+            key_staging = shared.key[rows.stage][set] + part * WIDTH * 64;
+            value_staging = shared.value[rows.stage][set] + part * WIDTH * 64;
+        }
         rows.advance();
-        write_rows<T, D>(p, place.head, B_FOR_KEY, first, shared.for_key[group], for_key, p.scale, p.scale);
-        write_rows<T, D>(p, place.head, B_FOR_VALUE, first, shared.for_value[group], for_value, 1.0f, 1.0f);
+        const int column = part * WIDTH;
+        write_rows<T, WIDTH>(p, place.head, B_FOR_KEY, first, key_staging, for_key, p.scale, p.scale, column);
+        write_rows<T, WIDTH>(p, place.head, B_FOR_VALUE, first, value_staging, for_value, 1.0f, 1.0f, column);
+        if constexpr (!HAS_STAGING<D>) await_rows(free);
     }
     if (threadIdx.x % WARPGROUP == 0) wait_for_stores();
 }

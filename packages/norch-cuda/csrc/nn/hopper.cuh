@@ -136,6 +136,12 @@ __device__ inline void wait_for_products(C&... results) {
 #define NORCH_LIST64                                                                                               \
     NORCH_LIST32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "    \
     "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NORCH_ACC128 NORCH_ACC64, NORCH_ACC16(64), NORCH_ACC16(80), NORCH_ACC16(96), NORCH_ACC16(112)
+#define NORCH_LIST128                                                                                              \
+    NORCH_LIST64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "    \
+    "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, " \
+    "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
+    "%121, %122, %123, %124, %125, %126, %127"
 #define NORCH_WGMMA(N, TYPE, LIST, A, B, P)                                                                        \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE       \
     " {" LIST "}, " A ", " B ", p, 1, 1, "
@@ -172,6 +178,11 @@ __device__ inline void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint6
             NORCH_WGMMA_REGISTERS(64, "f16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37");
         else
             NORCH_WGMMA_REGISTERS(64, "bf16", NORCH_LIST32, NORCH_ACC32, "{%32, %33, %34, %35}", "%36", "%37");
+    } else if constexpr (N == 256) {
+        if constexpr (IS_HALF)
+            NORCH_WGMMA_REGISTERS(256, "f16", NORCH_LIST128, NORCH_ACC128, "{%128, %129, %130, %131}", "%132", "%133");
+        else
+            NORCH_WGMMA_REGISTERS(256, "bf16", NORCH_LIST128, NORCH_ACC128, "{%128, %129, %130, %131}", "%132", "%133");
     } else {
         static_assert(N == 128);
         if constexpr (IS_HALF)
