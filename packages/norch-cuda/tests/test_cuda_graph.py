@@ -131,3 +131,59 @@ def test_what_would_never_change_is_refused_with_its_line():
             norch.adam_step_([p.detach()], [p.grad], [state[0]], [state[1]], step=1)
     fresh.step()
     assert norch.ones(3, device="cuda").tolist() == [1, 1, 1]
+
+
+def test_a_pool_is_taken():
+    graph, x = norch.cuda.CUDAGraph(), norch.ones(3, device="cuda")
+    with norch.cuda.graph(graph, norch.cuda.graph_pool_handle(), capture_error_mode="thread_local"):
+        y = x + 1
+    second = norch.cuda.CUDAGraph()
+    with norch.cuda.graph(second, pool=graph.pool(), stream=norch.cuda.Stream()):
+        z = y * 2
+    for run in (graph, second):
+        run.replay()
+    assert z.tolist() == [4, 4, 4]
+
+
+def test_a_graphed_module_trains_as_it_does():
+    nn, optim = pytest.importorskip("norch.nn"), pytest.importorskip("norch.optim")
+    rng = np.random.default_rng(1)
+    batches = [norch.tensor(rng.standard_normal((8, 6)).astype(np.float32), device="cuda") for _ in range(5)]
+    losses = []
+    for graphed in (False, True):
+        norch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4)).to("cuda")
+        if graphed:
+            assert norch.cuda.make_graphed_callables(net, (batches[0].clone().requires_grad_(),)) is net
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+        found = []
+        for turn, x in enumerate(batches):
+            x = x.clone().requires_grad_()
+            loss = net(x).square().mean()
+            loss.backward()
+            found.append((loss.item(), x.grad.norm().item(), net[0].weight.grad.norm().item()))
+            if turn % 2:  # else gradients add up
+                optimizer.step()
+                optimizer.zero_grad()
+        net.eval()
+        found.append((net(batches[0]).sum().item(), 0, 0))
+        losses.append(found)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_graphed_functions():
+    def mixed(a, b):
+        return (a @ b).tanh(), [a.sum(), b]
+
+    a, b = (norch.rand(4, 4, device="cuda").requires_grad_() for _ in range(2))
+    (call,) = norch.cuda.make_graphed_callables((mixed,), ((a.detach().clone().requires_grad_(), b.detach().clone()),))
+    for _ in range(2):
+        first, (second, third) = call(a, b.detach())
+        (slope,) = norch.autograd.grad(first.sum() + second, a)
+        (expected,) = norch.autograd.grad((a @ b.detach()).tanh().sum() + a.sum(), a)
+        np.testing.assert_allclose(slope.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5)
+        np.testing.assert_array_equal(third.cpu().numpy(), b.detach().cpu().numpy())
+        with norch.no_grad():
+            a.mul_(0.5)
+    with pytest.raises(TypeError, match="expected tensors"):
+        norch.cuda.make_graphed_callables(mixed, (a, 2.0))

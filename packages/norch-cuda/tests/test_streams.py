@@ -151,7 +151,7 @@ def test_tensors_from_outside_may_go_while_a_graph_is_recorded(cuda):
     norch.cuda.current_stream().wait_stream(side)
     z.mul_(1.0)
     kept, graph = y, norch.cuda.CUDAGraph()
-    with norch.cuda.graph(graph, side):
+    with norch.cuda.graph(graph, stream=side):
         out = y + 1
         x * y
         before = norch.cuda.memory_allocated()

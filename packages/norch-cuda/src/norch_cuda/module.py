@@ -13,6 +13,7 @@ import norch
 
 from . import _ext, libraries
 from ._ext import Event
+from .graphed import make_graphed_callables
 from .stream import (
     CUDAGraph,
     Stream,
@@ -20,6 +21,7 @@ from .stream import (
     default_stream,
     device_index,
     graph,
+    graph_pool_handle,
     is_current_stream_capturing,
     set_stream,
     stream,
@@ -40,11 +42,13 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "graph",
+    "graph_pool_handle",
     "init",
     "ipc_collect",
     "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "make_graphed_callables",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",

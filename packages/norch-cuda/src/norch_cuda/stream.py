@@ -138,6 +138,10 @@ class CUDAGraph:
         self._native = _ext.Graph()
         self._numbers: Any = None
 
+    def pool(self) -> tuple[int, int]:
+        """What PyTorch's graphs share memory by; here each has its own."""
+        return graph_pool_handle()
+
     def replay(self) -> None:
         """Gives the recorded work to the current stream."""
         if self._numbers is not None:
@@ -146,9 +150,18 @@ class CUDAGraph:
         self._native.replay()
 
 
+def graph_pool_handle() -> tuple[int, int]:
+    """What `pool` of `graph` takes, and ignores."""
+    return (0, 0)
+
+
 @contextmanager
-def graph(cuda_graph: CUDAGraph, stream: Stream | None = None) -> Iterator[None]:
+def graph(
+    cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
+) -> Iterator[None]:
     """Records the work of this context into `cuda_graph`; none of it runs. On `stream`, or on one of its own.
+
+    pool, capture_error_mode: taken as PyTorch's, ignored: each graph has memory of its own.
 
     For training, run the step a few times on another stream before, and set gradients to None. Raises CaptureError for
     what would get the same numbers in each replay and should not, such as a draw from a generator of its own.
