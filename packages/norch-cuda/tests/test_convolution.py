@@ -292,6 +292,13 @@ def test_layouts(cuda, images, channels, out):
     for got, wanted in zip(there, results(x, w, b, g), strict=True):
         close(got, wanted, norch.float32)
     close(max_pool2d(x.to(cuda)[1:, 1:], 2), max_pool2d(x[1:, 1:], 2), norch.float32)
+    wide = random((2, 3, 8, 48), norch.float32, 5)
+    for part in (wide[..., :32], wide[..., 1:33], wide[:, 1:, ::2, 4:36], wide[..., ::3]):
+        for size in (2, (2, 1)):
+            close(max_pool2d(part.to(cuda), size), max_pool2d(part, size), norch.float32)
+            close(
+                avg_pool2d(wide.to(cuda)[..., 16:][..., :16], size), avg_pool2d(wide[..., 16:32], size), norch.float32
+            )
 
 
 def test_transposed(cuda):
@@ -303,7 +310,9 @@ def test_transposed(cuda):
 POOLS = [
     ((2, 3, 8, 8), 2, None, 0, 1, False), ((2, 3, 9, 7), 2, None, 0, 1, False), ((2, 3, 9, 7), 3, 2, 1, 1, False),
     ((1, 2, 10, 11), (3, 2), (1, 2), (1, 0), (2, 1), True), ((3, 1, 1, 17), (1, 4), (1, 3), 0, 1, True),
-    ((64, 32, 26, 26), 2, None, 0, 1, False), ((2, 3, 5, 5), 5, 1, 2, 1, False), ((1, 1, 1, 1), 2, 1, 1, 2, False),
+    ((64, 32, 26, 26), 2, None, 0, 1, False), ((2, 3, 16, 32), 2, None, 0, 1, False),
+    ((3, 2, 13, 24), (3, 1), (2, 1), (1, 0), (2, 1), False), ((2, 2, 7, 48), (3, 2), (1, 2), (1, 0), 1, True),
+    ((2, 3, 5, 5), 5, 1, 2, 1, False), ((1, 1, 1, 1), 2, 1, 1, 2, False),
 ]  # fmt: skip
 
 

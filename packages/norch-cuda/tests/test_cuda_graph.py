@@ -182,7 +182,7 @@ def test_graphed_functions():
         (slope,) = norch.autograd.grad(first.sum() + second, a)
         (expected,) = norch.autograd.grad((a @ b.detach()).tanh().sum() + a.sum(), a)
         np.testing.assert_allclose(slope.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5)
-        np.testing.assert_array_equal(third.cpu().numpy(), b.detach().cpu().numpy())
+        np.testing.assert_array_equal(third.detach().cpu().numpy(), b.detach().cpu().numpy())
         with norch.no_grad():
             a.mul_(0.5)
     with pytest.raises(TypeError, match="expected tensors"):

@@ -86,11 +86,30 @@ __global__ void __launch_bounds__(THREADS) join_runs(const Runs r, T* out, const
     const auto last_of = [&](int p) { return r.keys[min(int64_t(p + 1) * r.length, r.n) - 1]; };
     const uint32_t first = first_of(piece), last = last_of(piece);
     const auto sum_of = [&](const C* sums, int p) { return *reinterpret_cast<const Sum*>(sums + p * r.features + column); };
+    // Most runs end in the next piece; of long ones several pieces are read at once.
     const auto join = [&](Sum sum, uint32_t row) {
-        for (int p = piece + 1; p < r.pieces && first_of(p) == row; ++p) {
-            const Sum more = sum_of(heads, p);
+        constexpr int U = 8;
+        bool goes_on = true;
+        for (int p = piece + 1; p < r.pieces && goes_on;) {
+            const int count = p < piece + 3 ? 1 : U;
+            Sum more[U];
+            uint32_t rows[U];
 #pragma unroll
-            for (int v = 0; v < VEC; ++v) sum.v[v] += more.v[v];
+            for (int u = 0; u < U; ++u) {
+                if (u >= count) break;
+                const int at = min(p + u, r.pieces - 1);
+                rows[u] = first_of(at);
+                more[u] = sum_of(heads, at);
+            }
+#pragma unroll
+            for (int u = 0; u < U; ++u) {
+                if (u >= count || !goes_on) break;
+                goes_on = p + u < r.pieces && rows[u] == row;
+                if (!goes_on) break;
+#pragma unroll
+                for (int v = 0; v < VEC; ++v) sum.v[v] += more[u].v[v];
+            }
+            p += count;
         }
         write_sum<T, C, VEC>(r, out, row, column, sum);
     };
@@ -115,7 +134,7 @@ public:
           has_packets_(sums.features % VEC == 0 && sums.out_stride % VEC == 0 && sums.src_stride % VEC == 0) {
         runs_.n = sums.index.numel(), runs_.rows = sums.rows, runs_.features = sums.features;
         runs_.out_stride = sums.out_stride, runs_.src_stride = sums.src_stride, runs_.adds = sums.adds;
-        runs_.length = int(std::clamp<int64_t>(ceil_div(runs_.n, 8 * multiprocessors()), 32, 512));
+        runs_.length = int(std::clamp<int64_t>(ceil_div(runs_.n, 24 * multiprocessors()), 32, 512));
         runs_.pieces = int(ceil_div(runs_.n, runs_.length));
         while ((int64_t(1) << bits_) <= sums.rows) ++bits_;
     }

@@ -58,6 +58,39 @@ __global__ void __launch_bounds__(THREADS) pool_kernel(const __grid_constant__ P
     out[i] = downcast<T>(best);
 }
 
+/// The same for windows side by side of KW columns, 16 bytes of each row at once: a thread for their windows.
+template <class T, int KW>
+constexpr int TOGETHER = 16 / int(sizeof(T)) / KW;
+template <class T, bool IS_MAX, int KW>
+__global__ void __launch_bounds__(THREADS) side_by_side_kernel(const __grid_constant__ Pool p, T* out, const T* data,
+                                                               const Planes planes) {
+    using C = computed<T>;
+    constexpr int COUNT = TOGETHER<T, KW>;
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.count) return;
+    const Place at = place_of(p, i);
+    const T* from = plane_at(data, planes, at) + at.x * (COUNT * KW);
+    const int top = at.y * p.step_y - p.top;
+    C best[COUNT];
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) best[j] = IS_MAX ? lowest<C>() : C(0);
+#pragma unroll 4
+    for (int a = 0; a < p.kh; ++a) {
+        const int y = top + a * p.gap_y;
+        if (unsigned(y) >= unsigned(p.h)) continue;
+        const auto row = *reinterpret_cast<const Packet<T, COUNT * KW>*>(from + y * planes.row);
+#pragma unroll
+        for (int j = 0; j < COUNT * KW; ++j) {
+            const C value = upcast(row.v[j]);
+            best[j / KW] = IS_MAX ? larger(best[j / KW], value) : C(best[j / KW] + value);
+        }
+    }
+    Packet<T, COUNT> result;
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) result.v[j] = downcast<T>(best[j]);
+    reinterpret_cast<Packet<T, COUNT>*>(out)[i] = result;
+}
+
 /// Where in its plane the first largest element of a window is; the nearest element if the window has none.
 template <class T>
 __device__ int largest_at(const Pool& p, const Planes& planes, const T* plane, int row, int column) {
@@ -192,6 +225,16 @@ bool is_usual(const Request& r) {
     return pads[0] >= 0 && pads[2] >= 0;
 }
 
+/// Whether side_by_side_kernel does it where data is aligned.
+template <class T, int KW>
+bool are_side_by_side(const Pool& p, const Planes& planes) {
+    constexpr int ACROSS = TOGETHER<T, KW> * KW;
+    if (!std::is_floating_point_v<computed<T>>) return false;
+    if (p.kw != KW || p.step_x != KW || (KW > 1 && p.gap_x != 1) || p.left || p.columns * KW > p.w) return false;
+    if (p.columns % TOGETHER<T, KW> || planes.column != 1) return false;
+    return planes.row % ACROSS == 0 && planes.c % ACROSS == 0 && planes.n % ACROSS == 0;
+}
+
 template <class T, bool IS_MAX>
 KernelPtr pooled(const Request& r) {
     if (!r.operands[0].is_contiguous()) {
@@ -202,11 +245,20 @@ KernelPtr pooled(const Request& r) {
     const Pool p = pool_of(in, out, r.attrs, out.shape[2], out.shape[3]);
     const Planes planes(in);
     const bool is_two = p.kh == 2 && p.kw == 2;
+    const bool are_ones = are_side_by_side<T, 1>(p, planes), are_pairs = are_side_by_side<T, 2>(p, planes);
+    const int together = are_ones ? TOGETHER<T, 1> : are_pairs ? TOGETHER<T, 2> : 1;
+    const Pool several = pool_of(in, out, r.attrs, out.shape[2], out.shape[3] / together);
     return make_kernel(0, [=](char* const* data, const Scalar*) {
         if (!p.count) return;
         const unsigned blocks = unsigned(ceil_div(p.count, THREADS));
         T* to = reinterpret_cast<T*>(data[0]);
         const T* from = reinterpret_cast<const T*>(data[1]);
+        if constexpr (std::is_floating_point_v<computed<T>>) {
+            const bool is_wide = (are_ones || are_pairs) && is_aligned(from, 16) && is_aligned(to, 16);
+            const auto kernel = are_ones ? side_by_side_kernel<T, IS_MAX, 1> : side_by_side_kernel<T, IS_MAX, 2>;
+            const unsigned few = unsigned(ceil_div(several.count, THREADS));
+            if (is_wide) return launch_kernel("pooling", kernel, few, THREADS, several, to, from, planes);
+        }
         if (is_two)
             pool_kernel<T, IS_MAX, 2><<<blocks, THREADS, 0, stream_handle()>>>(p, to, from, planes);
         else
