@@ -10,7 +10,7 @@ from ...errors import DTypeError, ShapeError
 from ...spec import Spec, as_int, image_layout, is_channels_last
 from ..copying import contiguous, like_images, row_major_copy
 from ..creation import arange
-from ..elementwise.arithmetic import div, floor_divide, remainder
+from ..elementwise.arithmetic import div, floor_divide, remainder, where
 from ..families import composite, floating, one_dtype
 from ..indexing import gather, scatter_add
 from ..reduction.reductions import ValuesIndices, amax, argmax
@@ -86,9 +86,12 @@ def _max_pool2d_indices(input: Tensor, windows: Windows, pads: Pads) -> Tensor:
     best = argmax(columns.reshape(n, c, rows, width, kh * kw), -1)
     top = (arange(rows, device=input.device) * step_y - pads[0]).unsqueeze(1)
     left = arange(width, device=input.device) * step_x - pads[2]
-    # A window of nothing but -inf may find its largest in the padding; the nearest element is as large.
-    y = (floor_divide(best, kw) * dy + top).clamp(0, max(h - 1, 0))
-    x = (remainder(best, kw) * dx + left).clamp(0, max(w - 1, 0))
+    y, x = floor_divide(best, kw) * dy + top, remainder(best, kw) * dx + left
+    # A window of nothing but -inf (or 0, of uint8) finds its largest in the padding before its first element, which is
+    # as large; one without elements has the nearest.
+    outside = (y < 0) | (y >= h) | (x < 0) | (x >= w)
+    y = where(outside, top + floor_divide((-top).clamp(min=0) + (dy - 1), dy) * dy, y).clamp(0, max(h - 1, 0))
+    x = where(outside, left + floor_divide((-left).clamp(min=0) + (dx - 1), dx) * dx, x).clamp(0, max(w - 1, 0))
     return y * w + x
 
 
