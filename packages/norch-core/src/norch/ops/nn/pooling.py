@@ -201,6 +201,11 @@ def _plan(
     return windows, (pads[0], ends[0], pads[1], ends[1])
 
 
+def window_sums(op: str, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any) -> Tensor:
+    """The sums of avg_pool2d's windows, for the op of that name. input: (n, c, h, w)."""
+    return _sum_pool2d(input, *_plan(op, input.spec, kernel_size, stride, padding, 1, ceil_mode))
+
+
 def _max_pool(input: Tensor, settings: tuple[Any, ...], return_indices: bool, dims: int) -> Any:
     """`settings`: kernel_size, stride, padding, dilation and ceil_mode as they were given."""
     op = f"max_pool{dims}d"

@@ -18,14 +18,15 @@ from ..indexing import gather
 from ..reduction.reductions import ValuesIndices
 from ..upcast import upcast
 from .convolution import check_conv
-from .pooling import adaptive_average, avg_pool2d, max_pool2d, window_sizes
+from .pooling import adaptive_average, max_pool2d, window_sizes, window_sums
 from .volume_convolution import Sextuple, Triple, _conv3d, conv3d_input_grad
-from .windows import effective_size
+from .windows import cached, effective_size
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+@cached
 def _triple(value: Any, op: str, what: str, least: int) -> Triple:
     """One int for the three dims, or one for each. ShapeError below `least` and for another number, DTypeError else."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,)
@@ -127,6 +128,7 @@ def conv_transpose3d(
 # --- Pooling: a window's largest element, or its sum, is found plane by plane ---------------------------------------
 
 
+@cached
 def _pools(kernel_size: Any, stride: Any, padding: Any, op: str) -> tuple[Triple, Triple, Triple]:
     kernel = _triple(kernel_size, op, "kernel_size", 1)
     steps = kernel if stride is None or stride in ((), []) else _triple(stride, op, "stride", 1)
@@ -196,9 +198,9 @@ def avg_pool3d(
     kernel, steps, pads = _pools(kernel_size, stride, padding, op)
     if divisor_override is not None and as_int(divisor_override, op, "divisor_override") == 0:
         raise ShapeError(f"{op}(): divisor_override must not be 0")
-    x, sums = upcast(_batched(input, op)), (ceil_mode, True, 1)
-    planes = avg_pool2d(_flat_planes(x), kernel[1:], steps[1:], pads[1:], *sums)
-    out = avg_pool2d(_columns(x, planes), (kernel[0], 1), (steps[0], 1), (pads[0], 0), *sums)
+    x = upcast(_batched(input, op))
+    planes = window_sums(op, _flat_planes(x), kernel[1:], steps[1:], pads[1:], ceil_mode)
+    out = window_sums(op, _columns(x, planes), (kernel[0], 1), (steps[0], 1), (pads[0], 0), ceil_mode)
     out = out.reshape(*out.spec.shape[:3], *planes.spec.shape[2:])
     divisor: Any = divisor_override
     if divisor is None and not any(pads) and not ceil_mode:
