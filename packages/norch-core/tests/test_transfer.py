@@ -155,3 +155,14 @@ def test_a_0_d_tensor_on_the_cpu_takes_nothing_from_elsewhere() -> None:
         with pytest.raises(DeviceError, match="cpu.*strict|strict.*cpu"):
             call()
     assert here.item() == 3
+
+
+@pytest.mark.parametrize("value", [7.0, norch.tensor(7.0)], ids=["number", "0-d"])
+def test_indices_on_the_cpu_are_brought_to_the_tensor(value: object) -> None:
+    x = norch.zeros(2, 3, device=strict_device())
+    mask = norch.tensor([[True, False, False], [False, False, True]])
+    x[mask] = value
+    assert x.tolist() == [[7, 0, 0], [0, 0, 7]]
+    assert x[mask].tolist() == [7, 7]
+    x[norch.tensor([1])] = value
+    assert x.tolist() == [[7, 0, 0], [7, 7, 7]]

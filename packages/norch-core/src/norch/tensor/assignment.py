@@ -59,6 +59,8 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
             return
         if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
             mask: Any = index
+            if mask.spec.device is not self.spec.device:
+                mask = mask.to(self.device)
             copy_as("__setitem__", self, masked_fill(self, mask, value))
             return
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
