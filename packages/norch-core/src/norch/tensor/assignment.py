@@ -99,7 +99,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
 def _is_unwatched(data: Tensor) -> bool:
     """Whether an assignment to elements of `x.data` counts as no change: where no op was recorded since, none can have
     saved it."""
-    return next_sequence_number() == data.__dict__["_unused_since"] + 1
+    return bool(next_sequence_number() == data.__dict__["_unused_since"] + 1)
 
 
 def _fill(view: Tensor, value: Any) -> None:
