@@ -91,3 +91,17 @@ def test_a_recorded_step_sees_an_assignment_to_elements_of_data():
     for i in range(5):
         assert step(norch.full((2,), float(i))).tolist() == [0, 4 * i, 0]
         assert memory.tolist() == [0, 2 * i, 0]
+
+
+def test_draws_of_data_are_no_change():
+    """As Bayesian layers draw their noise into one tensor in every step of a recurrence."""
+    w, noise = norch.ones(3, requires_grad=True), norch.zeros(3)
+    first = (w * noise.data.uniform_(2, 2)).sum()
+    second = (w * noise.data.normal_(5, 0)).sum()
+    assert (first.item(), second.item()) == (6, 15)
+    (first + second).backward()
+    assert w.grad.tolist() == [10, 10, 10]  # of the last draws, as in PyTorch
+    y = (w * noise).sum()
+    noise.normal_()
+    with pytest.raises(norch.AutogradError, match="normal_"):
+        y.backward()

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .. import switches
 from ..tensor_base import TensorBase
-from .graph import changed_by
+from .graph import changed_by, next_sequence_number
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -32,3 +33,22 @@ def _unsafe_preserve_version_counter(tensor: Tensor | tuple[Tensor, ...]) -> Ite
     finally:
         for buffer, modified in zip(buffers, before, strict=True):
             buffer.modified = modified
+
+
+def is_unwatched(data: Tensor) -> bool:
+    """Whether new values of a tensor count as no change: it is an `x.data` that nothing can have saved, since no op was
+    recorded after it was taken."""
+    since = data.__dict__.get("_unused_since")
+    return since is not None and next_sequence_number() == since + 1
+
+
+@contextmanager
+def unwatched(data: Tensor) -> Iterator[None]:
+    """What gives an `x.data` new values within this context is no change."""
+    with _unsafe_preserve_version_counter(data):
+        yield
+    data.__dict__["_unused_since"] = next_sequence_number()
+    if switches.noting is not None:
+        # A recorded step looks for what it changed: as of its beginning, before all that it saves.
+        began = switches.recorded_since, "__setitem__", None
+        data.buffer.modified = max(data.buffer.modified or began, began, key=lambda change: change[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import is_recording, mark_modified
+from ..autograd.versions import is_unwatched, unwatched
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
 from ..dtype import FLOATING, as_dtype, bool_, finfo, get_default_dtype, iinfo, int64
@@ -303,6 +304,10 @@ def uniform_(
         a, b = _named_bounds("uniform_", a, b, bounds)
     if self.is_meta:  # nothing to fill, so that no number is drawn
         return self
+    if "_unused_since" in self.__dict__ and is_unwatched(self):
+        with unwatched(self):
+            self.detach().uniform_(a, b, generator=generator)
+        return self
     if _drawn_in_place(self, "uniform_", "uniform", generator):
         return _moved(self, b - a, a)
     drawn = _draw_floating("uniform_", "uniform", tuple(self.shape), self.dtype, self.device, generator)
@@ -313,6 +318,10 @@ def uniform_(
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fills the tensor with normal numbers of this `mean` and standard deviation `std`. Raises as normal does."""
     if self.is_meta:
+        return self
+    if "_unused_since" in self.__dict__ and is_unwatched(self):
+        with unwatched(self):
+            self.detach().normal_(mean, std, generator=generator)
         return self
     if (
         type(mean) in SCALARS

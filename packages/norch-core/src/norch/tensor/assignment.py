@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import switches
-from ..autograd.graph import is_recording, mark_modified, next_sequence_number, resolve
-from ..autograd.versions import _unsafe_preserve_version_counter
+from ..autograd.graph import is_recording, mark_modified, resolve
+from ..autograd.versions import is_unwatched, unwatched
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
 from ..dispatch.traced import Traced
@@ -38,14 +37,9 @@ if TYPE_CHECKING:
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is list:
         index = unlisted(index)
-    if "_unused_since" in self.__dict__ and _is_unwatched(self):
-        with _unsafe_preserve_version_counter(self):
+    if "_unused_since" in self.__dict__ and is_unwatched(self):
+        with unwatched(self):
             self.detach()[index] = value
-        self.__dict__["_unused_since"] = next_sequence_number()
-        if switches.noting is not None:
-            # A recorded step looks for what it changed: as of its beginning, before all that it saves.
-            began = switches.recorded_since, "__setitem__", None
-            self.buffer.modified = max(self.buffer.modified or began, began, key=lambda change: change[0])
         return
     if self.left_to is not None:
         left = left_index(self, index if isinstance(index, tuple) else (index,))
@@ -94,12 +88,6 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         copy_as("__setitem__", view, fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
-
-
-def _is_unwatched(data: Tensor) -> bool:
-    """Whether an assignment to elements of `x.data` counts as no change: where no op was recorded since, none can have
-    saved it."""
-    return bool(next_sequence_number() == data.__dict__["_unused_since"] + 1)
 
 
 def _fill(view: Tensor, value: Any) -> None:

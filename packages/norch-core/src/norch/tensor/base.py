@@ -248,8 +248,8 @@ class GraphMethods(TensorBase):
 
     @property
     def data(self) -> Tensor:
-        """`detach()`, but `x.data[...] = value` is no change that a backward pass looks for; assigning replaces the
-        values, and may change shape and dtype."""
+        """`detach()`, but `x.data[...] = value`, `x.data.normal_()` and `x.data.uniform_()` are no changes that a
+        backward pass looks for; assigning replaces the values, and may change shape and dtype."""
         found = self.detach()
         found.__dict__["_unused_since"] = next_sequence_number()
         return found
