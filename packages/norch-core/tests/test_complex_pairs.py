@@ -282,3 +282,21 @@ def test_tensors_to_complex_powers():
         (norch.tensor([2, 3]) ** (1 + 1j), n ** (1 + 1j)),
     ]:  # fmt: skip
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+def test_parts_of_new_numbers_lie_side_by_side_as_real_ones():
+    a = norch.arange(6.0).reshape(2, 3).requires_grad_()
+    for z in (norch.complex(a, a), norch.fft.fft(a), norch.complex(a, a) + 1, norch.complex(a, a).exp()):
+        expected = z.detach().numpy()
+        parts = norch.view_as_real(z)
+        np.testing.assert_array_equal(parts.detach().view(2, 6).numpy(), expected.view(np.float32))
+        assert parts.data_ptr() == z.real.data_ptr() == norch.view_as_real(z).data_ptr()
+        (parts * 2).sum().backward()
+    seen, z = norch.view_as_real, norch.complex(a.detach(), a.detach())
+    row = z[0]
+    seen(z)[0, 1, 0] = 7  # what others hold keeps its memory
+    assert row.real.tolist() == [0, 7, 2]
+    z = norch.complex(a, a) * 1
+    with norch.no_grad():
+        seen(z)
+    assert z.requires_grad

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+from sys import getrefcount
 from typing import Any
 
+from ..autograd import is_grad_enabled
 from ..dispatch.arguments import check_functions, describe
 from ..errors import DTypeError, ShapeError
 from ..ops import cos, sin, where
+from ..ops.creation import zeros
 from ..tensor import Tensor
 from .complex_numbers import ComplexPair, joined
 
@@ -23,8 +27,29 @@ def view_as_complex(input: Tensor) -> ComplexPair:
 
 
 def view_as_real(input: Any) -> Tensor:
-    """The parts of complex numbers as a last dim of size 2: no copy."""
-    return _pair("view_as_real", input).pair
+    """The parts of complex numbers as a last dim of size 2: no copy. Numbers whose memory nothing else holds have their
+    parts side by side from then on, as in PyTorch, where `view` takes them.
+    """
+    numbers = _pair("view_as_real", input)
+    pair = numbers.pair
+    cut = pair.requires_grad and (pair.is_leaf or not is_grad_enabled())
+    if not cut and not pair.spec.is_contiguous and pair.spec.strides[-1] != 1:
+        (of_pair, of_memory), has_base = _alone(), pair.base is not None
+        del pair
+        found = _holders(numbers)
+        if found[0] <= of_pair and found[1] < of_memory + has_base:
+            object.__setattr__(numbers, "pair", numbers.pair.contiguous())
+    return numbers.pair
+
+
+def _holders(numbers: ComplexPair) -> tuple[int, int]:
+    return getrefcount(numbers.pair), getrefcount(numbers.pair.buffer)
+
+
+@cache
+def _alone() -> tuple[int, int]:
+    """What `_holders` gives of a view that nothing else holds."""
+    return _holders(joined(zeros(2), zeros(2)))
 
 
 def _pair(op: str, input: Any) -> ComplexPair:
