@@ -45,7 +45,8 @@ template <class T>
 [[gnu::cold]] KernelPtr make(const Request& request) {
     const Operand &out = request.operands[0], &dense = request.operands[2];
     const int64_t size = out.shape[0], features = out.numel() / size, count = request.operands[1].numel();
-    const Bounds rows(request.operands[3], 0, size), columns(request.operands[4], 0, dense.shape[0]);
+    const Bounds rows(contiguous(request.operands[3]), 0, size),  // as staged
+        columns(contiguous(request.operands[4]), 0, dense.shape[0]);
     const double ns = double(size_of(out.dtype)) * double(features) * 0.02 * (1 + double(count) / double(size)) + 4;
     KernelPtr body = make_kernel(double(size) * ns + 2 * rows.work(), [=](char* const* data, const Scalar*) {
         rows.check(data[3]);
