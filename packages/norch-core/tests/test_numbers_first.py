@@ -10,6 +10,7 @@ X, A, B = norch.arange(4.0), norch.full((4,), 2.0), norch.arange(1.0, 5.0)
 M, V = norch.arange(4.0).reshape(2, 2), norch.arange(1.0, 3.0)
 
 CALLS = {
+    "X.add(3, A)": "X + 3 * A", "X.sub(3, A)": "X - 3 * A", "X.subtract(3, A)": "X - 3 * A",
     "norch.add(X, 3, A)": "X + 3 * A", "norch.sub(X, 3, A)": "X - 3 * A", "X.clone().add_(3, A)": "X + 3 * A",
     "X.clone().sub_(3, A)": "X - 3 * A", "norch.add(X, 3, A, out=norch.empty(4))": "X + 3 * A",
     "norch.addcmul(X, 0.5, A, B)": "X + 0.5 * A * B", "X.addcmul(0.5, A, B)": "X + 0.5 * A * B",
@@ -33,6 +34,9 @@ def test_numbers_are_taken_by_name(call, meaning):
 def test_what_is_no_such_order_is_refused():
     for wrong in (
         lambda: norch.add(X, A, 3),
+        lambda: X.add(A, 3),
+        lambda: X.sub(A, A, A),
+        lambda: X.add(3, A, alpha=2),
         lambda: X.clone().add_(3, A, A),
         lambda: X.addcmul(0.5, A, B, value=2),
         lambda: norch.mul(X, 2, A),

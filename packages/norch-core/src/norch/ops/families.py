@@ -196,7 +196,7 @@ def with_out(like: Any, *options: str, also: tuple[str, ...] = (), inplace: bool
     def make(function: F) -> F:
         named: Any = function
         code = function.__code__
-        signature: Any = FunctionType(code.replace(co_kwonlyargcount=0), {})
+        signature: Any = FunctionType(code.replace(co_kwonlyargcount=0, co_argcount=len(like.op.params)), {})
         entry: Any = call_path(like.op, signature, takes_out=options, otherwise=function)
         named.op = entry.op = like.op
         entry.__wrapped__ = function if "out" in code.co_varnames else taking_out(function)

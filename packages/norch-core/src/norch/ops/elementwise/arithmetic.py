@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from ...dispatch.arguments import into, must_be
+from ...dispatch.arguments import into, must_be, numbers_by_name
 from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, float32, result_dtype
@@ -186,15 +186,34 @@ def _add_scaled(input: Tensor, other: Operand, alpha: float) -> Tensor:
     return _add(input, scaled(other, alpha))
 
 
+def _in_older_order(function: Any, *args: Any, alpha: float = 1) -> Tensor:
+    ordered = numbers_by_name(function.__name__, args, {}) if alpha == 1 else None
+    if ordered is None:
+        raise TypeError(
+            f"{function.__name__}() takes 2 tensors, and a number between them only where alpha is not given"
+        )
+    return function(*ordered[0], **ordered[1])  # type: ignore[no-any-return]
+
+
 @with_out(_add, "alpha", inplace=True)
-def add(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast."""
+def add(input: Tensor, other: Operand, tensor: Tensor | None = None, *, alpha: float = 1) -> Tensor:
+    """input + alpha * other. Operands broadcast and promote; raises ShapeError for shapes that do not broadcast.
+
+    tensor: `other`, where that is `alpha`, as in the order that PyTorch has deprecated.
+    """
+    if tensor is not None:
+        return _in_older_order(add, input, other, tensor, alpha=alpha)
     return _add(input, other) if alpha == 1 else _add_scaled(input, other, alpha)
 
 
 @with_out(_sub, "alpha", also=("subtract",), inplace=True)
-def sub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools."""
+def sub(input: Tensor, other: Operand, tensor: Tensor | None = None, *, alpha: float = 1) -> Tensor:
+    """input - alpha * other. Operands broadcast and promote. Raises DTypeError for two bools.
+
+    tensor: as of `add`.
+    """
+    if tensor is not None:
+        return _in_older_order(sub, input, other, tensor, alpha=alpha)
     if alpha == 1:
         return _sub(input, other)
     if isinstance(input, TensorBase) and input.spec.dtype.is_floating_point:
