@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from warnings import warn
 
 from ...dispatch.arguments import into, must_be, numbers_by_name
 from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
-from ...dtype import bool_, finfo, float32, result_dtype
+from ...dtype import bool_, finfo, float32, result_dtype, uint8
 from ...errors import DTypeError
 from ...spec import Spec
-from ...tensor_base import TensorBase
+from ...tensor_base import TakenOver, TensorBase
 from ..families import (
     ANY,
     BITS,
@@ -359,7 +360,20 @@ def positive(input: Tensor) -> Tensor:
 # --- Selection ------------------------------------------------------------------------------------------------------
 
 
+class _BytesChoose(TakenOver):
+    """Raised where a plan is looked up for a condition of uint8."""
+
+    def run(self, op: Any, args: tuple[Any, ...]) -> Any:
+        warn("where(): a uint8 condition is taken for bool, as in PyTorch, which has deprecated it", stacklevel=5)
+        return op.call(ne(args[0], 0), *args[1:])
+
+    def into(self, op: Any, out: Any, args: tuple[Any, ...]) -> None:
+        op.into(out, ne(args[0], 0), *args[1:])
+
+
 def _infer_where(condition: Spec, a: Any, b: Any) -> Inferred:
+    if condition.dtype is uint8:
+        raise _BytesChoose
     if condition.dtype is not bool_:
         raise DTypeError(f"where(): condition must be bool, got {condition.dtype}; compare it with 0")
     dtype = result_dtype(*describe(a, b))
@@ -398,7 +412,7 @@ def where(
     """`input` where the bool tensor `condition` is True, `other` elsewhere; the three broadcast, the two promote.
 
     With `condition` alone: the indices of its True elements, a tuple of int64 tensors. Raises DTypeError unless
-    condition is bool, TypeError for one of the two alone.
+    condition is bool, or uint8, which is compared with 0 and warned of, TypeError for one of the two alone.
     """
     if out is not None or _extra is not None:
         if _extra is not None:
