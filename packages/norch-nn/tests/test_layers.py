@@ -334,3 +334,10 @@ def test_a_sequence_of_one_counts_for_all_dims_of_a_convolution():
     assert nn.ConvTranspose2d(2, 3, 3, stride=[2], output_padding=(1,)).output_padding == (1, 1)
     with pytest.raises(norch.ShapeError, match="kernel_size must be an int or 2"):
         nn.Conv2d(2, 3, [3])
+
+
+def test_sizes_are_integers_of_numpy_too():
+    size, x = np.int64(4), norch.ones(2, 4)
+    for layer in (nn.LayerNorm(size), nn.RMSNorm(size), nn.Linear(size, size), nn.BatchNorm1d(size)):
+        assert layer(x).shape == (2, 4)
+    assert nn.TransformerEncoderLayer(size, np.int64(2), np.int64(8), batch_first=True)(x[None]).shape == (1, 2, 4)

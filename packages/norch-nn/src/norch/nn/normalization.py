@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar
+from numbers import Integral
 from typing import Any, ClassVar
 
 import norch
@@ -208,8 +209,8 @@ class InstanceNorm3d(_InstanceNorm):
 # --- Within a sample ------------------------------------------------------------------------------------------------
 
 
-def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+def _shape(normalized_shape: Any) -> tuple[Any, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
 
 
 @layer()
