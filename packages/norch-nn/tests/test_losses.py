@@ -367,3 +367,23 @@ def test_losses_of_16_bit_floats_keep_their_dtype(dtype):
         got = getattr(F, name)(*inputs)
         assert got.dtype is dtype, name
         assert got.item() == pytest.approx(want, rel=0.05, abs=0.02), name
+
+
+def test_losses_of_ones_own_have_reductions_of_their_own():
+    class MaxSup(nn.CrossEntropyLoss):
+        def forward(self, input, target):
+            loss = F.cross_entropy(input, target, reduction="none")
+            return loss if self.reduction is None else loss.max()
+
+    x, y = norch.zeros(2, 4), norch.tensor([1, 2])
+    assert MaxSup(reduction=None)(x, y).shape == (2,)
+    assert MaxSup(reduction="max")(x, y).shape == ()
+
+    class Plain(nn.CrossEntropyLoss):
+        pass
+
+    for given in (None, "max"):
+        with pytest.raises((ValueError, TypeError), match="reduction"):
+            Plain(reduction=given)(x, y)
+        with pytest.raises(ValueError, match="reduction"):
+            nn.CrossEntropyLoss(reduction=given)
