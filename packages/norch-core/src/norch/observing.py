@@ -79,6 +79,15 @@ class Observer:
         """After the call that `entered` gave `token` for, with its `result` or `error`."""
 
 
+class Asker(Observer):
+    """Is asked for what calls of OP, INTO and IN_PLACE give, and told of nothing. There may be one at a time, and it is
+    within all observers: these are told of a call by `function`."""
+
+    def give(self, what: Observed, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call of `function`, which is `what`, gives; by itself it would be `function(*args, **kwargs)`."""
+        return function(*args, **kwargs)
+
+
 def observable(kind: str, name: str | None = None, hands_over: bool = False) -> Callable[[F], F]:
     """Makes a function, which must not be a closure, one that observers are told of.
 
@@ -145,6 +154,16 @@ def _hand_over(self: Any, backward: Any, grad: Any) -> Any:
     return result
 
 
+def _ask(*args: Any, **kwargs: Any) -> Any:
+    what, function, give = "<three>"  # type: ignore[str-unpack]
+    return give(what, function, args, kwargs)  # type: ignore[operator]
+
+
+def _with_constant(code: CodeType, name: str, value: Any, own: Any) -> CodeType:
+    constants = tuple([value if constant == name else constant for constant in code.co_consts])
+    return code.replace(co_consts=constants, co_name=own.__name__, co_qualname=own.__name__)
+
+
 def _exchange(function: Any, describe: Describe, hands_over: bool) -> None:
     own = function.__dict__.get("_unobserved")
     if own is None:
@@ -152,11 +171,15 @@ def _exchange(function: Any, describe: Describe, hands_over: bool) -> None:
         own.__kwdefaults__, own.__annotations__ = function.__kwdefaults__, function.__annotations__
         function.__dict__["_unobserved"] = own
         function.__dict__.setdefault("__wrapped__", own)  # whose signature it shows
+    what = describe(function)
     code: CodeType = (_hand_over if hands_over else _call).__code__
     told = _observers[0] if len(_observers) == 1 else _All(_observers)
-    four = describe(function), own, told.entered, told.left
-    constants = tuple([four if value == "<four>" else value for value in code.co_consts])
-    function.__code__ = code.replace(co_consts=constants, co_name=own.__name__, co_qualname=own.__name__)
+    code = _with_constant(code, "<four>", (what, own, told.entered, told.left), own)
+    asker = next((o for o in _observers if isinstance(o, Asker)), None)
+    if asker is not None and what.kind in (OP, INTO, IN_PLACE):
+        telling = own if told is asker else FunctionType(code, function.__globals__, own.__name__)
+        code = _with_constant(_ask.__code__, "<three>", (what, telling, asker.give), own)
+    function.__code__ = code
 
 
 def _restore(function: Any) -> None:

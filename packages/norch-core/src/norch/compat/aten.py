@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
+
+asked: Callable[..., Callable[[], Any] | None] = lambda overload, args, kwargs: None  # noqa: E731
+"""What a call of an overload is that a `TorchDispatchMode` was asked for; see `dispatch_modes`."""
 
 
-class Overload:
-    """An op for arguments of one kind, such as `aten.add.Tensor`. There is one object of each, by which it is known.
+class _One:
+    """There is one object of each, by which it is known: a copy is itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+class Overload(_One):
+    """An op for arguments of one kind, such as `aten.add.Tensor`.
 
     Called, it computes what PyTorch's does: norch's function of that name, which knows its arguments itself.
     """
 
     def __init__(self, packet: Packet, overload: str) -> None:
-        self.overloadpacket, self._overloadname = packet, overload
+        self.overloadpacket = self._overloadpacket = packet
+        self._overloadname = overload
         self.__name__ = f"{packet.__name__}.{overload}"
         self.__module__ = "torch._ops.aten"
         self.namespace = "aten"
@@ -24,8 +39,15 @@ class Overload:
         name = f"aten::{self.overloadpacket.__name__}"
         return name if self._overloadname == "default" else f"{name}.{self._overloadname}"
 
+    @property
+    def _schema(self) -> SimpleNamespace:
+        """Its names, as those of PyTorch's schemas."""
+        overload = "" if self._overloadname == "default" else self._overloadname
+        return SimpleNamespace(name=f"aten::{self.overloadpacket.__name__}", overload_name=overload)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.overloadpacket(*args, **kwargs)
+        given = asked(self, args, kwargs)
+        return self.overloadpacket(*args, **kwargs) if given is None else given()
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
@@ -34,7 +56,7 @@ class Overload:
         return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', overload='{self._overloadname}')>"
 
 
-class Packet:
+class Packet(_One):
     """An op with its overloads: `aten.add`."""
 
     def __init__(self, name: str, function: Callable[..., Any] | None = None) -> None:

@@ -134,9 +134,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "nn.parallel.scatter_gather": [("gather scatter scatter_kwargs", _ONE_DEVICE)],
     "onnx": [("export", KEPT)],
     "serialization": [("normalize_storage_type", "norch.load reads PyTorch's files")],
-    "utils._python_dispatch": [
-        ("TorchDispatchMode", "a TorchFunctionMode is asked for all public functions, before autograd")
-    ],
     "utils.cpp_extension": [
         (
             "BuildExtension CUDAExtension CUDA_HOME CppExtension include_paths load load_inline",

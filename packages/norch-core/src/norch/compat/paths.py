@@ -223,12 +223,13 @@ PLACES: dict[str, Place] = {
     ),
     "utils.flop_counter": Place(("inspection.flop_counter",)),
     "utils._python_dispatch": Place(
-        names={
+        ("compat.dispatch_modes",),
+        {
             "return_and_correct_aliasing": lambda func, args, kwargs, out: (
                 args[0] if func.overloadpacket.__name__.endswith("_") else out
             ),
             "is_traceable_wrapper_subclass": lambda t: hasattr(t, "__tensor_flatten__") and isinstance(t, TensorBase),
-        }
+        },
     ),
     "_guards": Place(names=dict.fromkeys(("active_fake_mode", "detect_fake_mode"), lambda *inputs: None)),
     "_ops": Place(
