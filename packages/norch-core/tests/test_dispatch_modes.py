@@ -44,12 +44,13 @@ def test_ops_have_pytorchs_names():
         a.copy_(b[:2]).zero_()
         norch.full((2,), 3.0).softmax(-1)
         norch.randn(2, 2).exp().to(norch.float64).sum(0)
+        assert a[0, 0].item() == 0
     assert (
         log.names
         == (
             "zeros.default add_.Tensor mul_.Tensor ones.default mul.Tensor cat.default slice.Tensor select.int "
             "slice.Tensor copy_.default zero_.default full.default _softmax.default randn.default exp.default "
-            "_to_copy.default sum.dim_IntList"
+            "_to_copy.default sum.dim_IntList select.int select.int _local_scalar_dense.default"
         ).split()
     )
 

@@ -80,8 +80,10 @@ class Observer:
 
 
 class Asker(Observer):
-    """Is asked for what calls of OP, INTO and IN_PLACE give, and told of nothing. There may be one at a time, and it is
-    within all observers: these are told of a call by `function`."""
+    """Is asked for what calls of OP, INTO, IN_PLACE and TRANSFER give, and told of nothing.
+
+    There may be one at a time, and it is within all observers: these are told of a call by `function`.
+    """
 
     def give(self, what: Observed, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the call of `function`, which is `what`, gives; by itself it would be `function(*args, **kwargs)`."""
@@ -176,7 +178,7 @@ def _exchange(function: Any, describe: Describe, hands_over: bool) -> None:
     told = _observers[0] if len(_observers) == 1 else _All(_observers)
     code = _with_constant(code, "<four>", (what, own, told.entered, told.left), own)
     asker = next((o for o in _observers if isinstance(o, Asker)), None)
-    if asker is not None and what.kind in (OP, INTO, IN_PLACE):
+    if asker is not None and what.kind in (OP, INTO, IN_PLACE, TRANSFER):
         telling = own if told is asker else FunctionType(code, function.__globals__, own.__name__)
         code = _with_constant(_ask.__code__, "<three>", (what, telling, asker.give), own)
     function.__code__ = code

@@ -14,7 +14,7 @@ from threading import Lock, local
 from typing import Any, Self
 
 from .. import observing
-from ..observing import IN_PLACE, INTO, Asker, Observed
+from ..observing import IN_PLACE, INTO, TRANSFER, Asker, Observed
 from ..spec import Spec, broadcast_shapes
 from ..tensor import Tensor
 from . import aten as aten_names
@@ -134,6 +134,12 @@ class _Modes(Asker):
             if done:
                 _asked(aten_calls.in_place(args[3], (args[1], *args[2]), {}), lambda: args[1])
             return done
+        if what.kind == TRANSFER:
+            if not isinstance(args[0], Tensor):
+                return function(*args, **kwargs)
+            read = Call(aten._local_scalar_dense.default, args[:1])
+            call = Call(aten._to_copy.default, args[:1], {"device": args[1]}) if what.name == "to" else read
+            return _asked(call, lambda: self.give(what, function, args, kwargs))
         op: Any = what.op
         if what.kind == INTO:
 

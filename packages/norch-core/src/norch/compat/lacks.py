@@ -113,7 +113,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
-    "fx.experimental.proxy_tensor": [("make_fx", "norch.fx.symbolic_trace records what a function computes")],
     "jit": [
         ("_get_trace_graph", "norch.utils.flop_counter counts a model's operations"),
         ("ScriptFunction", _RECORDS),

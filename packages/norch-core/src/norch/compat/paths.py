@@ -155,7 +155,6 @@ PLACES: dict[str, Place] = {
     "functional": Place(("",)),
     "futures": Place(("distributed.futures",)),
     "fx.experimental.symbolic_shapes": Place(("compat.symbolic_numbers",)),
-    "fx.experimental.proxy_tensor": Place(names={"get_proxy_mode": lambda: None}),
     "distributed._composable": Place(("distributed.fsdp",)),
     "distributed._composable.fsdp": Place(("distributed.fsdp",)),
     "distributed.fsdp.api": Place(("distributed.fsdp",)),

@@ -81,6 +81,9 @@ def _path_in_norch(function: Callable[..., Any]) -> str | None:
 def path_of(function: Any) -> str | None:
     """The path of a function or class of norch, as "norch.relu"; None for others, and those that have none."""
     module = str(getattr(function, "__module__", ""))
+    if module == "torch._ops.aten":
+        path = f"norch.ops.aten.{function.__name__}"
+        return path if find(path) is function else None
     if module.partition(".")[0] not in ("norch", root()) or module.startswith("norch.vision."):
         return None
     try:

@@ -241,7 +241,7 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            name = getattr(self.target, "__name__", "")
+            name = getattr(self.target, "__name__", "").partition(".")[0]  # of add_.Tensor, "add_"
             known = self.target in _side_effectful_functions or name in _CHECKS or (impure_random and name in _RANDOM)
             return known or _is_in_place(name, self.kwargs)
         if self.op == "call_method":
