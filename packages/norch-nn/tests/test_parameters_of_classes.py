@@ -91,3 +91,23 @@ assert [tuple(q.shape) for q in m.parameters()] == [(2, 2)]
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (made.stdout, made.stderr) == ("", "")
+
+
+def test_parameters_are_of_a_module_of_torch_where_tensors_are():
+    code = """
+import norch
+own = norch.nn.Parameter.__module__
+from norch.compat.standin import install, uninstall
+install()
+import copy, pickle
+import torch
+class Own(torch.nn.Parameter):
+    pass
+kinds = torch.Tensor, torch.nn.Parameter, Own
+assert [kind.__module__ for kind in kinds] == ["torch", "torch.nn.parameter", __name__]
+p = pickle.loads(pickle.dumps(copy.deepcopy(torch.nn.Parameter(torch.ones(2)))))
+assert type(p) is torch.nn.Parameter and p.requires_grad
+uninstall()
+assert norch.nn.Parameter.__module__ == own == "norch.nn.parameter"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,15 @@ from .complex_pairs import tensor_of
 
 
 class _ParameterMeta(type):
-    """The class of Parameter: of it are also the tensors of a class with `__torch_dispatch__` that were made one."""
+    """The class of Parameter: of it are also the tensors of a class with `__torch_dispatch__` that were made one.
+
+    Its module is one of `torch` where Tensor's is: by that packages such as autoray tell whose an array is.
+    """
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]
+        own: str = vars(cls)["__module__"]
+        return "torch.nn.parameter" if own == __name__ and norch.Tensor.__module__ == "torch" else own
 
     def __instancecheck__(cls, value: Any) -> bool:
         return super().__instancecheck__(value) or (
