@@ -2,6 +2,7 @@
 
 import copy
 import math
+import types
 
 import numpy as np
 import pytest
@@ -341,3 +342,15 @@ def test_sizes_are_integers_of_numpy_too():
     for layer in (nn.LayerNorm(size), nn.RMSNorm(size), nn.Linear(size, size), nn.BatchNorm1d(size)):
         assert layer(x).shape == (2, 4)
     assert nn.TransformerEncoderLayer(size, np.int64(2), np.int64(8), batch_first=True)(x[None]).shape == (1, 2, 4)
+
+
+def test_forward_of_a_convolution_takes_what_has_its_attributes():
+    """As programs make functions of modules, whose parameters are given in each call."""
+    for layer in (nn.Conv2d(2, 3, 3, padding=1, padding_mode="reflect"), nn.ConvTranspose2d(2, 3, 3)):
+        scope = types.SimpleNamespace(**{**vars(layer), "weight": layer.weight * 2, "bias": None})
+        for name in ("_conv_forward", "_output_padding"):
+            if hasattr(layer, name):
+                setattr(scope, name, types.MethodType(getattr(type(layer), name), scope))
+        x = norch.randn(1, 2, 5, 5)
+        expected = 2 * (layer(x) - layer.bias.reshape(-1, 1, 1))
+        norch.testing.assert_close(type(layer).forward(scope, x), expected, rtol=1e-4, atol=1e-5)

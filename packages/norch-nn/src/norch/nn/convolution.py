@@ -33,7 +33,6 @@ class _ConvNd(Module):
 
     dims: ClassVar[int]
     transposed: ClassVar[bool] = False
-    _function: ClassVar[str]
     output_padding: Any = 0
     padding: Any
 
@@ -160,7 +159,8 @@ class _Conv(_ConvNd):
         padding = self.padding
         if self._around:
             input, padding = F.pad(input, self._around, self.padding_mode), 0
-        return getattr(F, self._function)(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        function = getattr(F, f"conv{len(self.kernel_size)}d")  # of what has a layer's attributes, as programs call it
+        return function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -172,7 +172,6 @@ class Conv1d(_Conv):
     """
 
     dims = 1
-    _function = "conv1d"
 
 
 class Conv2d(_Conv):
@@ -184,7 +183,6 @@ class Conv2d(_Conv):
     """
 
     dims = 2
-    _function = "conv2d"
 
 
 class Conv3d(_Conv):
@@ -194,7 +192,6 @@ class Conv3d(_Conv):
     """
 
     dims = 3
-    _function = "conv3d"
 
 
 @layer()
@@ -250,11 +247,10 @@ class _ConvTransposeNd(_ConvNd):
     def forward(self, input: norch.Tensor, output_size: Any = None) -> norch.Tensor:
         """Raises ShapeError for another number of channels, ValueError for an `output_size` that cannot be."""
         extra = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation
+            input, output_size, self.stride, self.padding, self.kernel_size, len(self.kernel_size), self.dilation
         )
-        return getattr(F, self._function)(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+        function = getattr(F, f"conv_transpose{len(self.kernel_size)}d")
+        return function(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 _ConvTransposeMixin = _ConvTransposeNd  # its name of old
@@ -267,7 +263,6 @@ class ConvTranspose1d(_ConvTransposeNd):
     """
 
     dims = 1
-    _function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -278,7 +273,6 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     dims = 2
-    _function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -287,4 +281,3 @@ class ConvTranspose3d(_ConvTransposeNd):
     """
 
     dims = 3
-    _function = "conv_transpose3d"
