@@ -95,3 +95,14 @@ def test_a_file_of_tensors_alone_has_no_sparse_one(tmp_path):
 def test_import_norch_does_not_load_it():
     code = "import norch, sys; norch.ones(2).is_sparse; assert 'norch.sparse' not in sys.modules; norch.sparse.mm"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_layouts_of_blocks_can_be_asked_for_and_none_has_them():
+    x = norch.eye(2)
+    for layout in (norch.sparse_bsr, norch.sparse_bsc):
+        assert layout not in (x.layout, x.to_sparse().layout)
+        with pytest.raises(TypeError, match="COO, CSR or CSC"):
+            x.to_sparse(layout=layout)
+        with pytest.raises(TypeError, match="no layout"):
+            norch.zeros(2, 2, layout=layout)
+    assert norch.sparse.Tensor is norch.Tensor

@@ -167,7 +167,7 @@ _LATER = {
     "memory_formats": (
         "channels_last", "channels_last_3d", "contiguous_format", "layout",
         "legacy_contiguous_format=contiguous_format", "memory_format", "preserve_format",
-        "sparse_coo", "sparse_csc", "sparse_csr", "strided",
+        "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr", "strided",
     ),
     "compat.complex_parts": (
         "angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_neg", "polar", "real",

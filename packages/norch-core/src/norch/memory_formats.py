@@ -47,6 +47,8 @@ strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
+sparse_bsr, sparse_bsc = layout("sparse_bsr"), layout("sparse_bsc")
+"""Of blocks: for programs that ask whether a tensor has one, which none has."""
 
 _NDIM = {channels_last: 4, channels_last_3d: 5}
 

@@ -68,6 +68,17 @@ def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> A
     return INTO[0](function, function.__name__, out, args, kwargs)
 
 
+def is_bound(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a call of a public function has an object before its arguments whose class has the function among its
+    attributes. PyTorch's functions are built in, and no methods of such a class."""
+    kind = type(args[0]) if args else object
+    return (
+        kind.__module__ != "builtins"
+        and not issubclass(kind, TensorBase)
+        and any(value is function for each in kind.__mro__ for value in vars(each).values())
+    )
+
+
 def recover(
     error: Exception,
     function: Callable[..., Any],
@@ -76,11 +87,14 @@ def recover(
     name: str | None = None,
     call: Callable[..., Any] | None = None,
 ) -> Any:
-    """What a failed call gives by way of an overriding argument (`norch.overriding`) or a `foreign` one, with NumPy's
-    numbers as Python's, or without `out`. call: the public function, where `function` is not it.
+    """What a failed call gives as a function of a class (`is_bound`), by way of an overriding argument
+    (`norch.overriding`) or a `foreign` one, with NumPy's numbers as Python's, or without `out`. call: the public
+    function, where `function` is not it.
 
     Else it raises what `explain` does. So a function costs nothing for taking these, of which it need not know.
     """
+    if is_bound(call or function, args):
+        return (call or function)(*args[1:], **kwargs)
     overridden = recover_overridden(error, call or function, args, kwargs)
     if overridden is not None:
         return overridden[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature as signature_of
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -145,6 +146,19 @@ def _unary_signature(input: Tensor) -> Tensor: ...  # type: ignore[empty-body]
 def binary_signature(input: Tensor, other: Tensor | float) -> Tensor: ...  # type: ignore[empty-body]
 
 
+def _first(function: Any, count: int) -> Any:
+    """A function with the first `count` arguments of `function` and those by name, or itself. It is not for calling."""
+    code = function.__code__
+    if code.co_argcount == count:
+        return function
+    names = code.co_varnames[:count] + code.co_varnames[code.co_argcount :]
+    code = code.replace(co_varnames=names, co_nlocals=len(names), co_argcount=count)
+    shown = FunctionType(code, {}, function.__name__)
+    shown.__kwdefaults__ = function.__kwdefaults__
+    shown.__annotations__ = {k: v for k, v in function.__annotations__.items() if k in (*names, "return")}
+    return shown
+
+
 def taking_out(function: Any) -> Any:
     """A function with the signature of `function` and the argument `out`, by name. It is not for calling."""
     code = function.__code__
@@ -195,11 +209,14 @@ def with_out(like: Any, *options: str, also: tuple[str, ...] = (), inplace: bool
 
     def make(function: F) -> F:
         named: Any = function
-        code = function.__code__
-        signature: Any = FunctionType(code.replace(co_kwonlyargcount=0, co_argcount=len(like.op.params)), {})
+        shown = _first(function, len(like.op.params))
+        if shown is not function:
+            named.__signature__ = signature_of(shown)
+        code = shown.__code__
+        signature: Any = FunctionType(code.replace(co_kwonlyargcount=0), {})
         entry: Any = call_path(like.op, signature, takes_out=options, otherwise=function)
         named.op = entry.op = like.op
-        entry.__wrapped__ = function if "out" in code.co_varnames else taking_out(function)
+        entry.__wrapped__ = shown if "out" in code.co_varnames else taking_out(shown)
         entry.__name__, entry.__qualname__, entry.__doc__ = named.__name__, named.__name__, named.__doc__
         return register(*also, inplace=inplace, check=False, entry=of_method(entry, function))(function)
 

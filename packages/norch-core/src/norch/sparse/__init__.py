@@ -6,6 +6,7 @@ flow. What computes with it is composed of ordinary ops on these, so that it run
 
 from ..dispatch.arguments import check_functions
 from ..submodules import late_submodules
+from ..tensor import Tensor as Tensor
 from . import methods, rules  # noqa: F401  (they say what methods and ops do)
 from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from .making import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor

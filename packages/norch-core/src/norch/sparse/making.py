@@ -6,7 +6,7 @@ from typing import Any
 
 from ..dtype import BOOL, as_dtype, int64
 from ..errors import DTypeError, IndexError, ShapeError
-from ..memory_formats import sparse_csc, sparse_csr
+from ..memory_formats import sparse_coo, sparse_csc, sparse_csr
 from ..ops.creation import DeviceLike, zeros
 from ..ops.from_data import as_tensor
 from ..ops.shape.joining import cat, stack
@@ -193,10 +193,13 @@ def to_sparse(
 ) -> SparseTensor:
     """The elements that are not 0 as a COO tensor, or in `layout`. Of fewer `sparse_dim` than dims, those slices.
 
-    Waits for their number. Raises ShapeError for a `sparse_dim` that is not of 1 to all dims.
+    Waits for their number. Raises ShapeError for a `sparse_dim` that is not of 1 to all dims, DTypeError for another
+    layout.
     """
     if layout in (sparse_csr, sparse_csc):
         return (to_sparse_csr if layout is sparse_csr else to_sparse_csc)(input, dense_dim)
+    if layout not in (None, sparse_coo):
+        raise DTypeError(f"to_sparse(): sparse tensors are COO, CSR or CSC, and not {layout}")
     n = input.spec.ndim
     k = n - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if blocksize is not None or not 1 <= k <= n:

@@ -10,7 +10,7 @@ from typing import Any
 from .. import switches
 from ..autograd.graph import is_recording, mark_modified
 from ..backend.contract import ELEMENTWISE
-from ..dispatch.arguments import describe, numbers_by_name
+from ..dispatch.arguments import describe, is_bound, numbers_by_name
 from ..dispatch.call import _key, launch_into
 from ..dispatch.op import Op
 from ..dtype import can_cast
@@ -143,6 +143,9 @@ def _of_call_path(op: Op, otherwise: Any, args: tuple[Any, ...], out: Any, _extr
         if ordered is not None:
             args, named = ordered
             return otherwise(*args, **named) if out is None else write_out(otherwise, op.name, out, args, named)
+        if is_bound(FUNCTIONS[op.name], args):
+            named = {name: value for name, value in (*more.items(), ("out", out)) if value is not None}
+            return FUNCTIONS[op.name](*args[1:], _extra, **named)
         raise TypeError(f"{op.name}(): takes {len(args)} positional arguments, and others by name")
     options = {name: value for name, value in more.items() if value is not None}
     if options:

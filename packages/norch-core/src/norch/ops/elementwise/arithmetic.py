@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from warnings import warn
 
-from ...dispatch.arguments import into, must_be, numbers_by_name
+from ...dispatch.arguments import into, is_bound, must_be, numbers_by_name
 from ...dispatch.call import as_operand
 from ...dispatch.plan import SCALARS, Inferred
 from ...dtype import bool_, finfo, float32, result_dtype, uint8
@@ -416,6 +416,8 @@ def where(
     """
     if out is not None or _extra is not None:
         if _extra is not None:
+            if is_bound(where, (condition,)):
+                return where(input, other, _extra, out=out)
             raise TypeError("where(): takes 3 positional arguments, and out by name")
         return into(where, out, condition, input, other)
     if input is None or other is None:
