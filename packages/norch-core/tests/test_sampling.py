@@ -106,3 +106,11 @@ def test_fork_rng_leaves_no_trace():
     with norch.random.fork_rng(enabled=False):
         norch.rand(1)
     assert not norch.equal(norch.rand(3), expected)
+
+
+def test_weights_that_nothing_can_be_drawn_by_are_a_runtime_error_too():
+    """As in PyTorch, whose loops of generation and of policies catch that."""
+    for weights in ([[math.nan, 1.0]], [[-1.0, 1.0]], [[0.0, 0.0]]):
+        with pytest.raises(RuntimeError, match="weights"):
+            norch.multinomial(norch.tensor(weights), 1)
+    assert issubclass(norch.WeightsError, ValueError)

@@ -105,6 +105,7 @@ from .errors import (
     OutOfMemoryError,
     RefusedPickleError,
     ShapeError,
+    WeightsError,
 )
 from .ops import *  # noqa: F403
 from .ops import LATE as _LATE_OPS

@@ -79,6 +79,10 @@ class AutogradError(NorchError, RuntimeError):
     """The graph cannot be differentiated as asked."""
 
 
+class WeightsError(NorchError, ValueError, RuntimeError):
+    """Weights by which nothing can be drawn: NaN, infinite or negative, or none of them positive."""
+
+
 class NotFiniteError(NorchError, FloatingPointError, RuntimeError):
     """An op made a NaN or an infinity while `norch.detect_nan` looked for them."""
 

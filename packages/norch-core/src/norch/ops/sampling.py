@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..autograd.graph import mark_modified
 from ..dtype import float32, float64, int64
-from ..errors import ShapeError
+from ..errors import ShapeError, WeightsError
 from ..spec import Spec, as_int
 from .elementwise.arithmetic import floor, log1p, minimum, tan
 from .families import composite, floating, infer_elementwise, op_of
@@ -33,7 +33,7 @@ def multinomial(
     them: (num_samples) or (rows, num_samples).
 
     Without replacement by keys: the largest of weight / exponential (Efraimidis and Spirakis, 2006). Raises DTypeError
-    unless floating, ShapeError for other dims or too many samples. On the CPU, ValueError for weights that are
+    unless floating, ShapeError for other dims or too many samples. On the CPU, WeightsError for weights that are
     negative, not finite, or of which too few are positive; elsewhere these are not looked for, which would wait.
     """
     floating("multinomial", input.spec)
@@ -71,12 +71,12 @@ def _has_fine_sums(weights: Tensor, sums: Tensor) -> bool:
 
 
 def _require_weights(weights: Tensor, needed: int) -> None:
-    """Raises ValueError for weights that are negative, not finite, or of which fewer of a row are positive."""
+    """Raises WeightsError for weights that are negative, not finite, or of which fewer of a row are positive."""
     largest = weights.amax(-1)
     enough = (largest > 0) if needed == 1 else (weights > 0).sum(-1) >= needed
     fine = (weights.amin(-1) >= 0).all() & (largest < math.inf).all() & enough.all()
     if not bool(fine.item()):
-        raise ValueError(
+        raise WeightsError(
             f"multinomial(): the weights must be finite, not negative, and at least {needed} of a row positive"
         )
 
