@@ -11,6 +11,7 @@ from ..dispatch.arguments import check_functions, describe
 from ..errors import DTypeError, ShapeError
 from ..ops import cos, sin, where
 from ..ops.creation import zeros
+from ..spec import Spec
 from ..tensor import Tensor
 from .complex_numbers import ComplexPair, joined
 
@@ -33,7 +34,8 @@ def view_as_real(input: Any) -> Tensor:
     numbers = _pair("view_as_real", input)
     pair = numbers.pair
     cut = pair.requires_grad and (pair.is_leaf or not is_grad_enabled())
-    if not cut and not pair.spec.is_contiguous and pair.spec.strides[-1] != 1:
+    in_pieces = type(pair.spec) is Spec and not pair.spec.is_contiguous and pair.spec.strides[-1] != 1
+    if in_pieces and not cut:
         (of_pair, of_memory), has_base = _alone(), pair.base is not None
         del pair
         found = _holders(numbers)
