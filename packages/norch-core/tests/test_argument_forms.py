@@ -169,3 +169,42 @@ def test_broadcast_to_takes_sizes_one_by_one():
     forms = (x.broadcast_to(2, 3), x.broadcast_to((2, 3)), x.broadcast_to(size=(2, -1)), norch.broadcast_to(x, [2, 3]),
              norch.broadcast_to(x, size=(2, 3)), norch.broadcast_to(x, shape=(2, 3)))  # fmt: skip
     assert {tuple(found.shape) for found in forms} == {(2, 3)}
+
+
+X = norch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+BY_NUMPYS_NAMES = {
+    "sum(x=X, axis=1)": "sum(X, 1)", "mean(a=X, axis=0, keepdims=True)": "mean(X, 0, True)",
+    "unsqueeze(X, axis=0)": "unsqueeze(X, 0)", "squeeze(X[None], axis=0)": "X", "unbind(X, axis=1)[0]": "X[:, 0]",
+    "tensor_split(X, 2, axis=1)[1]": "X[:, 1:]", "chunk(X, 2, axis=0)[0]": "X[:1]", "roll(X, 1, axis=0)": "X.flip(0)",
+    "gather(X, axis=0, index=I)": "gather(X, 0, I)", "index_select(X, axis=0, index=I[0])": "X[I[0]]",
+    "narrow(X, axis=0, start=0, length=1)": "X[:1]", "repeat_interleave(X, 2, axis=0)": "repeat_interleave(X, 2, 0)",
+    "linalg.norm(input=X)": "linalg.norm(X)", "tril(a=X)": "tril(X)", "isnan(x=X)": "isnan(X)",
+    "view_as_real(fft.fft(X, axis=0))": "view_as_real(fft.fft(X, dim=0))", "atan2(X, other=X)": "atan2(X, X)",
+    "heaviside(X, values=X)": "heaviside(X, X)", "cross(x1=V, x2=V, axis=0)": "cross(V, V, 0)",
+    "zeros_like(a=X)": "zeros_like(X)", "X.squeeze(axis=0)": "X", "X.index_select(axis=0, index=I[0])": "X[I[0]]",
+    "real(triu(input=complex(X, X)))": "triu(X)",
+}  # fmt: skip
+
+
+class Names(dict):
+    def __missing__(self, name):
+        return getattr(norch, name)
+
+
+@pytest.mark.parametrize(("call", "meaning"), BY_NUMPYS_NAMES.items())
+def test_arguments_may_have_numpys_names(call, meaning):
+    """As in PyTorch, whose functions all take them."""
+    names = Names(X=X, V=X[0].repeat(2)[:3], I=norch.zeros(1, 2, dtype=norch.int64))
+    norch.testing.assert_close(eval(call, {}, names), eval(meaning, {}, names))
+
+
+def test_other_names_are_refused():
+    for wrong in (
+        lambda: norch.sum(X, axes=0),
+        lambda: norch.gather(X, axis=0, dim=0, index=X),
+        lambda: norch.tril(X, x=X),
+        lambda: norch.squeeze(a=X, x=X),
+    ):
+        with pytest.raises(TypeError):
+            wrong()

@@ -399,6 +399,9 @@ class ComplexPair:
     @staticmethod
     def _norch_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function of norch gives that was called with a pair."""
+        if not args:  # all by name
+            (_, first), *rest = kwargs.items()
+            args, kwargs = (first,), dict(rest)
         if name in _functions():
             return _functions()[name](*args, **kwargs)
         known = hasattr(ComplexPair, name) or name in VIEWS or name in _OF_PAIR or name in _OF_PARTS

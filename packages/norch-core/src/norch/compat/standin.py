@@ -25,6 +25,7 @@ from typing import Any
 from warnings import warn
 
 from .. import shown
+from ..ops.generator import Generator
 from ..scripts import run_script
 from ..submodules import missing_names
 from ..tensor import Tensor
@@ -153,7 +154,7 @@ class _WithoutCompiled(PathFinder):
 
 
 _finder = _Finder()
-_MODULE = Tensor.__module__
+_MODULES = {kind: kind.__module__ for kind in (Tensor, Generator)}
 
 
 def install() -> None:
@@ -174,7 +175,7 @@ def install() -> None:
                 name=name,
             )
     shown.set_root("torch")
-    Tensor.__module__ = "torch"  # by which packages such as autoray tell whose an array is
+    Tensor.__module__, Generator.__module__ = "torch", "torch._C"  # by which packages such as autoray tell whose it is
     sys.meta_path[:] = [_finder, *[_WithoutCompiled if f is PathFinder else f for f in sys.meta_path]]
 
 
@@ -182,7 +183,8 @@ def uninstall() -> None:
     """Undoes `install`: what is imported from now on is PyTorch's own, if there is one."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-        Tensor.__module__ = _MODULE
+        for kind, name in _MODULES.items():
+            kind.__module__ = name
         shown.set_root("norch")
         sys.meta_path[:] = [PathFinder if f is _WithoutCompiled else f for f in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in (*MEANS, "torchaudio")]:

@@ -68,6 +68,25 @@ def into(function: Callable[..., Any], out: Any, *args: Any, **kwargs: Any) -> A
     return INTO[0](function, function.__name__, out, args, kwargs)
 
 
+_NUMPYS = {
+    "axis": ("dim", "dims"), "keepdims": ("keepdim",), "x": ("input",), "a": ("input",), "x1": ("input",),
+    "x2": ("other",),
+}  # fmt: skip
+"""NumPy's names of arguments, which all functions of PyTorch take, and what they are called there."""
+
+
+def _by_our_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments by name, those of NumPy's names by those that `function` has, None where it has all of them."""
+    names = list(_signature(function).parameters)
+    found = {}
+    for name, value in kwargs.items():
+        known = [name, *_NUMPYS.get(name, ())]
+        if not args and names and (name == "input" or "input" in known):
+            known.append(names[0])
+        found[next((n for n in known if n in names and n not in found), name)] = value
+    return found if found.keys() != kwargs.keys() and len(found) == len(kwargs) else None
+
+
 def is_bound(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Whether a call of a public function has an object before its arguments whose class has the function among its
     attributes. PyTorch's functions are built in, and no methods of such a class."""
@@ -119,6 +138,9 @@ def recover(
         if others.keys() & kwargs.keys():
             kwargs = {others.get(k, k): v for k, v in kwargs.items() if others.get(k, k) is not None}
             return (call or function)(*args, **kwargs)
+        by_ours = _by_our_names(function, args, kwargs)
+        if by_ours is not None:
+            return (call or function)(*args, **by_ours)
     if "out" not in kwargs or not isinstance(error, TypeError) or "out" in _signature(function).parameters:
         explain(error, function, args, kwargs, name)
     rest = {k: v for k, v in kwargs.items() if k != "out"}

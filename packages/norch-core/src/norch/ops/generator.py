@@ -42,13 +42,13 @@ generators: set[ref[Generator]] = set()
 class Generator:
     """A source of random numbers: a seed, and the count of draws so far. Give it as `generator=` to any random op."""
 
-    def __new__(cls, device: Device | str = CPU, *_: Any) -> Self:  # _: of subclasses
+    def __new__(cls, device: Device | str | None = CPU, *_: Any) -> Self:  # _: of subclasses
         self = super().__new__(cls)
         generators.add(ref(self, generators.discard))
         return self
 
-    def __init__(self, device: Device | str = CPU) -> None:
-        self.device = Device(device)
+    def __init__(self, device: Device | str | None = CPU) -> None:
+        self.device = CPU if device is None else Device(device)
         self._begin(0, 0)
 
     def _begin(self, seed: int, offset: int) -> None:
