@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -188,3 +190,34 @@ def test_reductions_of_integers() -> None:
     assert x.argmax().dtype is norch.int64
     assert x.any().dtype is norch.bool
     assert x.mean(dtype=norch.float32).item() == 150
+
+
+def test_complex_dtypes_are_dtypes_to_programs():
+    """As array-api-compat asks, by which SciPy and scikit-learn call PyTorch."""
+    for dtype in (norch.complex64, norch.complex128):
+        assert isinstance(dtype, norch.dtype)
+        assert pickle.loads(pickle.dumps(dtype)) is copy.deepcopy(dtype) is dtype
+    assert norch.zeros(2).to(norch.complex64).dtype is norch.complex64
+    assert norch.promote_types(norch.float64, norch.complex64) is norch.complex128
+
+
+def test_asarray_without_a_copy():
+    given = (
+        norch.ones(2),
+        norch.ones(2, 2).t(),
+        np.ones(2),
+        np.ones((2, 2)).T,
+        norch.complex(norch.ones(2), norch.ones(2)),
+    )
+    for data in given:
+        shared = norch.asarray(data, copy=False)
+        data[0] = 7
+        assert (shared[:1] == data[:1]).all()
+        assert (norch.asarray(data, copy=True)[:1] == data[:1]).all()
+    for data, dtype in (
+        (norch.ones(2), norch.float64), (np.ones(2), norch.float32), ([1.0], None), (3.0, None),
+        (np.ones(2)[::-1], None), (np.float32(1), None),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="copy"):
+            norch.asarray(data, dtype=dtype, copy=False)
+        assert norch.asarray(data, dtype=dtype).shape == np.shape(data)

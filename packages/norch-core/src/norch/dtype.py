@@ -6,6 +6,7 @@ lower priority only matters where its category (bool < integer < floating) is hi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -83,6 +84,12 @@ class ComplexDType:
 
     def __init__(self, name: str, parts: DType) -> None:
         self.name, self.itemsize, self.parts = name, 2 * parts.itemsize, parts
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """To programs it is a dtype, as PyTorch's is."""
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        return ComplexDType if asking.partition(".")[0] == __name__.partition(".")[0] else DType
 
     def __repr__(self) -> str:
         return f"{shown.root}.{self.name}"

@@ -56,14 +56,17 @@ def tensor(
 
 @public("asarray", method=False)
 def as_tensor(
-    data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool = False, requires_grad: bool = False
+    data: Any, dtype: Any = None, device: DeviceLike = None, *, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
     """`data` as a tensor, without a copy where it is a tensor or a NumPy array of the dtype and device wanted.
 
-    Raises as `tensor` does.
+    copy: True for a copy in any case, False for none. Raises as `tensor` does, and ValueError where `copy` is False and
+    one is needed.
     """
     if requires_grad:
         return as_tensor(data, dtype, device, copy=copy).requires_grad_()
+    if copy is False:
+        return _shared(data, as_tensor(data, dtype, device))  # type: ignore[no-any-return]
     target = get_default_device() if device is None else Device(device)
     if _is_pair(data):
         wanted = [x for x in (device and target, dtype) if x is not None]
@@ -86,8 +89,24 @@ def as_tensor(
             data = _array_of(data, chosen)
         if data.dtype.kind == "c" and dtype is None:
             return _complex(data, complex128 if data.dtype.itemsize > 8 else complex64, target)  # type: ignore[no-any-return]
-        out = array_to_tensor(data, chosen, copy or data.dtype.hasobject)
+        out = array_to_tensor(data, chosen, bool(copy) or data.dtype.hasobject)
     return out if target is out.spec.device else out.to(target)
+
+
+def _shared(data: Any, made: Any) -> Any:
+    """`made` of `data`, whose memory it has. Raises ValueError where it has other."""
+    given, parts = (data.pair, made.pair) if _is_pair(data) and _is_pair(made) else (data, made)
+    shares = (
+        parts.buffer is given.buffer
+        if isinstance(given, TensorBase) and isinstance(parts, TensorBase)
+        else isinstance(given, np.ndarray)
+        and isinstance(parts, TensorBase)
+        and parts.spec.device.type == "cpu"
+        and np.may_share_memory(given, parts.detach().numpy())  # type: ignore[attr-defined]
+    )
+    if not shares:
+        raise ValueError(f"asarray(): {type(data).__name__} data would be copied, and copy is False")
+    return made
 
 
 def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
