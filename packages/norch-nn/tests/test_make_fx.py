@@ -70,3 +70,27 @@ def test_what_is_drawn_is_drawn_again_and_what_is_read_is_refused():
     for reads in (lambda x: x * x.sum().item(), lambda x: x if x.sum() > 0 else -x, lambda x: x.exp().tolist()):
         with pytest.raises(RuntimeError, match="a value of a tensor"):
             make_fx(reads)(norch.ones(3))
+
+
+def test_gradients_of_convolutions_are_pytorchs_op():
+    conv = nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2)
+
+    def grads(x, weight):
+        weight, x = weight.detach().requires_grad_(), x.detach().requires_grad_()
+        out = F.conv2d(x, weight, conv.bias, 2, 1, 1, 2)
+        return norch.autograd.grad(out.square().sum(), (x, weight))
+
+    traced = make_fx(grads)(norch.randn(1, 2, 7, 6), conv.weight)
+    names = [str(n.target) for n in traced.graph.nodes if n.op == "call_function"]
+    assert names[0] == "aten.convolution.default"
+    assert names.count("aten.convolution_backward.default") == 2
+    x, weight = norch.randn(1, 2, 7, 6), norch.randn(conv.weight.shape)
+    for found, expected in zip(traced(x, weight), grads(x, weight), strict=True):
+        norch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    op = norch.ops.aten.convolution_backward.default
+    y = norch.randn(1, 4, 4, 3)
+    found = op(y, x, weight, [4], [2, 2], [1, 1], [1, 1], False, [0, 0], 2, [True, True, True])
+    leaves = [t.detach().requires_grad_() for t in (x, weight, conv.bias)]
+    expected = norch.autograd.grad(F.conv2d(*leaves, 2, 1, 1, 2), leaves, y)
+    for a, b in zip(found, expected, strict=True):
+        norch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

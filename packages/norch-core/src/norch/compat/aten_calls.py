@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ..autograd import enable_grad, grad
 from ..dispatch.op import Op
 from ..spec import Spec
 from ..tensor import Tensor
@@ -59,6 +60,19 @@ def _convolution(
     return found
 
 
+def _convolution_backward(
+    grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any, *more: Any
+) -> tuple[Tensor | None, ...]:
+    """The gradients by input, weight and bias, of these the ones that the last argument asks for."""
+    *options, wanted = more
+    leaves = [x.detach().requires_grad_() for x in (input, weight)]
+    with enable_grad():
+        out = _convolution(leaves[0], leaves[1], None, *options)
+    found = iter(grad(out, [x for x, is_wanted in zip(leaves, wanted, strict=False) if is_wanted], grad_output))
+    by_bias = grad_output.sum([d for d in range(grad_output.dim()) if d != 1]) if wanted[2] else None
+    return *[next(found) if is_wanted else None for is_wanted in wanted[:2]], by_bias
+
+
 _CALLS: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
     "_pin_memory": lambda self, device=None: self.pin_memory(),
@@ -74,6 +88,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "_log_softmax": lambda self, dim, half_to_float=False: self.log_softmax(dim),
     "_local_scalar_dense": lambda self: self.item(),
     "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
     "rsub": lambda self, other, alpha=1: other - self * alpha,
 }
 

@@ -153,6 +153,8 @@ class _Modes(Asker):
             return _linear(lambda *given: self.give(what, function, given, {}), *args)
         if op.name == "matmul" and max(args[0].dim(), args[1].dim()) > 2 and args[0].dim() + args[1].dim() != 6:
             return _product(lambda *given: self.give(what, function, given, {}), *args)
+        if op.name in _CONVOLUTIONS:
+            return _of_convolution(lambda: self.give(what, function, args, kwargs), _CONVOLUTIONS[op.name], *args)
         if op.name == "linear_input_grad" and args[0].dim() == 2:
             call = Call(aten.mm.default, args[:2])
         elif op.name == "linear_weight_grad" and args[0].dim() == 2:
@@ -214,3 +216,22 @@ def _product(function: Callable[..., Any], a: Tensor, b: Tensor) -> Tensor:
     batch = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]), op="matmul")
     parts = [x.expand(*batch, *x.shape[-2:]).reshape(prod(batch), *x.shape[-2:]) for x in (a, b)]
     return (parts[0] @ parts[1]).reshape(*batch, a.shape[-2], b.shape[-1])
+
+
+_CONVOLUTIONS = {f"conv{n}d_{of}_grad": of == "weight" for n in (2, 3) for of in ("input", "weight")}
+
+
+def _of_convolution(
+    compute: Callable[[], Any], of_weight: bool, grad: Tensor, other: Tensor, shape: Any, stride: Any, pads: Any,
+    dilation: Any, groups: int,
+) -> Any:  # fmt: skip
+    """A gradient of a convolution. PyTorch's op gives all of them: of the input or the weight that norch's does not
+    take there is a tensor of its shape alone."""
+    before = [pad[0] for pad in pads] if isinstance(pads[0], tuple) else list(pads[::2])
+    with _disable_current_modes():
+        shown = grad.detach().new_empty((1,) * len(shape)).expand(shape)
+    given = (grad, other, shown) if of_weight else (grad, shown, other)
+    more = (None, list(stride), before, list(dilation), False, [0] * len(stride), groups)
+    call = Call(aten.convolution_backward.default, (*given, *more, [not of_weight, of_weight, False]))
+    result = _asked(call, lambda: (None, compute(), None) if of_weight else (compute(), None, None))
+    return result[int(of_weight)]
