@@ -66,3 +66,11 @@ def test_an_object_of_another_class_is_refused():
     ):
         with pytest.raises(TypeError):
             wrong()
+
+
+def test_a_class_without_a_module_is_refused_too():
+    made = eval("type('A', (), {})()", {})
+    assert not hasattr(type(made), "__module__")
+    for wrong in (lambda: norch.sum(made), lambda: norch.sin(made, X), lambda: norch.where(made, X, X, X)):
+        with pytest.raises(TypeError):
+            wrong()

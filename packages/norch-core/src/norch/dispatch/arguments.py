@@ -92,7 +92,7 @@ def is_bound(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     attributes. PyTorch's functions are built in, and no methods of such a class."""
     kind = type(args[0]) if args else object
     return (
-        kind.__module__ != "builtins"
+        getattr(kind, "__module__", "") != "builtins"
         and not issubclass(kind, TensorBase)
         and any(value is function for each in kind.__mro__ for value in vars(each).values())
     )
