@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import norch
-from norch import nn
-from norch.nn.global_hooks import register_module_forward_hook, register_module_forward_pre_hook
 
 from ._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from norch import nn
 
 
 class ModuleTracker:
@@ -35,9 +37,10 @@ class ModuleTracker:
         return self._is_backward
 
     def __enter__(self) -> Self:
+        hooks = import_module("norch.nn.global_hooks")  # which stands beside this package
         self._handles = [
-            register_module_forward_pre_hook(self._fw_pre_hook),
-            register_module_forward_hook(self._fw_post_hook, always_call=True),
+            hooks.register_module_forward_pre_hook(self._fw_pre_hook),
+            hooks.register_module_forward_hook(self._fw_post_hook, always_call=True),
         ]
         return self
 
