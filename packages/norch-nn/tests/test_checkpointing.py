@@ -1,4 +1,4 @@
-"""Activation checkpointing: contexts of both computations, and policies."""
+"""Activation checkpointing: the same numbers and draws, contexts of both computations, and policies."""
 
 from __future__ import annotations
 
@@ -111,3 +111,56 @@ def test_the_parts_of_checkpoints_that_libraries_make() -> None:
     assert norch.autograd._is_checkpoint_valid()
     assert norch.nn.functional.has_torch_function((x, y)) is False
     assert norch.hub._check_module_exists("norch")
+
+
+def block() -> nn.Sequential:
+    norch.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2))
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_a_checkpointed_block_gives_the_same_gradients_and_draws(needs: bool) -> None:
+    found = []
+    for again in (False, True):
+        model, x = block(), norch.ones(5, 3).mul(0.5).requires_grad_(needs)
+        calls: list[int] = []
+        model[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        norch.manual_seed(7)
+        y = checkpoint(model, x, use_reentrant=False) if again else model(x)
+        after = norch.rand(1).item()
+        (y * y).sum().backward()
+        assert len(calls) == 1 + again
+        found.append([y.tolist(), after, norch.rand(1).item(), [p.grad.tolist() for p in model.parameters()]])
+        if needs:
+            found[-1].append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_checkpointed_tuples_and_keywords() -> None:
+    x, y = norch.tensor([2.0], requires_grad=True), norch.tensor([3.0], requires_grad=True)
+    a, b, text = checkpoint(lambda x, y, scale: (x * y * scale, y + 1, "text"), x, y, scale=4.0)
+    (a * 2 + b).sum().backward()
+    assert (x.grad.item(), y.grad.item(), text) == (24.0, 17.0, "text")
+    with norch.no_grad():
+        assert not checkpoint(lambda x: x * 2, x).requires_grad
+    with pytest.raises(TypeError, match="debug"):
+        checkpoint(lambda x: x, x, debug=True)
+    with pytest.raises(norch.AutogradError, match="create_graph"):
+        norch.autograd.grad(checkpoint(lambda x: x**3, x).sum(), x, create_graph=True)
+
+
+def test_states_of_devices() -> None:
+    assert checkpointing.get_device_states(norch.ones(1, device="cpu"), 2) == ([], [])
+    state = norch.get_rng_state()
+    drawn = norch.rand(1).item()
+    checkpointing.set_device_states([0], [state])
+    assert norch.rand(1).item() == drawn
+
+
+def test_checkpoint_sequential() -> None:
+    model, x = nn.Sequential(*[nn.Linear(4, 4) for _ in range(5)]), norch.ones(2, 4, requires_grad=True)
+    expected = norch.autograd.grad(model(x).sum(), x)[0]
+    checkpointing.checkpoint_sequential(model, 2, x).sum().backward()
+    assert x.grad.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="6 segments of 5"):
+        checkpointing.checkpoint_sequential(model, 6, x)
