@@ -15,7 +15,7 @@ int64_t row_of(const char* index, const HalfRows& p, int64_t i) {
 
 /// The places of the index in the order of their rows, those of one row as they come.
 void sort_places(const char* index, const HalfRows& p, uint64_t* places) {
-    if (p.size > 2 * p.count) {
+    if (p.size > 2 * p.count && p.size >> 32 == 0) {  // a row and a place in one number
         for (int64_t i = 0; i < p.count; ++i) places[i] = uint64_t(row_of(index, p, i)) << 32 | uint64_t(i);
         std::sort(places, places + p.count);
         for (int64_t i = 0; i < p.count; ++i) places[i] &= 0xffffffff;

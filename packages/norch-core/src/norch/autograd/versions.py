@@ -43,12 +43,12 @@ def is_unwatched(data: Tensor) -> bool:
 
 
 @contextmanager
-def unwatched(data: Tensor) -> Iterator[None]:
-    """What gives an `x.data` new values within this context is no change."""
+def unwatched(data: Tensor, op: str) -> Iterator[None]:
+    """What gives an `x.data` new values within this context, `op`, is no change."""
     with _unsafe_preserve_version_counter(data):
         yield
     data.__dict__["_unused_since"] = next_sequence_number()
     if switches.noting is not None:
         # A recorded step looks for what it changed: as of its beginning, before all that it saves.
-        began = switches.recorded_since, "__setitem__", None
+        began = switches.recorded_since, op, None
         data.buffer.modified = max(data.buffer.modified or began, began, key=lambda change: change[0])

@@ -171,7 +171,7 @@ class _Modes(Asker):
 _asker = _Modes()
 
 
-# --- PyTorch's names for what wrapper_subclasses need not tell ------------------------------------------------------
+# --- Calls by PyTorch's names ----------------------------------------------------------------------------------------
 
 
 def _written(op: Any, out: Tensor, *args: Any) -> Call:

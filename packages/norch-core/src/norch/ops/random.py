@@ -304,8 +304,8 @@ def uniform_(
         a, b = _named_bounds("uniform_", a, b, bounds)
     if self.is_meta:  # nothing to fill, so that no number is drawn
         return self
-    if "_unused_since" in self.__dict__ and is_unwatched(self):
-        with unwatched(self):
+    if is_unwatched(self):
+        with unwatched(self, "uniform_"):
             self.detach().uniform_(a, b, generator=generator)
         return self
     if _drawn_in_place(self, "uniform_", "uniform", generator):
@@ -319,8 +319,8 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
     """Fills the tensor with normal numbers of this `mean` and standard deviation `std`. Raises as normal does."""
     if self.is_meta:
         return self
-    if "_unused_since" in self.__dict__ and is_unwatched(self):
-        with unwatched(self):
+    if is_unwatched(self):
+        with unwatched(self, "normal_"):
             self.detach().normal_(mean, std, generator=generator)
         return self
     if (

@@ -38,7 +38,7 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if type(index) is list:
         index = unlisted(index)
     if "_unused_since" in self.__dict__ and is_unwatched(self):
-        with unwatched(self):
+        with unwatched(self, "__setitem__"):
             self.detach()[index] = value
         return
     if self.left_to is not None:
