@@ -19,6 +19,24 @@ constexpr double CHUNK_MULTIPLICATIONS = 2e6;     // at least
 constexpr int64_t MAX_ITEMS = 32;                // of a layer's work that are dealt out to threads, unless groups are more
 constexpr int64_t PARTIAL_BYTES = 64 << 20;       // at most
 
+/// A channel and a tap: its row of a chunk's sums, and where it lies in the result.
+struct Row {
+    int64_t at, place;
+};
+
+template <class T>
+[[gnu::noinline]] void add_rows(const T* chunk, const Row* rows, int64_t count, int64_t width, bool is_first, T* sums) {
+    for (int64_t i = 0; i < count; ++i, sums += width) {
+        const T* from = chunk + rows[i].at * width;
+        if (is_first) {
+            std::copy_n(from, width, sums);
+            continue;
+        }
+        NORCH_INDEPENDENT
+        for (int64_t c = 0; c < width; ++c) sums[c] += from[c];
+    }
+}
+
 template <class S>
 class WeightGrad {
 public:
@@ -36,8 +54,12 @@ public:
           depth_(from_ * int64_t(grid.taps.size())),
           taps_(size_t(depth_)),
           out_(r.operands[0].strides) {
-        for (int64_t c = 0; c < from_; ++c)
-            for (const Tap& tap : grid_.taps) rows_.push_back(c * out_[1] + tap.i * out_[2] + tap.j * out_[3]);
+        const int64_t taps = int64_t(grid.taps.size());
+        for (int64_t i = 0; i < depth_; ++i) {  // in the order in which they lie in the result
+            const int64_t c = out_[1] == 1 ? i % from_ : i / taps, t = out_[1] == 1 ? i / from_ : i % taps;
+            const Tap& tap = grid_.taps[size_t(t)];
+            rows_.push_back({c * taps + t, c * out_[1] + tap.i * out_[2] + tap.j * out_[3]});
+        }
         source_.tap_offsets(taps_.data());
         for (const Block& block : blocks_) width_ += block.width<T>();
         units_ = batch_ * tiling_.count();
@@ -130,22 +152,19 @@ private:
 
     /// Rows from `first` on of a group, each a channel and a tap: all chunks' sums, in order.
     void combine(const T* partial, int64_t group, int64_t first, int64_t count, S* out) const {
-        const bool is_run = rows_[size_t(first + count - 1)] - rows_[size_t(first)] == count - 1 && out_[3] == 1;
+        const Row* const rows = rows_.data() + first;
+        bool is_run = true;
+        for (int64_t i = 1; i < count; ++i) is_run &= rows[i].place == rows[0].place + i;
         alignas(64) T sums[ROWS_AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>];
         for (const Block& block : blocks_) {
             const int64_t width = block.width<T>();
             for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-                const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_ + first * width;
-                if (!chunk) {
-                    std::copy_n(from, count * width, sums);
-                    continue;
-                }
-                NORCH_INDEPENDENT
-                for (int64_t i = 0; i < count * width; ++i) sums[i] += from[i];
+                const T* from = partial + ((chunk * groups_ + group) * width_ + block.first) * depth_;
+                add_rows(from, rows, count, width, chunk == 0, sums);
             }
             S* to = out + (group * channels_ + block.first) * out_[0];
             if (is_run) {
-                S* const run = to + rows_[size_t(first)];
+                S* const run = to + rows[0].place;
                 if constexpr (std::is_same_v<S, T>) {
                     matmul::transpose(sums, width, count, block.channels, run, out_[0]);
                 } else {
@@ -156,7 +175,7 @@ private:
                 continue;
             }
             for (int64_t i = 0; i < count; ++i)
-                for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0] + rows_[size_t(first + i)]] = store<S>(sums[i * width + c]);
+                for (int64_t c = 0; c < block.channels; ++c) to[c * out_[0] + rows[i].place] = store<S>(sums[i * width + c]);
         }
     }
 
@@ -167,7 +186,8 @@ private:
     Tiling tiling_;
     Source<S> source_;
     int64_t depth_;
-    std::vector<int64_t> taps_, out_, rows_;  // rows_: where each channel and tap lies in the result
+    std::vector<int64_t> taps_, out_;
+    std::vector<Row> rows_;
     int64_t width_ = 0, units_, chunks_;
 };
 
