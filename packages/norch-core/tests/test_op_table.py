@@ -176,8 +176,8 @@ NOT_DIFFERENTIABLE = frozenset(
 
 
 DIFFERENTIATED_BY_PARTS = frozenset(
-    "atan2_grad batch_norm_grad batch_norm_relu batch_norm_relu_grad binary_cross_entropy_grad "
-    "multi_margin_rows_grad "
+    "atan2_grad batch_norm_grad batch_norm_relu batch_norm_relu_grad batch_norm_running_grad "
+    "binary_cross_entropy_grad multi_margin_rows_grad "
     "binary_cross_entropy_with_logits_grad clipped_difference_grad cross_entropy_grad carried_back "
     "cross_entropy_rows_grad cumprod_grad ctc_alphas ctc_grad distances_grad elu_grad gelu_grad "
     "grid_sample2d_grid_grad group_norm_grad hardsigmoid_grad grid_sample3d_grid_grad hardswish_grad hardtanh_grad "

@@ -10,10 +10,11 @@ from norch_cpu.native import native
 BOUNDS = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 OPS = [
     *("layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad", "batch_norm", "batch_norm_grad"),
-    *("batch_norm_running", "group_norm", "group_norm_grad"),
+    *("batch_norm_running", "batch_norm_running_grad", "group_norm", "group_norm_grad"),
 ]
 ROWS = [(1, 1), (3, 1), (2, 7), (5, 16), (4, 33), (17, 64), (40, 129), (300, 100), (3, 5000), (2, 3, 4, 5)]
 IMAGES = [(2, 1), (5, 3), (130, 200), (4, 3, 2), (3, 70, 2, 3), (2, 3, 8), (3, 5, 7, 7), (2, 2, 40, 30), (300, 2, 9)]
+IMAGES += [(3, 45, 7, 8), (2, 150, 6, 9)]  # with odd columns behind whole vectors where channels are last
 
 
 def test_the_kernels_are_there():
@@ -112,17 +113,21 @@ def test_batch_norm(shape, dtype):
     axes, c = (0, *range(2, len(shape))), shape[1]
     x, w, b, g = (rounded(drawn(*s, seed=i), dtype) for i, s in enumerate((shape, (c,), (c,), shape)))
     across = (-1, *(1,) * (len(shape) - 2))
-    t, u, v = (tensor(a, dtype).requires_grad_() for a in (x, w, b))
-    running_mean, running_var = norch.ones(c), norch.ones(c)
-    y = norch.batch_norm(t, running_mean, running_var, u, v, training=True, momentum=0.25, eps=0.01)
     normal, factor = standard(x, axes, 0.01)
-    close(y.detach(), normal * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
-    close(running_mean, 0.75 + 0.25 * x.mean(axes), 1e-5)
-    close(running_var, 0.75 + 0.25 * x.var(axes, ddof=1), 1e-5)
-    y.backward(tensor(g, dtype))
-    close(t.grad, gradient(g * w.reshape(across), normal, factor, axes), BOUNDS[dtype])
-    close(u.grad, (g * normal).sum(axes), BOUNDS[dtype])
-    close(v.grad, g.sum(axes), BOUNDS[dtype])
+    last = [norch.channels_last] if len(shape) == 4 else []
+    for layout in (norch.contiguous_format, *last):
+        u, v = (tensor(a, dtype).requires_grad_() for a in (w, b))
+        t, up = (tensor(a, dtype).contiguous(memory_format=layout) for a in (x, g))
+        t.requires_grad_()
+        running_mean, running_var = norch.ones(c), norch.ones(c)
+        y = norch.batch_norm(t, running_mean, running_var, u, v, training=True, momentum=0.25, eps=0.01)
+        close(y.detach(), normal * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
+        close(running_mean, 0.75 + 0.25 * x.mean(axes), 1e-5)
+        close(running_var, 0.75 + 0.25 * x.var(axes, ddof=1), 1e-5)
+        y.backward(up)
+        close(t.grad, gradient(g * w.reshape(across), normal, factor, axes), BOUNDS[dtype])
+        close(u.grad, (g * normal).sum(axes), BOUNDS[dtype])
+        close(v.grad, g.sum(axes), BOUNDS[dtype])
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
@@ -142,7 +147,7 @@ def test_batch_norm_of_running_statistics(shape, dtype):
         factor = 1 / np.sqrt(v + 0.01)
         normal = (x - m.reshape(across)) * factor.reshape(across)
         close(y.detach(), normal * w.reshape(across) + b.reshape(across), BOUNDS[dtype])
-        y.backward(tensor(g, dtype))
+        y.backward(tensor(g, dtype).contiguous(memory_format=layout), retain_graph=True)
         of_factor = (g * (x - m.reshape(across))).sum(axes) * w
         for leaf, expected in zip(
             (t, *leaves),
@@ -156,6 +161,8 @@ def test_batch_norm_of_running_statistics(shape, dtype):
             strict=True,
         ):
             close(leaf.grad, expected, BOUNDS[dtype])
+        (alone,) = norch.autograd.grad(y, t, tensor(g, dtype).contiguous(memory_format=layout))
+        close(alone, g * (factor * w).reshape(across), BOUNDS[dtype])
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)

@@ -114,7 +114,7 @@ int written_by(const Request& request) {
          "multi_margin_rows", "multi_margin_rows_grad", "im2col", "col2im"},
         {"cross_entropy", "cummax", "cummin", "scaled_dot_product_attention_sums", "select_along", "sort",
          "topk"},
-        {"batch_norm", "batch_norm_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
+        {"batch_norm", "batch_norm_grad", "batch_norm_running_grad", "group_norm_grad", "layer_norm_grad", "rms_norm_grad", "scaled_dot_product_attention_grad",
          "scaled_dot_product_attention_sums_grad"},
         {"scaled_dot_product_attention_mask_grad"}};
     static const auto counts = [] {

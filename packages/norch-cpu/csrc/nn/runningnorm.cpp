@@ -1,22 +1,57 @@
 // batch_norm with statistics that are given: each channel's elements times a factor, plus a shift.
 #include "common/image_layout.h"
 #include "nn/normalization.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 namespace {
 
-template <class S, class C>
-void scale_rows(const S* x, S* out, int64_t rows, int64_t n, const C* factor, const C* shift) {
-    for (int64_t r = 0; r < rows; ++r, x += n, out += n) {
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = store<S>(load(x[i]) * factor[i] + shift[i]);
+/// What is scaled: rows [begin, end) of `n` elements. EACH: by a factor for each of a row's elements, else by one for each row.
+template <class C>
+struct Rows {
+    const char* x;
+    char* out;
+    int64_t begin, end, n, channels;
+    const C *factor, *shift;
+};
+
+template <class S, bool EACH>
+void scale(const Rows<compute_t<S>>& rows) {
+    using C = compute_t<S>;
+    constexpr int L = SIMD_WIDTH<C>;
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+        const S* x = reinterpret_cast<const S*>(rows.x) + r * rows.n;
+        S* out = reinterpret_cast<S*>(rows.out) + r * rows.n;
+        const int64_t channel = EACH ? 0 : r % rows.channels;
+        const C *factor = rows.factor + channel, *shift = rows.shift + channel;
+        const C first_factor = *factor, first_shift = *shift;
+        const auto one = [=](int64_t i) {
+            out[i] = store<S>(load(x[i]) * (EACH ? factor[i] : first_factor) + (EACH ? shift[i] : first_shift));
+        };
+        if constexpr (std::is_same_v<S, C> || (std::is_same_v<S, half> && !HAS_HALF)) {
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < rows.n; ++i) one(i);
+        } else {
+            const auto some = [](const C* p, int64_t i) NORCH_INLINE_LAMBDA {
+                if constexpr (EACH) return load_vector<L>(p + i);
+                else return *p - vector_t<C, L>{};
+            };
+            move_row<L>(rows.n, [=](int64_t i) NORCH_INLINE_LAMBDA {
+                store_narrow<L>(out + i, widen<L>(x + i) * some(factor, i) + some(shift, i));
+            }, one);
+        }
     }
 }
 
-template <class S, class C>
-void scale(const S* x, S* out, int64_t n, C factor, C shift) {
-    NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = store<S>(load(x[i]) * factor + shift);
+template <class C>
+using Scale = void (*)(const Rows<C>&);
+
+template <class C>
+Scale<C> scale_of(DType dtype, bool each) {
+    if constexpr (sizeof(C) == 8) return each ? scale<double, true> : scale<double, false>;
+    else if (dtype == DType::f32) return each ? scale<float, true> : scale<float, false>;
+    else if (dtype == DType::f16) return each ? scale<half, true> : scale<half, false>;
+    else return each ? scale<bfloat16, true> : scale<bfloat16, false>;
 }
 
 [[gnu::cold]] KernelPtr batch_norm_running(const Request& request) {
@@ -33,10 +68,11 @@ void scale(const S* x, S* out, int64_t n, C factor, C shift) {
     const double eps = request.attrs.number("eps");
     std::vector<DType> dtypes;
     for (const Operand& o : operands) dtypes.push_back(o.dtype);
-    return visit_floating(out.dtype, [&]<class S>(Tag<S>) {
-        using C = compute_t<S>;
-        const double ns = 0.1 * sizeof(S) / 4;
-        const int64_t numel = out.numel();
+    const double ns = 0.1 * double(size_of(out.dtype)) / 4;
+    const int64_t numel = out.numel();
+    const bool each = is_last || inner == 1;
+    return by_compute_type(out, [&]<class C>(Tag<C>, DType) {
+        const Scale<C> scale = scale_of<C>(out.dtype, each);
         return make_kernel(ns * double(numel), [=](char* const* data, const Scalar*) {
             const auto parameter = [&](size_t i) { return Parameter<C>(i ? data[i] : nullptr, dtypes[i], channels); };
             const auto mean = parameter(2), variance = parameter(3), w = parameter(weight), b = parameter(bias);
@@ -48,14 +84,9 @@ void scale(const S* x, S* out, int64_t n, C factor, C shift) {
                 for (int64_t c = 0; c < channels; ++c) shift[c] = b.data()[c] - mean.data()[c] * factor[c];
             else
                 for (int64_t c = 0; c < channels; ++c) shift[c] = C(0) - mean.data()[c] * factor[c];
-            const S* from = reinterpret_cast<const S*>(data[1]);
-            S* to = reinterpret_cast<S*>(data[0]);
-            const int64_t row = is_last || inner == 1 ? channels : inner;
+            const int64_t row = each ? channels : inner;
             parallel_for(numel / row, ns * double(row), [&](int64_t begin, int64_t end) {
-                if (row == channels && (is_last || inner == 1))
-                    return scale_rows(from + begin * row, to + begin * row, end - begin, row, factor.data(), shift.data());
-                for (int64_t r = begin; r < end; ++r)
-                    scale(from + r * row, to + r * row, row, factor[r % channels], shift[r % channels]);
+                scale({data[1], data[0], begin, end, row, channels, factor.data(), shift.data()});
             });
         });
     });

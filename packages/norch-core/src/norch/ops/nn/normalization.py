@@ -304,6 +304,25 @@ def _infer_batch_norm_running(
     return input.like(input.shape, image_layout(input.shape, input))
 
 
+def _infer_batch_norm_running_grad(
+    grad: Spec, input: Spec, running_mean: Spec, running_var: Spec, weight: Spec | None, eps: float
+) -> Inferred:
+    return _of_channels((grad, input), (running_mean, running_var, weight), eps)
+
+
+@composite(_infer_batch_norm_running_grad)
+def batch_norm_running_grad(
+    grad: Tensor, input: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of input, weight and bias of batch_norm with statistics that are given."""
+    ndim, g = input.spec.ndim, upcast(grad)
+    dims = [0, *range(2, ndim)]
+    factor = 1 / sqrt(upcast(running_var) + eps)
+    scaled = factor if weight is None else factor * weight
+    product = (g * (input - _channels(running_mean, ndim))).sum(dims)
+    return (g * _channels(scaled, ndim)).to(input.dtype), product * factor, g.sum(dims)
+
+
 def _batch_norm_running_rule(
     g: Tensor,
     input: Tensor,
@@ -313,17 +332,17 @@ def _batch_norm_running_rule(
     eps: float,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    ndim, g = input.spec.ndim, upcast(g)
-    dims = [0, *range(2, ndim)]
+    if not any(needs[1:5]):  # of one factor a channel, as the result is
+        none = running_mean.new_zeros(running_mean.shape)
+        return _batch_norm_running(g, none, running_var, weight, None, eps).to(input.dtype), None, None, None, None
+    to_input, to_weight, total = batch_norm_running_grad(g, input, running_mean, running_var, weight, eps)
     factor = 1 / sqrt(upcast(running_var) + eps)
     scaled = factor if weight is None else factor * weight
-    total = g.sum(dims) if needs[1] or needs[4] else g
-    product = (g * (input - _channels(running_mean, ndim))).sum(dims) if needs[2] or needs[3] else g
     return (
-        (g * _channels(scaled, ndim)).to(input.dtype) if needs[0] else None,
+        to_input,
         -total * scaled if needs[1] else None,
-        -0.5 * product * scaled * factor * factor if needs[2] else None,
-        product * factor if needs[3] else None,
+        -0.5 * to_weight * scaled * factor if needs[2] else None,
+        to_weight if needs[3] else None,
         total if needs[4] else None,
     )
 
