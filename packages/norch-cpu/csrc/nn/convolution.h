@@ -150,8 +150,9 @@ KernelPtr conv2d_winograd_weight(const Request& request, KernelPtr direct);  // 
 /// likewise.
 KernelPtr conv2d_in_blocks(const Request& request, const Passes& passes, KernelPtr direct);      // convolution_blocks.cpp
 KernelPtr conv2d_weight_grad_in_blocks(const Request& request, const WindowGrid& grid, KernelPtr direct);
-/// The parts of products whose k has `steps` without a gap, where those of blocks are faster.
-std::optional<matmul::Parts> block_parts(DType dtype, int64_t steps, int64_t lines);
+/// The parts of products of blocks, where they are faster: of an image's channels, `together` of which are computed at a time, by
+/// `lines`.
+std::optional<matmul::Parts> block_parts(DType dtype, int64_t channels, int64_t together, int64_t lines);
 
 /// The first of these that there is.
 [[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {

@@ -301,7 +301,7 @@ template <class S>
 
 }  // namespace
 
-std::optional<Parts> block_parts(DType dtype, int64_t steps, int64_t lines) {
+std::optional<Parts> block_parts(DType dtype, int64_t channels, int64_t together, int64_t lines) {
     Parts parts = Parts::one;
     if (dtype == DType::f16) parts = matmul::has_half_tiles() ? Parts::half : Parts::two;
     if (dtype == DType::f32) {
@@ -311,13 +311,13 @@ std::optional<Parts> block_parts(DType dtype, int64_t steps, int64_t lines) {
         return {};
     }
     // What blocks are filled up with is computed too.
-    if (lines < 12 || round_up(steps, BLOCK_STEPS) * 2 > steps * 3 || !matmul::multiplies_blocks(parts)) return {};
+    if (lines < 12 || round_up(channels, together) * 2 > channels * 3 || !matmul::multiplies_blocks(parts)) return {};
     return parts;
 }
 
 [[gnu::cold]] KernelPtr conv2d_in_blocks(const Request& r, const Passes& passes, KernelPtr direct) {
     if (passes.all.empty()) return direct;
-    const auto parts = block_parts(r.operands[0].dtype, passes.all[0].image.size[1] / passes.groups, passes.channels);
+    const auto parts = block_parts(r.operands[0].dtype, passes.all[0].image.size[1] / passes.groups, BLOCK_STEPS, passes.channels);
     if (!parts) return direct;
     return visit_floating(r.operands[0].dtype, [&]<class S>(Tag<S>) -> KernelPtr {
         if constexpr (std::is_same_v<S, double>) return std::move(direct);

@@ -206,8 +206,9 @@ private:
 
 [[gnu::cold]] KernelPtr conv2d_weight_grad_in_blocks(const Request& r, const WindowGrid& grid, KernelPtr direct) {
     const Operand &out = r.operands[0], &grad = r.operands[1];
-    const auto parts = block_parts(out.dtype, out.shape[1], out.shape[0] / r.attrs.integer("groups"));
-    if (!parts || !is_image_output(grad) || grad.shape[0] * grad.shape[2] * grad.shape[3] < 2 * BLOCK_STEPS) return direct;
+    const auto parts = block_parts(out.dtype, out.shape[1], BLOCK_LINES, out.shape[0] / r.attrs.integer("groups"));
+    const bool is_line = grad.shape[2] == 1 || grad.shape[3] == 1 || grad.strides[2] == grad.shape[3] * grad.strides[3];
+    if (!parts || !is_line || grad.shape[0] * grad.shape[2] * grad.shape[3] < 2 * BLOCK_STEPS) return direct;
     return visit_floating(out.dtype, [&]<class S>(Tag<S>) -> KernelPtr {
         if constexpr (std::is_same_v<S, double>) {
             return std::move(direct);
