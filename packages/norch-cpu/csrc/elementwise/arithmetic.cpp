@@ -13,10 +13,21 @@ namespace {
 struct WidenedAlways {
     static Loop narrow(DType) { return nullptr; }
 };
+/// Neg and Abs of 16-bit floats, whose sign is a bit.
 template <class F>
-struct Unary : WidenedAlways {
+void sign_bit_loop(char* const* p, unsigned, int64_t n) {
+    uint16_t* out = reinterpret_cast<uint16_t*>(p[0]);
+    const uint16_t* x = reinterpret_cast<const uint16_t*>(p[1]);
+    NORCH_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = std::is_same_v<F, Neg> ? x[i] ^ 0x8000 : x[i] & 0x7fff;
+}
+template <class F>
+struct Unary {
     template <class T>
     static constexpr Loop loop = unary_loop<T, F>;
+    static Loop narrow(DType dtype) {
+        return is_half(dtype) && (std::is_same_v<F, Neg> || std::is_same_v<F, Abs>) ? sign_bit_loop<F> : nullptr;
+    }
 };
 template <class F>
 constexpr bool IS_COMMON = std::is_same_v<F, Add> || std::is_same_v<F, Sub> || std::is_same_v<F, Mul> || std::is_same_v<F, Div>;
