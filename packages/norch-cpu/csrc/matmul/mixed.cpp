@@ -29,6 +29,12 @@ int64_t most_lines(Parts parts) { return multiplies_blocks(parts) && parts != Pa
 
 int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
 
+/// Of a block of which `steps` are there: pairs are of neighbours, or of float32 numbers 16 steps apart.
+template <class S>
+int pairs_of_last(int64_t steps) {
+    return int(std::is_same_v<S, float> ? std::min(steps, BLOCK_STEPS / 2) : divide_up(steps, 2));
+}
+
 /// to[i][j] = from[i * row + j * column] as float32; `to` has rows of `to_row`.
 template <class S>
 void widen_matrix(const S* from, MatrixStrides s, int64_t rows, int64_t columns, float* to, int64_t to_row) {
@@ -280,9 +286,17 @@ void MixedProduct<S>::multiply(const Call& call, const Area& area) const {
                 TileFactors factors{call.packed_a + 2 * i * line_ + first * step, call.packed_b + 2 * j * line_ + first * step,
                                     line_, line_, std::min(most, blocks_ - first), parts_, height > BLOCK_LINES ? 2 : 1,
                                     width > BLOCK_LINES ? 2 : 1};
+                if (is_last) factors.last = pairs_of_last<S>(k_ - (blocks_ - 1) * BLOCK_STEPS);
                 if (call.takes_a_as_it_lies) {
                     factors.a = lying + i * LINES * pairs + first * BLOCK_STEPS / 2;
                     factors.a_line = BLOCK_LINES * pairs, factors.a_row = pairs;
+                }
+                if constexpr (std::is_same_v<S, bfloat16>) {
+                    if (is_last && is_plain && rounds_products()) {
+                        S* const out = call.c + (area.top + i * LINES) * c_.row + area.left + j * LINES;
+                        multiply_rounded(factors, first > 0, to, row, {out, c_.row, height, width});
+                        continue;
+                    }
                 }
                 multiply_blocks(factors, first > 0, to, row);
                 if (is_last && !in_place) finish(call, {area.top + i * LINES, area.left + j * LINES, height, width}, to, LINES);

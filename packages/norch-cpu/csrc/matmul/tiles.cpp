@@ -143,16 +143,28 @@ void multiply(const TileFactors& f, bool add, float* sums, int64_t row) {
     asm volatile("" : : : "memory");
 }
 
-/// ROWS x COLUMNS * 16 of the sums, a pair of k at a time: enough that additions need not wait for one another.
+/// One or two vectors, of which some elements are written.
+template <int COLUMNS>
+NORCH_INLINE void store_rounded(const __m512* x, __mmask32 which, bfloat16* out) {
+    if constexpr (COLUMNS == 2)
+        _mm512_mask_storeu_epi16(out, which, bit_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1], x[0])));
+    else
+        _mm256_mask_storeu_epi16(out, __mmask16(which), bit_cast<__m256i>(_mm512_cvtneps_pbh(x[0])));
+}
+
+/// ROWS x COLUMNS * 16 of the sums, a pair of k at a time: enough that additions need not wait for one another. They are
+/// written to `sums`, or rounded to `out` if that is somewhere.
 template <int ROWS, int COLUMNS>
-void add_dots(const TileFactors& f, const uint32_t* rows, bool add, float* sums, int64_t row) {
+void add_dots(const TileFactors& f, const uint32_t* rows, bool add, float* sums, int64_t row, const Rounded& out) {
     const int64_t a_row = f.a_row ? f.a_row : 16, a_step = f.a_row ? BLOCK_STEPS / 2 : BLOCK, b_line = f.b_line;
     const uint32_t* b = f.b;
     __m512 total[ROWS][COLUMNS] = {};
     int64_t p = 0;
     do {
         const uint32_t* a = rows + (f.places ? f.places[p] : p * a_step);
-        int pair = 16;
+        if (f.a_row)  // the rows that come after these: no processor foresees so many streams
+            for (int i = 0; i < ROWS; ++i) __builtin_prefetch(a + (ROWS + i) * a_row);
+        int pair = p + 1 < f.steps ? 16 : f.last;
         do {
             __m512bh right[COLUMNS];
             NORCH_UNROLL
@@ -166,26 +178,32 @@ void add_dots(const TileFactors& f, const uint32_t* rows, bool add, float* sums,
             ++a, b += 16;
         } while (--pair);
     } while (++p < f.steps);
-    NORCH_UNROLL
-    for (int i = 0; i < ROWS; ++i, sums += row) {
+    if (add) {
         NORCH_UNROLL
-        for (int j = 0; j < COLUMNS; ++j) {
-            if (add) total[i][j] = _mm512_add_ps(total[i][j], _mm512_loadu_ps(sums + 16 * j));
-            _mm512_storeu_ps(sums + 16 * j, total[i][j]);
-        }
+        for (int i = 0; i < ROWS; ++i)
+            NORCH_UNROLL
+            for (int j = 0; j < COLUMNS; ++j) total[i][j] = _mm512_add_ps(total[i][j], _mm512_loadu_ps(sums + i * row + 16 * j));
     }
+    if (out.data) {
+        const auto which = __mmask32(out.columns >= 32 ? ~0u : (1u << out.columns) - 1);
+        bfloat16* to = out.data;
+        NORCH_UNROLL
+        for (int i = 0; i < ROWS; ++i, to += out.row) store_rounded<COLUMNS>(total[i], i < out.rows ? which : 0, to);
+        return;
+    }
+    NORCH_UNROLL
+    for (int i = 0; i < ROWS; ++i)
+        NORCH_UNROLL
+        for (int j = 0; j < COLUMNS; ++j) _mm512_storeu_ps(sums + i * row + 16 * j, total[i][j]);
 }
 
-void multiply_by_dots(const TileFactors& f, bool add, float* sums, int64_t row) {
-    const int64_t a_row = f.a_row ? f.a_row : 16;
-    for (int i = 0; i < f.row_blocks; ++i, sums += 16 * row) {
-        const uint32_t* a = f.a + i * f.a_line;
-        if (f.column_blocks == 1) {
-            add_dots<16, 1>(f, a, add, sums, row);
-        } else {
-            add_dots<8, 2>(f, a, add, sums, row);
-            add_dots<8, 2>(f, a + 8 * a_row, add, sums + 8 * row, row);
-        }
+void multiply_by_dots(const TileFactors& f, bool add, float* sums, int64_t row, const Rounded& out) {
+    const int64_t a_row = f.a_row ? f.a_row : 16, rows = std::min<int64_t>(16 * f.row_blocks, out.rows);
+    for (int64_t i = 0; i < rows; i += f.column_blocks == 1 ? 16 : 8) {
+        const uint32_t* a = f.a + i / 16 * f.a_line + i % 16 * a_row;
+        const Rounded rest{out.data ? out.data + i * out.row : nullptr, out.row, out.rows - i, out.columns};
+        if (f.column_blocks == 1) add_dots<16, 1>(f, a, add, sums + i * row, row, rest);
+        else add_dots<8, 2>(f, a, add, sums + i * row, row, rest);
     }
 }
 
@@ -211,12 +229,17 @@ void multiply_parts(const TileFactors& f, bool add, float* sums, int64_t row) {
 }
 
 void multiply_blocks(const TileFactors& f, bool add, float* sums, int64_t row) {
-    if (!has_tiles()) return multiply_by_dots(f, add, sums, row);
+    if (!has_tiles()) return multiply_by_dots(f, add, sums, row, {nullptr, 0, 2 * BLOCK_LINES, 0});
     switch (f.parts) {
         case Parts::one: return multiply_parts<Parts::one>(f, add, sums, row);
         case Parts::two: return multiply_parts<Parts::two>(f, add, sums, row);
         case Parts::half: return multiply_parts<Parts::half>(f, add, sums, row);
     }
+}
+
+bool rounds_products() { return features().dots && !features().tiles; }
+void multiply_rounded(const TileFactors& f, bool add, float* sums, int64_t row, const Rounded& out) {
+    multiply_by_dots(f, add, sums, row, out);
 }
 
 }  // namespace norch::matmul
@@ -238,6 +261,8 @@ double block_rate(Parts) { return 1; }
 TileRegisters::TileRegisters() {}
 TileRegisters::~TileRegisters() {}
 void multiply_blocks(const TileFactors&, bool, float*, int64_t) {}
+bool rounds_products() { return false; }
+void multiply_rounded(const TileFactors&, bool, float*, int64_t, const Rounded&) {}
 
 }  // namespace norch::matmul
 #endif

@@ -65,8 +65,20 @@ struct TileFactors {
     int row_blocks, column_blocks;
     int64_t a_row = 0;  // pairs from a row to the next, where a is not packed but lies as a matrix
     const int64_t* places = nullptr;  // where each step's block of a lies, if they do not lie one after the other
+    int last = BLOCK_STEPS / 2;       // pairs of the last step; what is behind them is zeros in both
 };
 /// sums[i][j] (+)= the product; its rows are `row` apart.
 void multiply_blocks(const TileFactors& factors, bool add, float* sums, int64_t row);
+
+/// Where sums are written rounded: `rows` x `columns` of them, `row` apart.
+struct Rounded {
+    bfloat16* data;
+    int64_t row;
+    int64_t rows, columns;
+};
+/// Whether `multiply_rounded` may be called: dot products are still in registers when they are rounded.
+bool rounds_products();
+/// The product, plus `sums` where `add`, to `out`.
+void multiply_rounded(const TileFactors& factors, bool add, float* sums, int64_t row, const Rounded& out);
 
 }  // namespace norch::matmul

@@ -194,7 +194,7 @@ struct Lines {
 /// sums[n][j] = the sum of f(input - centre[j], grad)[n] over all rows, of which load(part) returns the Lines, `step` apart.
 template <int SUMS, class C, class Load, class F>
 void sum_columns(const Columns& c, int64_t step, const C* centre, const Load& load, const F& f, double (*sums)[SIDE_BY_SIDE]) {
-    constexpr int L = SIMD_WIDTH<C>, AT_ONCE = SUMS == 1 ? 4 : 2;
+    constexpr int L = SIMD_WIDTH<C>, AT_ONCE = sizeof(C) == 8 ? 1 : SUMS == 1 ? 4 : 2;  // float64 is too rare for more code
     for (int n = 0; n < SUMS; ++n) std::fill_n(sums[n], c.width, 0.0);
     for (int64_t begin = 0; begin < c.batch; begin += ROWS) {
         const Part part = c.rows(begin);
@@ -227,7 +227,8 @@ void sum_columns(const Columns& c, int64_t step, const C* centre, const Load& lo
         constexpr std::integral_constant<int, 1> one;
         int64_t j = 0;
         for (; j + AT_ONCE * L <= c.width; j += AT_ONCE * L) sum(Tag<V>(), std::integral_constant<int, AT_ONCE>(), j, j);
-        for (; j + L <= c.width; j += L) sum(Tag<V>(), one, j, j);
+        if constexpr (AT_ONCE > 1)
+            for (; j + L <= c.width; j += L) sum(Tag<V>(), one, j, j);
         if (j < c.width && c.width > L) sum(Tag<V>(), one, c.width - L, j);
         else
             for (; j < c.width; ++j) sum(Tag<C>(), one, j, j);

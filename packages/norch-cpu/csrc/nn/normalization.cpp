@@ -160,10 +160,8 @@ template <bool Centred>
             parallel_for(rows, ns, [&](int64_t begin, int64_t end) {
                 const C* x = reinterpret_cast<const C*>(data[1]);
                 C* to = reinterpret_cast<C*>(data[0]);
-                if (n >= LONG_ROW) {
-                    normalize_long<Centred>(to + begin * n, x + begin * n, w, b, end - begin, n, eps);
-                    return;
-                }
+                if constexpr (sizeof(C) == 4)  // float64 is too rare for 50 KB of code
+                    if (n >= LONG_ROW) return normalize_long<Centred>(to + begin * n, x + begin * n, w, b, end - begin, n, eps);
                 for_rows(begin, end, n, [&](int64_t first, int64_t count) {
                     normalize_short<Centred>(to + first * n, x + first * n, w, b, count, n, eps);
                 });
