@@ -1,6 +1,8 @@
 // complex_mul: products of complex numbers, each a pair of elements along the last dim.
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "common/layout.h"
 #include "elementwise/elementwise.h"
@@ -21,14 +23,80 @@ inline T& at(char* data, int64_t offset) {
     return *reinterpret_cast<T*>(data + offset);
 }
 
-/// out = a b, the imaginary part of b times `sign`, where out and a lie as pairs without gaps; so does b, or (PAIRED false)
-/// each of its parts.
-template <class T, bool PAIRED>
-void multiply_dense(T* out, const T* a, const T* re, const T* im, T sign, int64_t n) {
-    constexpr int64_t by = PAIRED ? 2 : 1;
-    NORCH_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-        const T x = a[2 * i], y = a[2 * i + 1], c = re[by * i], d = im[by * i] * sign;
+/// Each number's real part twice, or, with PART 1, its imaginary part.
+template <int PART, class V, size_t... I>
+NORCH_INLINE V doubled(V v, std::index_sequence<I...>) {
+    return __builtin_shufflevector(v, v, (int(I) / 2 * 2 + PART)...);
+}
+template <class V, size_t... I>
+NORCH_INLINE V swapped(V v, std::index_sequence<I...>) {
+    return __builtin_shufflevector(v, v, (int(I) ^ 1)...);
+}
+
+/// out = a b, the imaginary part of b times `sign`, of pairs that lie without gaps; the factors' steps are 2, or 0 for one number.
+template <class T>
+void multiply_pairs(T* out, const T* a, int64_t a_step, const T* b, int64_t b_step, T sign, int64_t n) {
+    constexpr int L = SIMD_WIDTH<T>, PAIRS = L / 2;
+    using V = vector_t<T, L>;
+    constexpr std::make_index_sequence<L> lanes;
+    V signs;
+    for (int i = 0; i < L; ++i) signs[i] = i % 2 ? sign : -sign;
+    const auto product = [=](V x, V y) NORCH_INLINE_LAMBDA {
+        return x * doubled<0>(y, lanes) + swapped(x, lanes) * (doubled<1>(y, lanes) * signs);
+    };
+    T one_a[L], one_b[L];
+    for (int i = 0; i < L; ++i) one_a[i] = a[i % 2], one_b[i] = b[i % 2];
+    if (!a_step) a = one_a;
+    if (!b_step) b = one_b;
+    int64_t i = 0;
+    for (; i + PAIRS <= n; i += PAIRS)
+        store_vector(out + 2 * i, product(load_vector<L>(a + i * a_step), load_vector<L>(b + i * b_step)));
+    if (i == n) return;
+    T x[L] = {}, y[L] = {}, last[L];
+    const size_t bytes = size_t(n - i) * 2 * sizeof(T);
+    std::memcpy(x, a + i * a_step, bytes);
+    std::memcpy(y, b + i * b_step, bytes);
+    store_vector(last, product(load_vector<L>(x), load_vector<L>(y)));
+    std::memcpy(out + 2 * i, last, bytes);
+}
+
+/// A factor whose numbers are `step` apart, 1 where each part lies by itself, 2 in pairs, 0 for one number.
+template <class T>
+struct Factor {
+    const T *re, *im;
+    int64_t step;
+};
+
+/// The real and the imaginary parts of some numbers from one on.
+template <class T, int L, class V = vector_t<T, L>>
+NORCH_INLINE void load_parts(const Factor<T>& f, int64_t i, V& re, V& im) {
+    if (f.step == 1) {
+        re = load_vector<L>(f.re + i), im = load_vector<L>(f.im + i);
+    } else if (f.step == 2) {
+        const V low = load_vector<L>(f.re + 2 * i), high = load_vector<L>(f.re + 2 * i + L);
+        re = deinterleave<0, L>(low, high), im = deinterleave<1, L>(low, high);
+    } else {
+        re = *f.re - V{}, im = *f.im - V{};
+    }
+}
+
+/// The same where parts of a factor lie by themselves; `out` has pairs.
+template <class T>
+void multiply_parts(T* out, const Factor<T>& a, const Factor<T>& b, T sign, int64_t n) {
+    constexpr int L = SIMD_WIDTH<T>;
+    using V = vector_t<T, L>;
+    int64_t i = 0;
+    for (; i + L <= n; i += L) {
+        V x, y, c, d;
+        load_parts<T, L>(a, i, x, y);
+        load_parts<T, L>(b, i, c, d);
+        d *= sign;
+        const V re = x * c - y * d, im = x * d + y * c;
+        store_vector(out + 2 * i, interleave<false, L>(re, im));
+        store_vector(out + 2 * i + L, interleave<true, L>(re, im));
+    }
+    for (; i < n; ++i) {
+        const T x = a.re[i * a.step], y = a.im[i * a.step], c = b.re[i * b.step], d = b.im[i * b.step] * sign;
         out[2 * i] = x * c - y * d;
         out[2 * i + 1] = x * d + y * c;
     }
@@ -37,10 +105,14 @@ void multiply_dense(T* out, const T* a, const T* re, const T* im, T sign, int64_
 template <class T>
 void multiply_row(char* out, char* a, char* b, const Places* p, T sign, int64_t n) {
     constexpr int64_t size = sizeof(T);
-    const auto is_paired = [&](int i) { return p[i].step == 2 * size && p[i].part == size; };
-    if (is_paired(0) && is_paired(1) && (is_paired(2) || p[2].step == size)) {
-        const auto dense = is_paired(2) ? multiply_dense<T, true> : multiply_dense<T, false>;
-        return dense(&at<T>(out, 0), &at<T>(a, 0), &at<T>(b, 0), &at<T>(b, p[2].part), sign, n);
+    const auto is_paired = [&](int i) { return p[i].part == size && (p[i].step == 2 * size || (p[i].step == 0 && i > 0)); };
+    const auto is_dense = [&](int i) { return p[i].step == size || p[i].step == 0 || is_paired(i); };
+    if (is_paired(0) && is_paired(1) && is_paired(2))
+        return multiply_pairs(&at<T>(out, 0), &at<T>(a, 0), p[1].step / size, &at<T>(b, 0), p[2].step / size, sign, n);
+    if (is_paired(0) && is_dense(1) && is_dense(2)) {
+        const Factor<T> x{&at<T>(a, 0), &at<T>(a, p[1].part), p[1].step / size};
+        const Factor<T> y{&at<T>(b, 0), &at<T>(b, p[2].part), p[2].step / size};
+        return multiply_parts(&at<T>(out, 0), x, y, sign, n);
     }
     for (int64_t i = 0; i < n; ++i) {
         const T x = at<T>(a, i * p[1].step), y = at<T>(a, i * p[1].step + p[1].part);

@@ -184,9 +184,32 @@ private:
     int64_t size_, rows_, columns_, piece_rows_, piece_columns_, row_pieces_, column_pieces_, items_;
 };
 
+/// The same copy in larger elements, where some that lie together are one of those: the two parts of a complex number.
+[[gnu::cold]] Request in_larger_elements(Request request) {
+    auto& operands = request.operands;
+    const auto is_whole = [&](int64_t count) {
+        for (const Operand& o : operands) {
+            if (o.strides.back() != 1) return false;
+            for (size_t d = 0; d + 1 < o.strides.size(); ++d)
+                if (o.strides[d] % count) return false;
+        }
+        return true;
+    };
+    while (operands[0].ndim() > 1) {
+        const int64_t count = operands[0].shape.back(), size = count * size_of(operands[0].dtype);
+        if (count < 2 || (size != 2 && size != 4 && size != 8) || !is_whole(count)) break;
+        for (Operand& o : operands) {
+            o.dtype = size == 2 ? DType::i16 : size == 4 ? DType::i32 : DType::i64;
+            o.shape.pop_back();
+            o.strides.pop_back();
+            for (int64_t& stride : o.strides) stride /= count;
+        }
+    }
+    return request;
+}
+
 /// Null where neither layout has gaps, or one element is repeated.
 [[gnu::cold]] KernelPtr moved(const Request& request, const Inner& inner) {
-    if (request.operands[1].is_scalar) return nullptr;
     Loops loops = collapse(request.operands);
     const int64_t size = size_of(request.operands[0].dtype);
     const bool is_transposed = move_contiguous_dim(loops, request.operands);
@@ -211,8 +234,8 @@ private:
         });
     });
     const Inner inner{loop, 0.05 * double(size_of(to) + size_of(from)) / 2, BITS | TAKES_BROADCAST, {}};
-    if (to == from)
-        if (KernelPtr kernel = moved(request, inner)) return kernel;
+    if (to == from && !request.operands[1].is_scalar)
+        if (KernelPtr kernel = moved(in_larger_elements(request), inner)) return kernel;
     return elementwise_kernel(request, loop, inner.ns, inner.flags);
 }
 
