@@ -52,24 +52,28 @@ struct RunningTotal {
     }
 
     /// The totals of short pieces come first, so that the chain of operations is an eighth as long.
-    static void row(void* scan, const Place& place, const Steps& along, int64_t, int64_t n) {
+    static void rows(void* scan, Place place, const Steps& along, int64_t, int64_t n, const Steps& between, int64_t count) {
         with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
-            const auto x = [&](int64_t i) NORCH_INLINE_LAMBDA { return Total(at<S>(place.x + i * step.x)); };
-            const auto out = [&](int64_t i) NORCH_INLINE_LAMBDA -> S& { return at<S>(place.out + i * step.out); };
-            Total total = static_cast<RunningTotal*>(scan)->before[0];
-            int64_t i = 0;
-            for (; i + 8 <= n; i += 8) {
-                Total piece[8];
-                piece[0] = x(i);
-                for (int k = 1; k < 8; ++k) piece[k] = Op::apply(piece[k - 1], x(i + k));
-                for (int k = 0; k < 8; ++k) out(i + k) = S(Op::apply(total, piece[k]));
-                total = Op::apply(total, piece[7]);
+            for (int64_t r = 0; r < count; ++r, place = place.moved(between, 1)) {
+                const char* const first = place.x;
+                char* const to = place.out;
+                const auto x = [=](int64_t i) NORCH_INLINE_LAMBDA { return Total(at<S>(first + i * step.x)); };
+                const auto out = [=](int64_t i) NORCH_INLINE_LAMBDA -> S& { return at<S>(to + i * step.out); };
+                Total total = scan ? static_cast<RunningTotal*>(scan)->before[0] : Op::template identity<Total>;
+                int64_t i = 0;
+                for (; i + 8 <= n; i += 8) {
+                    Total piece[8];
+                    piece[0] = x(i);
+                    for (int k = 1; k < 8; ++k) piece[k] = Op::apply(piece[k - 1], x(i + k));
+                    for (int k = 0; k < 8; ++k) out(i + k) = S(Op::apply(total, piece[k]));
+                    total = Op::apply(total, piece[7]);
+                }
+                for (; i < n; ++i) {
+                    total = Op::apply(total, x(i));
+                    out(i) = S(total);
+                }
+                if (scan) static_cast<RunningTotal*>(scan)->before[0] = total;
             }
-            for (; i < n; ++i) {
-                total = Op::apply(total, x(i));
-                out(i) = S(total);
-            }
-            static_cast<RunningTotal*>(scan)->before[0] = total;
         });
     }
 
@@ -104,21 +108,23 @@ struct RunningExtreme {
         std::fill_n(static_cast<RunningExtreme*>(scan)->best, columns, Op::template identity<S>);
     }
 
-    static void row(void* scan, const Place& place, const Steps& along, int64_t first, int64_t n) {
-        S best = static_cast<RunningExtreme*>(scan)->best[0];
-        int64_t index = static_cast<RunningExtreme*>(scan)->index[0];
+    static void rows(void* scan, Place place, const Steps& along, int64_t first, int64_t n, const Steps& between, int64_t count) {
+        auto* const before = static_cast<RunningExtreme*>(scan);
         with_steps<S>(along, [&](const Steps& step) NORCH_INLINE_LAMBDA {
-            for (int64_t i = 0; i < n; ++i) {
-                const S x = at<S>(place.x + i * step.x);
-                const bool is_better = wins(x, best);
-                best = is_better ? x : best;
-                index = is_better ? first + i : index;
-                at<S>(place.out + i * step.out) = best;
-                at<int64_t>(place.indices + i * step.indices) = index;
+            for (int64_t r = 0; r < count; ++r, place = place.moved(between, 1)) {
+                S best = scan ? before->best[0] : Op::template identity<S>;
+                int64_t index = scan ? before->index[0] : 0;
+                for (int64_t i = 0; i < n; ++i) {
+                    const S x = at<S>(place.x + i * step.x);
+                    const bool is_better = wins(x, best);
+                    best = is_better ? x : best;
+                    index = is_better ? first + i : index;
+                    at<S>(place.out + i * step.out) = best;
+                    at<int64_t>(place.indices + i * step.indices) = index;
+                }
+                if (scan) before->best[0] = best, before->index[0] = index;
             }
         });
-        static_cast<RunningExtreme*>(scan)->best[0] = best;
-        static_cast<RunningExtreme*>(scan)->index[0] = index;
     }
 
     static void columns(void* scan, Place place, const Steps& across, const Steps& along, int64_t first, int64_t rows,
@@ -150,16 +156,20 @@ struct RunningLogSum {
         std::fill_n(static_cast<RunningLogSum*>(scan)->sum, columns, 0.0);
     }
 
-    static void row(void* scan, const Place& place, const Steps& along, int64_t, int64_t n) {
+    static void rows(void* scan, Place place, const Steps& along, int64_t, int64_t n, const Steps& between, int64_t count) {
         constexpr int64_t PIECE = 64;
         constexpr double RANGE = std::is_same_v<S, float> ? 500 : 20;  // which leaves none too small to count
-        auto& sums = *static_cast<RunningLogSum*>(scan);
+        auto* const before = static_cast<RunningLogSum*>(scan);
         double x[PIECE];
-        for (int64_t i = 0; i < n; i += PIECE) {
-            const int64_t size = std::min(PIECE, n - i);
-            load(place.moved(along, i), along, size, x);
-            log_sums_along(x, size, RANGE, *sums.most, *sums.sum);
-            store(place.moved(along, i), along, size, x);
+        for (int64_t r = 0; r < count; ++r, place = place.moved(between, 1)) {
+            double most = scan ? before->most[0] : -math::infinity<double>, sum = scan ? before->sum[0] : 0.0;
+            for (int64_t i = 0; i < n; i += PIECE) {
+                const int64_t size = std::min(PIECE, n - i);
+                load(place.moved(along, i), along, size, x);
+                log_sums_along(x, size, RANGE, most, sum);
+                store(place.moved(along, i), along, size, x);
+            }
+            if (scan) before->most[0] = most, before->sum[0] = sum;
         }
     }
 
@@ -186,18 +196,19 @@ private:
     }
 };
 
-/// The loops over one type. A scan is as large as any of them; `first` counts along the dim.
+/// The loops over one type. A scan is as large as any of them; `first` counts along the dim. `rows` are whole where there is no
+/// scan, each `between` further than the last.
 struct ScanLoops {
     int64_t size;  // of the type
     void (*start)(void* scan, int64_t columns);
-    void (*row)(void* scan, const Place& place, const Steps& along, int64_t first, int64_t n);
+    void (*rows)(void* scan, Place place, const Steps& along, int64_t first, int64_t n, const Steps& between, int64_t count);
     void (*columns)(void* scan, Place place, const Steps& across, const Steps& along, int64_t first, int64_t rows, int64_t n);
 };
 using AnyScan = RunningExtreme<double, Largest>;
 static_assert(sizeof(RunningLogSum<double>) <= sizeof(AnyScan));
 
 template <class S, class Scan>
-constexpr ScanLoops loops_of = {sizeof(S), Scan::start, Scan::row, Scan::columns};
+constexpr ScanLoops loops_of = {sizeof(S), Scan::start, Scan::rows, Scan::columns};
 
 /// One result, or with indices two.
 class ScanKernel final : public Kernel {
@@ -218,10 +229,14 @@ public:
         const size_t x = operands.size() - 1;
         along_ = {bytes(0), has_indices_ ? bytes(1) : 0, bytes(x)};
         outer_ = lines_.ndim();
+        if (outer_) {
+            last_ = lines_.shape.back();
+            between_ = {lines_.strides[0].back(), has_indices_ ? lines_.strides[1].back() : 0, lines_.strides[x].back()};
+        }
         if (outer_ && lines_.strides[x].back() < along_.x) {
             --outer_;
-            columns_ = lines_.shape.back();
-            across_ = {lines_.strides[0].back(), has_indices_ ? lines_.strides[1].back() : 0, lines_.strides[x].back()};
+            columns_ = last_;
+            across_ = between_;
         }
         tasks_ = size_ && lines_.numel ? lines_.numel / columns_ * blocks() : 0;
         ns_ = double(size_) * (columns_ > 1 ? 0.5 * ns * double(std::min(columns_, AT_ONCE)) + 5 : ns);
@@ -230,13 +245,19 @@ public:
 
     void run(char* const* data, const Scalar*) const override {
         parallel_for(tasks_, ns_, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
+            const bool are_rows = columns_ == 1 && elements_.is_seen;
+            for (int64_t i = begin, count = 1; i < end; i += count) {
                 const int64_t start = i % blocks() * AT_ONCE;
                 char* at[3] = {};
                 std::copy_n(data, lines_.strides.size(), at);
                 lines_.move(at, outer_, i / blocks());
                 const Place place = {at[0], at[1], at[has_indices_ ? 2 : 1]};
-                run_task(place.moved(across_, start), std::min(AT_ONCE, columns_ - start));
+                if (are_rows) {
+                    count = std::min(end - i, last_ - i % last_);
+                    loops_.rows(nullptr, place, along_, 0, size_, between_, count);
+                } else {
+                    run_task(place.moved(across_, start), std::min(AT_ONCE, columns_ - start));
+                }
             }
         });
     }
@@ -248,7 +269,6 @@ private:
         AnyScan scan;
         loops_.start(&scan, columns);
         if (!elements_.is_seen) convert(scan, place, columns);
-        else if (columns_ == 1) loops_.row(&scan, place, along_, 0, size_);
         else loops_.columns(&scan, place, across_, along_, 0, size_, columns);
     }
 
@@ -261,7 +281,7 @@ private:
             const Place here = place.moved(along_, i), copy{out, here.indices, x};
             const int64_t n = by_rows ? std::min(AT_ONCE, size_ - i) : columns;
             elements_.load(x, here.x, from.x, n);
-            if (by_rows) loops_.row(&scan, copy, dense, i, n);
+            if (by_rows) loops_.rows(&scan, copy, dense, i, n, {}, 1);
             else loops_.columns(&scan, copy, dense, along_, i, 1, n);
             elements_.store(here.out, from.out, out, n);
         }
@@ -271,9 +291,9 @@ private:
     ScanLoops loops_;
     Elements elements_;
     Loops lines_;
-    Steps along_{}, across_{};  // the dim, and from one column to the next
+    Steps along_{}, across_{}, between_{};  // the dim; from one column to the next; from one line to the next
     int outer_;                 // dims of `lines_` around the columns
-    int64_t size_, columns_ = 1, tasks_;
+    int64_t size_, columns_ = 1, last_ = 1, tasks_;  // last_: lines of the last of their dims
     double ns_;  // a task's
 };
 
