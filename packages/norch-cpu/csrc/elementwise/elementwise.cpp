@@ -112,7 +112,6 @@ private:
         unsigned ones = 0;
         for (int i = 0; i < count_; ++i) {
             const Part& p = part_[i];
-            if (p.convert != Convert::none) return;
             if (i && (p.is_scalar || (p.row == 0 && p.column == 0))) ones |= 1u << i;
         }
         if (count_ == 1 || ones == (1u << count_) - 2) return;
@@ -120,7 +119,10 @@ private:
         broadcast_ = ones;
         for (int i = 0; i < count_; ++i) {
             Part& p = part_[i];
-            p.via_scratch = !(ones >> i & 1) && !(p.column == p.size && p.row == columns_ * p.size);
+            const bool is_one = ones >> i & 1;
+            if (is_narrow_ && !is_one) p.convert = Convert::none, p.loop_size = p.size;  // it is broadcast no more
+            const bool is_dense = is_one || (p.column == p.size && p.row == columns_ * p.size);
+            p.via_scratch = p.convert != Convert::none || !is_dense;
         }
     }
 

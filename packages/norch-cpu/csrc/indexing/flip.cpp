@@ -9,20 +9,27 @@
 namespace norch::indexing {
 namespace {
 
-/// Elements of U, whatever they mean: the first at `from`, the others `stride` bytes apart.
+/// From one element of a row to the next, and from one row to the next, in bytes.
+struct Steps {
+    int64_t column, row;
+};
+
+/// `rows` rows of n elements of U, whatever they mean.
 template <class U>
-void copy_line(char* out, int64_t out_stride, const char* from, int64_t stride, int64_t n) {
-    constexpr int64_t size = sizeof(U);
-    if (out_stride == size && stride == size) {
-        std::memcpy(out, from, size_t(n * size));
-    } else if (out_stride == size && stride == -size) {
-        U* to = reinterpret_cast<U*>(out);
-        const U* first = reinterpret_cast<const U*>(from) - (n - 1);
-        NORCH_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) to[i] = first[n - 1 - i];
-    } else {
-        for (int64_t i = 0; i < n; ++i)
-            *reinterpret_cast<U*>(out + i * out_stride) = *reinterpret_cast<const U*>(from + i * stride);
+void copy_rows(char* out, const Steps& to, const char* from, const Steps& of, int64_t rows, int64_t n) {
+    constexpr int64_t size = sizeof(U), SHORT = 8;  // no vectors are made of rows so short
+    for (int64_t r = 0; r < rows; ++r, out += to.row, from += of.row) {
+        if (n > SHORT && to.column == size && of.column == size) {
+            std::memcpy(out, from, size_t(n * size));
+        } else if (n > SHORT && to.column == size && of.column == -size) {
+            U* line = reinterpret_cast<U*>(out);
+            const U* first = reinterpret_cast<const U*>(from) - (n - 1);
+            NORCH_INDEPENDENT
+            for (int64_t i = 0; i < n; ++i) line[i] = first[n - 1 - i];
+        } else {
+            for (int64_t i = 0; i < n; ++i)
+                *reinterpret_cast<U*>(out + i * to.column) = *reinterpret_cast<const U*>(from + i * of.column);
+        }
     }
 }
 
@@ -39,15 +46,21 @@ void copy_line(char* out, int64_t out_stride, const char* from, int64_t stride, 
     if (!out.numel()) return make_kernel(0, [](char* const*, const Scalar*) {});
     const Loops loops = collapse({out, x});
     const int outer = std::max(loops.ndim() - 1, 0);
-    const int64_t n = loops.ndim() ? loops.shape.back() : 1;
-    const int64_t out_stride = loops.ndim() ? loops.strides[0].back() : size, stride = loops.ndim() ? loops.strides[1].back() : size;
-    const auto line = size == 8 ? copy_line<uint64_t> : size == 4 ? copy_line<uint32_t> : size == 2 ? copy_line<uint16_t> : copy_line<uint8_t>;
+    const int64_t n = loops.ndim() ? loops.shape.back() : 1, last = outer ? loops.shape[size_t(outer - 1)] : 1;
+    const auto steps = [&](size_t k) {
+        const auto& strides = loops.strides[k];
+        return Steps{loops.ndim() ? strides.back() : size, outer ? strides[size_t(outer - 1)] : 0};
+    };
+    const auto copy = size == 8 ? copy_rows<uint64_t> : size == 4 ? copy_rows<uint32_t> : size == 2 ? copy_rows<uint16_t> : copy_rows<uint8_t>;
     const double ns = 0.1 * double(n * size) / 4 + 2;
-    return make_kernel(ns * double(out.numel() / n), [=](char* const* data, const Scalar*) {
-        char* const from[] = {data[0], data[1] + start};
+    return make_kernel(ns * double(out.numel() / n), [=, to = steps(0), of = steps(1)](char* const* data, const Scalar*) {
         parallel_for(loops.numel / n, ns, [&](int64_t begin, int64_t end) {
-            Walker at(loops, outer, from, begin);
-            for (int64_t i = begin; i < end; ++i, at.next()) line(at[0], out_stride, at[1], stride, n);
+            for (int64_t i = begin, rows; i < end; i += rows) {
+                rows = std::min(end - i, last - i % last);
+                char* at[] = {data[0], data[1] + start};
+                loops.move(at, outer, i);
+                copy(at[0], to, at[1], of, rows, n);
+            }
         });
     });
 }
