@@ -1,6 +1,7 @@
 #include "common/layout.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace norch {
 
@@ -24,7 +25,7 @@ Loops collapse(const std::vector<Operand>& operands, const std::vector<int>& giv
     std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
         for (size_t i = 0; i < operands.size(); ++i) {
             int64_t s = stride(i, a), t = stride(i, b);
-            if (s != t && (s || i) && (t || i)) return s > t;
+            if (s != t && (s || i) && (t || i)) return std::abs(s) > std::abs(t);  // flip walks backwards
         }
         return false;
     });

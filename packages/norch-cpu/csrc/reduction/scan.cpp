@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/layout.h"
+#include "common/staging.h"
 #include "elementwise/functions.h"
 #include "reduction/elements.h"
 #include "reduction/log_sums.h"
@@ -233,7 +234,7 @@ public:
             last_ = lines_.shape.back();
             between_ = {lines_.strides[0].back(), has_indices_ ? lines_.strides[1].back() : 0, lines_.strides[x].back()};
         }
-        if (outer_ && lines_.strides[x].back() < along_.x) {
+        if (outer_ && lines_.strides[x].back() && lines_.strides[x].back() < along_.x) {
             --outer_;
             columns_ = last_;
             across_ = between_;
@@ -297,12 +298,33 @@ private:
     double ns_;  // a task's
 };
 
+/// A scan of what is converted or moved first where that takes less than to do so line by line: of short lines of 16-bit
+/// floats, and of an input whose rows are columns in memory.
+[[gnu::cold]] KernelPtr staged(const Request& given, KernelPtr (*make)(const Request&)) {
+    constexpr int64_t SHORT = 32;
+    const Operand &out = given.operands[0], &x = given.operands.back();
+    const size_t dim = size_t(given.attrs.integer("dim")), count = given.operands.size();
+    if (dim >= out.shape.size() || !out.is_contiguous() || x.dtype != out.dtype) return make(given);
+    const int64_t n = out.shape[dim], inner = out.strides[dim];
+    const bool is_converted = is_half(x.dtype) && std::min(n, inner > 1 ? inner : n) < SHORT;
+    const bool is_moved = inner == 1 && x.strides[dim] != 1 && n >= SHORT;
+    if (!is_converted && !is_moved) return make(given);
+    Request seen = given;
+    const DType dtype = computed_dtype(x.dtype);
+    for (const size_t i : {size_t(0), count - 1}) seen.operands[i] = contiguous(given.operands[i], dtype);
+    std::vector<DType> wanted;
+    for (const Operand& o : seen.operands) wanted.push_back(o.dtype);
+    return Staged::make(given, int(count) - 1, wanted, make(seen));
+}
+
 template <template <class, class> class Scan, class Op>
 [[gnu::cold]] KernelPtr scan(const Request& request) {
-    return visit(request.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
-        using A = compute_t<T>;
-        using S = std::conditional_t<std::is_integral_v<A>, int64_t, A>;
-        return std::make_unique<ScanKernel>(request, loops_of<S, Scan<S, Op>>, ElementsOf<T, S>::all);
+    return staged(request, [](const Request& seen) -> KernelPtr {
+        return visit(seen.operands[0].dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+            using A = compute_t<T>;
+            using S = std::conditional_t<std::is_integral_v<A>, int64_t, A>;
+            return std::make_unique<ScanKernel>(seen, loops_of<S, Scan<S, Op>>, ElementsOf<T, S>::all);
+        });
     });
 }
 

@@ -244,6 +244,15 @@ void copy_tile(const Plane& to_plane, const Plane& from_plane, int64_t rows, int
                [[maybe_unused]] bool streams) {
     const Plane to = to_plane, from = from_plane;  // which what is written cannot change
     if (to.column == size && from.column == size) return copy_rows(to, from, rows, columns * size);
+    if (to.column == size && from.column == 0) {  // one element, repeated
+        visit_bits(size, [&]<class T>(Tag<T>) {
+            for (int64_t i = 0; i < rows; ++i) {
+                const T value = *reinterpret_cast<const T*>(from.data + i * from.row);
+                std::fill_n(reinterpret_cast<T*>(to.data + i * to.row), columns, value);
+            }
+        });
+        return;
+    }
     const bool are_pixels = visit_bits(size, [&]<class T>(Tag<T>) { return copy_pixels<T>(to, from, rows, columns); });
     if (are_pixels) return;
 #ifdef NORCH_SHUFFLE
