@@ -50,8 +50,13 @@ public:
         column_ = strides(nd - 1);
         between_rows_ = strides(nd - 2);
         outer_dims_ = std::max(0, nd - 2);
+        constexpr int64_t FEW = 16;
+        if (columns_ <= FEW && rows_ > FEW && between_rows_.index == 0 && column_.index != 0) {  // one index for many elements
+            std::swap(columns_, rows_);
+            std::swap(column_, between_rows_);
+        }
         double ns = column_.index == 0 && nd ? 0.02 * double(size_of(out.dtype)) : 1;
-        tile_columns_ = std::clamp<int64_t>(columns_, 1, 8192);
+        tile_columns_ = std::clamp<int64_t>(columns_, 1, 4096);
         tile_rows_ = std::clamp<int64_t>(4096 / tile_columns_, 1, std::max<int64_t>(rows_, 1));
         column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
         row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
