@@ -97,17 +97,24 @@ struct Fold {
     static void short_rows(const Elements& e, const ShortRows& r) {
         constexpr int64_t MANY = 64;
         A folded[MANY];
+        S loaded[MAX_DIRECT];
         const bool direct = is_direct(e, r.stride);
-        FoldFew of_few = direct ? few<false>(r.n) : nullptr;
+        bool is_loaded = !direct && r.stride == e.size && r.x_step == r.n * e.size;  // as many rows at a time as there is room for
+        FoldFew of_few = direct || is_loaded ? few<false>(r.n) : nullptr;
         if constexpr (HAS_SQUARES)
-            if (e.are_squares && r.stride == e.size) of_few = few<true>(r.n);
-        for (int64_t i = 0; i < r.count; i += MANY) {
-            const int64_t count = std::min(MANY, r.count - i);
-            if (of_few) of_few(folded, r.x + i * r.x_step, r.x_step, count);
-            else for (int64_t k = 0; k < count; ++k) {
-                const char* x = r.x + (i + k) * r.x_step;
-                folded[k] = direct ? fold_block<S, Op>(reinterpret_cast<const S*>(x), r.n) : block(e, x, r.stride, r.n);
+            if (FoldFew of_squares = few<true>(r.n); of_squares && e.are_squares && r.stride == e.size) of_few = of_squares, is_loaded = false;
+        const int64_t most = is_loaded ? std::min(MANY, MAX_DIRECT / r.n) : MANY;
+        for (int64_t i = 0, count; i < r.count; i += count) {
+            count = std::min(most, r.count - i);
+            const char* x = r.x + i * r.x_step;
+            int64_t step = r.x_step;
+            if (is_loaded) {
+                e.load(loaded, x, e.size, count * r.n);
+                x = reinterpret_cast<const char*>(loaded), step = r.n * int64_t(sizeof(S));
             }
+            if (of_few) of_few(folded, x, step, count);
+            else for (int64_t k = 0; k < count; ++k, x += step)
+                folded[k] = direct || is_loaded ? fold_block<S, Op>(reinterpret_cast<const S*>(x), r.n) : block(e, x, r.stride, r.n);
             e.store(r.out + i * r.out_step, r.out_step, folded, count);
         }
     }
