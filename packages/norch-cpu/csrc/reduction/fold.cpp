@@ -19,7 +19,8 @@ public:
     RowFold(const ReductionPlan& plan, const FoldLoops& loops, const Elements& elements, double ns)
         : plan_(plan), loops_(loops), elements_(elements), ns_(ns * double(plan.inputs)) {
         work = ns_ * double(plan.outputs) + 30 * double(plan.outputs);
-        is_short_ = plan.row_count == 1 && plan.kept.size() <= 1 && plan.n <= max_direct(loops.lanes, loops.narrow);
+        is_short_ = plan.row_count == 1 && plan.n <= max_direct(loops.lanes, loops.narrow);
+        if (!plan.kept.empty()) last_ = plan.kept.back(), around_.assign(plan.kept.begin(), plan.kept.end() - 1);
         if (plan.outputs < MIN_OUTPUTS && plan.inputs >= 2 * CHUNK) {
             pieces_ = (plan.n + CHUNK - 1) / CHUNK;
             rows_per_unit_ = pieces_ > 1 ? 1 : CHUNK / plan.n;
@@ -35,9 +36,13 @@ public:
 private:
     void run_outputs(char* const* data, int64_t begin, int64_t end) const {
         if (is_short_) {
-            Axis axis = plan_.kept.empty() ? Axis{1, 0, 0} : plan_.kept[0];
-            loops_.short_rows(elements_, {data[0] + begin * axis.out, data[1] + begin * axis.x, axis.out, axis.x,
-                                           plan_.x_stride, plan_.n, end - begin});
+            for (int64_t i = begin, count; i < end; i += count) {
+                const Odometer at(around_, i / last_.size);
+                const int64_t first = i % last_.size;
+                count = std::min(end - i, last_.size - first);
+                loops_.short_rows(elements_, {data[0] + at.out + first * last_.out, data[1] + at.x + first * last_.x, last_.out,
+                                              last_.x, plan_.x_stride, plan_.n, count});
+            }
             return;
         }
         Odometer at(plan_.kept, begin);
@@ -72,6 +77,8 @@ private:
     Elements elements_;
     double ns_;  // an output's
     bool is_short_;
+    Axis last_{1, 0, 0};        // of the kept ones, and those around it
+    std::vector<Axis> around_;
     // An output's elements in pieces, where outputs are few: so many rows each, or so many pieces of a row.
     int64_t units_ = 1, rows_per_unit_ = 1, pieces_ = 1;
 };
