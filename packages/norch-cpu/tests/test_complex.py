@@ -25,9 +25,18 @@ def test_the_kernel_is_native():
 
 @pytest.mark.parametrize("dtype", [norch.float32, norch.float64])
 @pytest.mark.parametrize("conj", [False, True])
-@pytest.mark.parametrize("layouts", ["pairs", "second planar", "first planar", "strided", "transposed"])
+@pytest.mark.parametrize("layouts", ["pairs", "second planar", "first planar", "planar", "strided", "transposed"])
 @pytest.mark.parametrize(
-    "shapes", [((3, 37), (3, 37)), ((2, 5, 3, 16), (5, 1, 16)), ((), ()), ((4, 1), (1, 7)), ((0, 3), (3,))]
+    "shapes",
+    [
+        ((3, 37), (3, 37)),
+        ((2, 5, 3, 16), (5, 1, 16)),
+        ((5, 40), ()),
+        ((), (3, 21)),
+        ((), ()),
+        ((4, 1), (1, 7)),
+        ((0, 3), (3,)),
+    ],
 )
 def test_products_are_numpys(dtype, conj, layouts, shapes):
     a, b = (norch.randn(*shape, 2, dtype=dtype) for shape in shapes)
@@ -35,6 +44,8 @@ def test_products_are_numpys(dtype, conj, layouts, shapes):
         b = planar(b)
     elif layouts == "first planar":
         a = planar(a)
+    elif layouts == "planar":
+        a, b = planar(a), planar(b)
     elif layouts == "strided":
         a, b = (norch.stack([x, x], -2)[..., 1, :] for x in (a, b))
     elif layouts == "transposed" and len(shapes[0]) == len(shapes[1]) == 2:

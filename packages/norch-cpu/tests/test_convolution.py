@@ -164,6 +164,25 @@ def test_layouts(name, dtype):
             np.testing.assert_array_equal(got.detach().numpy(), want.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "name", ["second layer", "more channels than a panel", "few windows of a large weight", "strided", "groups"]
+)
+def test_gradients_of_a_channels_last_weight(name, dtype):
+    x, w, b, how = arrays(name)
+    first, weight, bias = (tensor(v, dtype) for v in (x, w, b))
+    g = tensor(draw(*call(first, weight, bias, how).shape, seed=4), dtype)
+    expected = weight.clone().requires_grad_()
+    grads = grad(call(first, expected, bias, how), [expected], g)
+    last = weight.contiguous(memory_format=norch.channels_last).requires_grad_()
+    y = call(first.contiguous(memory_format=norch.channels_last), last, bias, how)
+    (found,) = grad(y, [last], g.contiguous(memory_format=norch.channels_last))
+    bound = 2.0**-7 if dtype == "bfloat16" else 1e-4
+    np.testing.assert_allclose(
+        found.double().numpy(), grads[0].double().numpy(), bound, bound * float(grads[0].abs().max())
+    )
+
+
 def test_broadcast_operands():
     x, w = draw(1, 3, 1, 6), draw(1, 3, 2, 2)
     wide_x, wide_w = np.broadcast_to(x, (4, 3, 5, 6)), np.broadcast_to(w, (7, 3, 2, 2))

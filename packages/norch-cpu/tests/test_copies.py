@@ -82,3 +82,35 @@ def test_triangles(dtype, shape):
             np.testing.assert_array_equal(norchs(one_row, diagonal).numpy(), numpys(one_row.numpy(), diagonal))
             getattr(x, norchs.__name__ + "_")(diagonal)
             np.testing.assert_array_equal(x.numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
+@pytest.mark.parametrize("dims", [(0,), (1,), (2,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+def test_flips_of_any_layout(dtype, dims, order):
+    array = numbered(dtype, 9, 33, 70)
+    for part in (array, array[::2, :, 3:], array[:, ::-1].copy()[:, :, ::2], array[:, :, :3]):
+        got = norch.tensor(part).permute(order).flip(dims)
+        np.testing.assert_array_equal(got.numpy(), np.flip(part.transpose(order), dims))
+    expanded = norch.tensor(array[:, :1]).expand(9, 33, 70).permute(order).flip(dims)
+    np.testing.assert_array_equal(
+        expanded.numpy(), np.flip(np.broadcast_to(array[:, :1], array.shape).transpose(order), dims)
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("together", [2, 3, 4, 8])
+def test_elements_that_stay_together(dtype, together):
+    x = numbered(dtype, 33, 20, together + 1)
+    check(x[..., :together].copy(), lambda x: x.swapaxes(0, 1))
+    check(x[..., :together].copy(), lambda x: x[::3, 1:])
+    check(x, lambda x: x[..., 1:].swapaxes(0, 1))  # from an odd place on
+    check(numbered(dtype, 5, 6, 2, together), lambda x: x.swapaxes(0, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_that_are_repeated(dtype):
+    x = numbered(dtype, 70, 1)
+    np.testing.assert_array_equal(norch.tensor(x).expand(70, 65).contiguous().numpy(), np.repeat(x, 65, 1))
+    got = (norch.tensor(x).expand(70, 65) + 1).numpy()
+    np.testing.assert_array_equal(got, np.repeat(x + np.array(1, dtype), 65, 1))

@@ -146,3 +146,27 @@ def test_logcumsumexp_at_edges(across):
         given = norch.tensor(np.stack([x, x], 1)) if across else norch.tensor(x)
         found = given.logcumsumexp(0).numpy()
         np.testing.assert_allclose(found[:, 0] if across else found, expected, rtol=1e-14, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(300, 2), (70, 3), (5, 7, 33), (40, 50), (2, 300)])
+def test_scans_of_short_rows_and_of_what_is_transposed(dtype, shape):
+    values = np.random.default_rng(0).integers(-3, 4, shape).astype("float64")
+    x = norch.tensor(values).to(getattr(norch, dtype))
+    for given, want in (
+        (x, values),
+        (x.transpose(0, -1), values.swapaxes(0, -1)),
+        (x[..., :1].expand(shape), values[..., :1]),
+    ):
+        want = np.broadcast_to(want, given.shape)
+        for dim in range(len(shape)):
+            bound = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(dtype, 0)
+            np.testing.assert_allclose(given.cumsum(dim).double().numpy(), want.cumsum(dim), rtol=bound)
+            signs = given.sign()
+            np.testing.assert_array_equal(signs.cumprod(dim).double().numpy(), np.sign(want).cumprod(dim))
+            most, places = given.cummax(dim)
+            np.testing.assert_array_equal(most.double().numpy(), np.maximum.accumulate(want, dim))
+            np.testing.assert_array_equal(given.gather(dim, places).double().numpy(), most.double().numpy())
+            sums = np.logaddexp.accumulate(want, dim)
+            close = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 1e-6)
+            np.testing.assert_allclose(given.logcumsumexp(dim).double().numpy(), sums, rtol=close, atol=close)
