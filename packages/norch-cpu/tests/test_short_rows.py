@@ -118,3 +118,14 @@ def test_an_index_that_rows_share(index):
             if min(index) >= 0:
                 got = given.index_select(-1, norch.tensor(index))
                 np.testing.assert_array_equal(got.double().numpy(), want[..., index])
+
+
+@pytest.mark.parametrize("columns", [1, 3, 16, 17])
+@pytest.mark.parametrize("rows", [3, 700, 5001])
+def test_places_of_extremes_in_few_columns(columns, rows):
+    values = np.random.default_rng(0).integers(0, 50, (rows, columns)).astype("float32")
+    values[rows // 3, -1] = values[rows // 2, 0] = np.nan
+    for x in (values, np.nan_to_num(values)):
+        t = norch.tensor(x)
+        np.testing.assert_array_equal(t.argmin(0).numpy(), x.argmin(0))
+        np.testing.assert_array_equal(t.argmax(0).numpy(), x.argmax(0))

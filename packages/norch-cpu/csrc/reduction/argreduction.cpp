@@ -95,7 +95,31 @@ struct Search {
         return best.index;
     }
 
+    /// Of few columns, whose rows lie one behind the other, as many rows at a time as fill the room.
+    static void few_columns(const ReductionPlan& plan, char* out, const T* x, int64_t n) {
+        A best[COLUMNS];
+        Index index[COLUMNS];
+        const int64_t times = COLUMNS / n, width = times * n, rows = plan.row_count / times;
+        for (int64_t j = 0; j < width; ++j) best[j] = load(x[j]), index[j] = 0;
+        for (int64_t i = 1; i < rows; ++i) compare(best, index, x + i * width, Index(i), width);
+        for (int64_t j = 0; j < n; ++j) {
+            Best<A> found{best[j], index[j] * times};
+            const auto meet = [&](A value, int64_t place) {
+                const bool is_equal = !beats<Op>(found.value, value) && place < found.index;
+                if (beats<Op>(value, found.value) || is_equal) found = {value, place};
+            };
+            for (int64_t r = 1; r < times; ++r) meet(best[r * n + j], index[r * n + j] * times + r);
+            for (int64_t i = rows * times; i < plan.row_count; ++i) meet(load(x[i * n + j]), i);
+            *reinterpret_cast<int64_t*>(out + j * plan.out_stride) = found.index;
+        }
+    }
+
     static void columns(const ReductionPlan& plan, char* out, const char* x, int64_t n) {
+        if constexpr (std::is_same_v<T, float>) {  // points; others are too rare for more code
+            const bool is_dense = plan.x_stride == sizeof(T) && plan.reduced.size() == 1 && plan.reduced[0].x == n * int64_t(sizeof(T));
+            if (is_dense && n <= 16 && plan.row_count >= 4 * (COLUMNS / n) && plan.row_count < INT32_MAX)
+                return few_columns(plan, out, reinterpret_cast<const T*>(x), n);
+        }
         A best[COLUMNS];
         Index index[COLUMNS];
         const auto at = [stride = plan.x_stride](const char* row, int64_t j) {
@@ -120,7 +144,7 @@ struct Search {
         }
     }
 
-    static void compare(A* best, Index* index, const T* row, Index i, int64_t n) {
+    static __attribute__((noinline)) void compare(A* best, Index* index, const T* row, Index i, int64_t n) {
         NORCH_INDEPENDENT
         for (int64_t j = 0; j < n; ++j) {
             A x = load(row[j]), old = best[j];
