@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from rows_harness import FLOATS, LAYOUTS, assert_close, draw, exact, gradient, numbers_close, tensor
@@ -146,3 +148,23 @@ def test_errors(name):
         getattr(norch, name)(norch.ones(2, 3), 2)
     with pytest.raises(norch.DTypeError):
         getattr(norch, name)(norch.tensor([1, 2]), 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((2, 21, 9, 13), 1), ((3, 300, 40), 1), ((70, 5, 33), 0), ((5, 49, 49), 2), ((2, 5000, 20), 1)]
+)
+def test_where_an_input_lies_changes_no_bit(shape, dim, dtype):
+    x = norch.tensor(np.random.default_rng(0).standard_normal(shape) * 3).to(getattr(norch, dtype))
+    g = norch.tensor(np.random.default_rng(1).standard_normal(shape)).to(x.dtype)
+    for op in (norch.softmax, norch.log_softmax):
+        whole = x.clone().requires_grad_()
+        expected = op(whole, dim)
+        (of_whole,) = norch.autograd.grad(expected, whole, g)
+        for order in itertools.permutations(range(len(shape))):
+            back = np.argsort(order).tolist()
+            lying = x.permute(order).contiguous().permute(back).requires_grad_()
+            found = op(lying, dim)
+            assert (found == expected).all()
+            (of_input,) = norch.autograd.grad(found, lying, g.permute(order).contiguous().permute(back))
+            np.testing.assert_allclose(of_input.double().numpy(), of_whole.double().numpy(), 1e-2, 1e-3)

@@ -1,8 +1,6 @@
 // complex_mul: products of complex numbers, each a pair of elements along the last dim.
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "common/layout.h"
 #include "elementwise/elementwise.h"
@@ -21,43 +19,6 @@ struct Places {
 template <class T>
 inline T& at(char* data, int64_t offset) {
     return *reinterpret_cast<T*>(data + offset);
-}
-
-/// Each number's real part twice, or, with PART 1, its imaginary part.
-template <int PART, class V, size_t... I>
-NORCH_INLINE V doubled(V v, std::index_sequence<I...>) {
-    return __builtin_shufflevector(v, v, (int(I) / 2 * 2 + PART)...);
-}
-template <class V, size_t... I>
-NORCH_INLINE V swapped(V v, std::index_sequence<I...>) {
-    return __builtin_shufflevector(v, v, (int(I) ^ 1)...);
-}
-
-/// out = a b, the imaginary part of b times `sign`, of pairs that lie without gaps; the factors' steps are 2, or 0 for one number.
-template <class T>
-void multiply_pairs(T* out, const T* a, int64_t a_step, const T* b, int64_t b_step, T sign, int64_t n) {
-    constexpr int L = SIMD_WIDTH<T>, PAIRS = L / 2;
-    using V = vector_t<T, L>;
-    constexpr std::make_index_sequence<L> lanes;
-    V signs;
-    for (int i = 0; i < L; ++i) signs[i] = i % 2 ? sign : -sign;
-    const auto product = [=](V x, V y) NORCH_INLINE_LAMBDA {
-        return x * doubled<0>(y, lanes) + swapped(x, lanes) * (doubled<1>(y, lanes) * signs);
-    };
-    T one_a[L], one_b[L];
-    for (int i = 0; i < L; ++i) one_a[i] = a[i % 2], one_b[i] = b[i % 2];
-    if (!a_step) a = one_a;
-    if (!b_step) b = one_b;
-    int64_t i = 0;
-    for (; i + PAIRS <= n; i += PAIRS)
-        store_vector(out + 2 * i, product(load_vector<L>(a + i * a_step), load_vector<L>(b + i * b_step)));
-    if (i == n) return;
-    T x[L] = {}, y[L] = {}, last[L];
-    const size_t bytes = size_t(n - i) * 2 * sizeof(T);
-    std::memcpy(x, a + i * a_step, bytes);
-    std::memcpy(y, b + i * b_step, bytes);
-    store_vector(last, product(load_vector<L>(x), load_vector<L>(y)));
-    std::memcpy(out + 2 * i, last, bytes);
 }
 
 /// A factor whose numbers are `step` apart, 1 where each part lies by itself, 2 in pairs, 0 for one number.
@@ -80,7 +41,7 @@ NORCH_INLINE void load_parts(const Factor<T>& f, int64_t i, V& re, V& im) {
     }
 }
 
-/// The same where parts of a factor lie by themselves; `out` has pairs.
+/// out = a b, the imaginary part of b times `sign`; `out` has pairs.
 template <class T>
 void multiply_parts(T* out, const Factor<T>& a, const Factor<T>& b, T sign, int64_t n) {
     constexpr int L = SIMD_WIDTH<T>;
@@ -107,8 +68,6 @@ void multiply_row(char* out, char* a, char* b, const Places* p, T sign, int64_t 
     constexpr int64_t size = sizeof(T);
     const auto is_paired = [&](int i) { return p[i].part == size && (p[i].step == 2 * size || (p[i].step == 0 && i > 0)); };
     const auto is_dense = [&](int i) { return p[i].step == size || p[i].step == 0 || is_paired(i); };
-    if (is_paired(0) && is_paired(1) && is_paired(2))
-        return multiply_pairs(&at<T>(out, 0), &at<T>(a, 0), p[1].step / size, &at<T>(b, 0), p[2].step / size, sign, n);
     if (is_paired(0) && is_dense(1) && is_dense(2)) {
         const Factor<T> x{&at<T>(a, 0), &at<T>(a, p[1].part), p[1].step / size};
         const Factor<T> y{&at<T>(b, 0), &at<T>(b, p[2].part), p[2].step / size};

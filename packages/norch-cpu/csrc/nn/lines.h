@@ -74,7 +74,6 @@ public:
         loops_ = collapse(operands, dims_but(nd, dim));
         int inner = loops_.ndim() - 1;
         lines_ = inner < 0 ? 1 : loops_.shape[inner];
-        bool column_wise = lines_ >= 8;
         for (int k = 0; k <= INPUTS; ++k) {
             Part& p = part_[k];
             p.size = size_of(operands[k].dtype);
@@ -82,14 +81,15 @@ public:
             p.along = nd ? operands[k].strides[dim] * p.size : p.size;
             p.line = inner < 0 ? n_ * p.size : loops_.strides[k][inner];
             p.is_direct = p.convert == Convert::none && (p.along == p.size || n_ == 1);
-            column_wise &= p.line == p.size;
-            converted_ += p.convert != Convert::none;
+            p.is_column = p.convert == Convert::none && p.line == p.size;
+            moved_ += !p.is_column;
         }
+        const bool column_wise = lines_ >= 8 && part_[0].line == part_[0].size;  // inputs are brought to that
         part_[0].is_direct &= part_[0].line == n_ * part_[0].size;
         for (const Part& p : part_) staged_ += !p.is_direct;
         bool row_wise = !staged_;
         by_columns_ = column_wise && !row_wise;
-        const int64_t columns = converted_ ? std::clamp(CONVERTED / std::max<int64_t>(n_, 1), LEAST_COLUMNS, COLUMNS) : COLUMNS;
+        const int64_t columns = moved_ ? std::clamp(CONVERTED / std::max<int64_t>(n_, 1), LEAST_COLUMNS, COLUMNS) : COLUMNS;
         int64_t least = row_wise ? 1 : STAGED_LINES, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
         size_ = by_columns_ ? columns : std::max<int64_t>(least, most / std::max<int64_t>(n_, 1));
         size_ = std::max<int64_t>(1, std::min(size_, lines_));
@@ -104,7 +104,7 @@ public:
     void run(char* const* data, const Scalar*) const override {
         parallel_for(items_, ns_, [&](int64_t begin, int64_t end) {
             if (by_columns_) {
-                Scratch<C> scratch(converted_ * size_ * n_);
+                Scratch<C> scratch(moved_ * size_ * n_);
                 for (int64_t i = begin; i < end; ++i) run_columns(data, i, scratch.data());
             } else if (staged_) {
                 Scratch<C> scratch(staged_ * size_ * n_);
@@ -116,11 +116,9 @@ public:
     }
 
 private:
-    static constexpr bool IS_CONVERTED = sizeof(C) == 4;  // what 16-bit floats are computed in
-
     struct Part {
         Convert convert;
-        bool is_direct;
+        bool is_direct, is_column;  // as rows, as columns
         int64_t size, along, line;  // bytes: of an element, from element to element, from line to line
     };
 
@@ -140,15 +138,14 @@ private:
         for (int k = 0; k < INPUTS; ++k) {
             const Part& p = part_[k + 1];
             x[k] = {reinterpret_cast<const C*>(start[k + 1]), p.along / int64_t(sizeof(C))};
-            if (!IS_CONVERTED || p.convert == Convert::none) continue;
-            load_tile({reinterpret_cast<char*>(scratch), row, sizeof(C)}, {start[k + 1], p.along, p.size}, n_, width, p.size, p.convert);
+            if (p.is_column) continue;
+            load_tile({reinterpret_cast<char*>(scratch), row, sizeof(C)}, {start[k + 1], p.along, p.line}, n_, width, p.size, p.convert);
             x[k] = {scratch, width};
             scratch += width * n_;
         }
         const Part& out = part_[0];
-        const bool is_direct = !IS_CONVERTED || out.convert == Convert::none;
-        F::columns(x, is_direct ? reinterpret_cast<C*>(start[0]) : scratch, is_direct ? out.along / int64_t(sizeof(C)) : width, n_, width);
-        if (is_direct) return;
+        F::columns(x, out.is_column ? reinterpret_cast<C*>(start[0]) : scratch, out.is_column ? out.along / int64_t(sizeof(C)) : width, n_, width);
+        if (out.is_column) return;
         store_tile({start[0], out.along, out.size}, {reinterpret_cast<char*>(scratch), row, sizeof(C)}, n_, width, out.size, out.convert);
     }
 
@@ -177,7 +174,7 @@ private:
     Loops loops_;
     Part part_[INPUTS + 1];
     int64_t n_, lines_, size_, blocks_, items_;  // size_: lines of a block
-    int staged_ = 0, converted_ = 0;             // operands that go through scratch memory; those of 16-bit floats
+    int staged_ = 0, moved_ = 0;                 // operands that go through scratch memory as rows, and as columns
     bool by_columns_;
     double ns_;
 };

@@ -104,12 +104,13 @@ struct Search {
         for (int64_t i = 1; i < rows; ++i) compare(best, index, x + i * width, Index(i), width);
         for (int64_t j = 0; j < n; ++j) {
             Best<A> found{best[j], index[j] * times};
-            const auto meet = [&](A value, int64_t place) {
+            for (int64_t r = 1; r < times + plan.row_count % times; ++r) {
+                const int64_t left = (rows - 1) * times + r;  // of the rows behind the last that are whole
+                const A value = r < times ? best[r * n + j] : A(load(x[left * n + j]));
+                const int64_t place = r < times ? index[r * n + j] * times + r : left;
                 const bool is_equal = !beats<Op>(found.value, value) && place < found.index;
                 if (beats<Op>(value, found.value) || is_equal) found = {value, place};
-            };
-            for (int64_t r = 1; r < times; ++r) meet(best[r * n + j], index[r * n + j] * times + r);
-            for (int64_t i = rows * times; i < plan.row_count; ++i) meet(load(x[i * n + j]), i);
+            }
             *reinterpret_cast<int64_t*>(out + j * plan.out_stride) = found.index;
         }
     }

@@ -243,6 +243,8 @@ bool copy_pixels(Plane to, Plane from, int64_t rows, int64_t columns) {
 void copy_tile(const Plane& to_plane, const Plane& from_plane, int64_t rows, int64_t columns, int64_t size,
                [[maybe_unused]] bool streams) {
     const Plane to = to_plane, from = from_plane;  // which what is written cannot change
+    if (to.row == size && to.column != size)  // columns are what lies together
+        return copy_tile({to.data, to.column, to.row}, {from.data, from.column, from.row}, columns, rows, size, streams);
     if (to.column == size && from.column == size) return copy_rows(to, from, rows, columns * size);
     if (to.column == size && from.column == 0) {  // one element, repeated
         visit_bits(size, [&]<class T>(Tag<T>) {
@@ -276,6 +278,17 @@ void load_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns
 }
 
 void store_tile(const Plane& to, const Plane& from, int64_t rows, int64_t columns, int64_t size, Convert convert) {
+    constexpr int64_t ROOM = 4096;
+    if (convert != Convert::none && to.column != size && from.column == sizeof(float) && columns <= ROOM) {  // turned over when narrow
+        alignas(64) uint16_t narrow[ROOM];
+        const Plane room{reinterpret_cast<char*>(narrow), columns * 2, 2};
+        for (int64_t i = 0, count; i < rows; i += count) {
+            count = std::min(rows - i, ROOM / columns);
+            store_tile(room, {from.data + i * from.row, from.row, from.column}, count, columns, size, convert);
+            copy_tile({to.data + i * to.row, to.row, to.column}, room, count, columns, size);
+        }
+        return;
+    }
     switch (convert) {
         case Convert::none: return copy_tile(to, from, rows, columns, size);
         case Convert::half: return move_tile<half, float>(to, from, rows, columns, to_half);
