@@ -84,10 +84,12 @@ public:
             p.is_column = p.convert == Convert::none && p.line == p.size;
             moved_ += !p.is_column;
         }
-        const bool column_wise = lines_ >= 8 && part_[0].line == part_[0].size;  // inputs are brought to that
+        // Rows of so few elements are turned over, and the result: measured. How many there are changes no bits.
+        const bool are_few = n_ > 1 && n_ <= (SIMD_WIDTH<float> < 8 ? 6 : 24);
+        const bool column_wise = are_few || (lines_ >= 8 && part_[0].line == part_[0].size);  // inputs are brought to that
         part_[0].is_direct &= part_[0].line == n_ * part_[0].size;
         for (const Part& p : part_) staged_ += !p.is_direct;
-        bool row_wise = !staged_;
+        bool row_wise = !staged_ && !are_few;
         by_columns_ = column_wise && !row_wise;
         const int64_t columns = moved_ ? std::clamp(CONVERTED / std::max<int64_t>(n_, 1), LEAST_COLUMNS, COLUMNS) : COLUMNS;
         int64_t least = row_wise ? 1 : STAGED_LINES, most = row_wise && n_ >= SHORT ? 8 * LINES_BLOCK : LINES_BLOCK;
@@ -146,7 +148,7 @@ private:
         const Part& out = part_[0];
         F::columns(x, out.is_column ? reinterpret_cast<C*>(start[0]) : scratch, out.is_column ? out.along / int64_t(sizeof(C)) : width, n_, width);
         if (out.is_column) return;
-        store_tile({start[0], out.along, out.size}, {reinterpret_cast<char*>(scratch), row, sizeof(C)}, n_, width, out.size, out.convert);
+        store_tile({start[0], out.along, out.line}, {reinterpret_cast<char*>(scratch), row, sizeof(C)}, n_, width, out.size, out.convert);
     }
 
     void run_rows(char* const* data, int64_t item, C* scratch) const {

@@ -116,7 +116,7 @@ struct Search {
     }
 
     static void columns(const ReductionPlan& plan, char* out, const char* x, int64_t n) {
-        if constexpr (std::is_same_v<T, float>) {  // points; others are too rare for more code
+        if constexpr (std::is_same_v<T, float> && SIMD_WIDTH<float> >= 8) {  // points; others are too rare for more code
             const bool is_dense = plan.x_stride == sizeof(T) && plan.reduced.size() == 1 && plan.reduced[0].x == n * int64_t(sizeof(T));
             if (is_dense && n <= 16 && plan.row_count >= 4 * (COLUMNS / n) && plan.row_count < INT32_MAX)
                 return few_columns(plan, out, reinterpret_cast<const T*>(x), n);
