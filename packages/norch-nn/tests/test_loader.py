@@ -360,15 +360,19 @@ def test_pinning(monkeypatch: pytest.MonkeyPatch) -> None:
         def is_available(self) -> bool:
             return True
 
-        def pin_memory(self, tensor: norch.Tensor) -> norch.Tensor:
-            pinned.append(tuple(tensor.shape))
-            return tensor
+        pin_memory = None
+
+    def pin_memory(tensor: norch.Tensor, device: str) -> norch.Tensor:
+        assert device == "toy"
+        pinned.append(tuple(tensor.shape))
+        return tensor
 
     class Own:
         def pin_memory(self) -> str:
             return "pinned by itself"
 
     monkeypatch.setattr(norch, "toy", Module(), raising=False)
+    monkeypatch.setattr(norch.Tensor, "pin_memory", pin_memory)
     for workers in (0, 2):
         loader = DataLoader(
             [(norch.zeros(3, device="cpu"), {"a": norch.tensor(1, device="cpu")})] * 2,

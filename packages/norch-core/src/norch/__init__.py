@@ -201,7 +201,7 @@ _LATER = {
     "linalg.cholesky_factor": ("cholesky_inverse", "cholesky_solve"),
     "linalg.low_rank": ("pca_lowrank", "svd_lowrank"),
     "compat.lacks": (
-        "Event", "Future", "PyTorchFileReader", "ScriptModule", "Stream", "SymBool", "SymFloat", "SymInt", "TensorType",
+        "Future", "PyTorchFileReader", "ScriptModule", "SymBool", "SymFloat", "SymInt", "TensorType",
     ),
     "tensor": ("StorageBase=Storage", "TypedStorage", "UntypedStorage"),
     "compat.queries": (
@@ -227,6 +227,7 @@ _LATER = {
         "per_tensor_symmetric", "qscheme",
         *[f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)],
     ),
+    "compat.streams": ("Event", "Stream"),
     "compat.symbolic_numbers": (
         "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
     ),

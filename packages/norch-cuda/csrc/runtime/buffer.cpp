@@ -32,4 +32,23 @@ void note_use(Buffer* buffer, Stream& stream) {
     if (std::find(used_on->begin(), used_on->end(), &stream) == used_on->end()) used_on->push_back(&stream);
 }
 
+void MemoryOwner::give_back_to_owner() noexcept {
+    for (Stream* other : used_on ? *used_on : std::vector<Stream*>()) {
+        try {
+            wait_for(norch::home_stream(block), *other);
+        } catch (const CudaError&) {  // of an earlier kernel, and is reported where that is waited for
+        }
+    }
+    Py_DECREF(owner);
+}
+
+Buffer* adopt(char* data, Py_ssize_t nbytes, int device, PyObject* owner) {
+    MemoryOwner memory;
+    memory.block = {data, size_t(nbytes), default_stream(device).arena};
+    memory.owner = Py_NewRef(owner);
+    Buffer* self = wrap_memory(data, nbytes, memory);
+    if (!self) Py_DECREF(owner);
+    return self;
+}
+
 }  // namespace norch

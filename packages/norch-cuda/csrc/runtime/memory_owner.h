@@ -14,6 +14,7 @@ namespace norch {
 struct MemoryOwner {
     Block block;
     std::vector<Stream*>* used_on = nullptr;  // streams other than the block's own that have used it, or null
+    PyObject* owner = nullptr;                // of memory that is not the allocator's
 
     /// For the current stream of device `index`.
     char* allocate(size_t nbytes, int index) {
@@ -21,9 +22,13 @@ struct MemoryOwner {
         return block.data;
     }
     void release(char*, size_t) noexcept {
-        release_block(block, used_on);
+        if (owner) give_back_to_owner();
+        else release_block(block, used_on);
         delete used_on;
     }
+
+private:
+    void give_back_to_owner() noexcept;
 };
 
 struct Buffer;
@@ -32,6 +37,10 @@ struct Buffer;
 void note_use(Buffer* buffer, Stream& stream);
 
 Stream& home_stream(const Buffer* buffer);
+
+/// A buffer on memory of a device that `owner` keeps; null with a Python error set.
+Buffer* adopt(char* data, Py_ssize_t nbytes, int device, PyObject* owner);
+
 inline int device_of(const Buffer* buffer) { return home_stream(buffer).device; }
 
 /// What a launch does with its operands' buffers before its kernel runs: the current stream of their device is the one

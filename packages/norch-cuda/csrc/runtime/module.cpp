@@ -233,8 +233,22 @@ void add_runtime(nb::module_& m) {
         if (&stream != &home_stream(used)) note_use(used, stream);
     }, nb::arg("buffer"), nb::arg("stream"));
 
+    m.def("wait_for_handle", [](uintptr_t handle, int device) {
+        bind(device);
+        cudaEvent_t done;
+        check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "creating an event");
+        const cudaError_t recorded = cudaEventRecord(done, reinterpret_cast<cudaStream_t>(handle));
+        const cudaError_t waited = recorded ? recorded : cudaStreamWaitEvent(current_stream(device).handle, done, 0);
+        cudaEventDestroy(done);
+        check(waited, "waiting for another library's stream");
+    }, nb::arg("handle"), nb::arg("device"), "The current stream of a device waits for a cudaStream_t.");
+    m.def("adopt", [](uintptr_t address, Py_ssize_t nbytes, int device, nb::handle owner) {
+        return nb::steal(reinterpret_cast<PyObject*>(adopt(reinterpret_cast<char*>(address), nbytes, device, owner.ptr())));
+    }, nb::arg("address"), nb::arg("nbytes"), nb::arg("device"), nb::arg("owner"));
+
     nb::class_<Event>(m, "Event")
-        .def(nb::init<bool>(), nb::arg("enable_timing") = false)
+        .def("__init__", [](Event* self, bool enable_timing, bool, bool) { new (self) Event(enable_timing); },
+             nb::arg("enable_timing") = false, nb::arg("blocking") = false, nb::arg("interprocess") = false)
         .def("record", &Event::record, nb::arg("stream").none() = nb::none())
         .def("wait", &Event::wait, nb::arg("stream").none() = nb::none())
         .def("query", &Event::query)

@@ -105,3 +105,6 @@ class CudaBackend(Backend):
     def data_ptr(self, buffer: Any) -> int:
         address: int = buffer.data_ptr
         return address
+
+    def adopt(self, address: int, nbytes: int, index: int, owner: Any) -> Any:
+        return _ext.adopt(address, nbytes, index, owner)

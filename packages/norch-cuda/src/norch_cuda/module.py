@@ -67,6 +67,7 @@ __all__ = [
     "stream",
     "uses",
     "versions",
+    "wait_for_handle",
 ]
 
 DeviceLike = norch.device | str | int | None
@@ -226,6 +227,11 @@ def ipc_collect() -> None:
 def empty_cache(device: DeviceLike = None) -> None:
     """Waits for the device and returns the memory that is kept for later tensors to CUDA."""
     _ext.empty_cache(device_index(device))
+
+
+def wait_for_handle(handle: int, device: DeviceLike = None) -> None:
+    """Has the current stream of a device wait for what another library's cudaStream_t `handle` was given so far."""
+    _ext.wait_for_handle(handle, device_index(device))
 
 
 def pin_memory(tensor: norch.Tensor) -> norch.Tensor:

@@ -31,6 +31,7 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         """A new stream on `device` (the current one); a lower `priority` is served first."""
         self._native = _ext.make_stream(device_index(device), priority)
+        self._entered: list[stream] = []
 
     @property
     def device(self) -> norch.device:
@@ -66,6 +67,16 @@ class Stream:
         """Work given from now on waits for what `other` was given so far."""
         self.wait_event(other.record_event())
 
+    def __enter__(self) -> Stream:
+        """Within the context the work of this thread on the stream's device goes to the stream."""
+        entered = stream(self)
+        entered.__enter__()
+        self._entered.append(entered)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().__exit__(*error)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self._native is other._native
 
@@ -78,7 +89,7 @@ class Stream:
 
 def _wrap(native: Any) -> Stream:
     made = object.__new__(Stream)
-    made._native = native
+    made._native, made._entered = native, []
     return made
 
 

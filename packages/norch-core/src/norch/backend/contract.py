@@ -374,3 +374,8 @@ class Backend(ABC):
     def from_host(self, data: memoryview) -> Any | None:
         """A buffer on the host memory `data`, kept alive and not copied; None where the device cannot do that."""
         return None
+
+    def adopt(self, address: int, nbytes: int, index: int, owner: Any) -> Any | None:
+        """A buffer on `nbytes` of memory of device `index` that another library has made, from `address` on; `owner`,
+        an object, keeps the memory and is kept as long as the buffer. None where an address means nothing."""
+        return None

@@ -41,7 +41,6 @@ KEPT = "norch.save(model.state_dict(), path) keeps a model, and norch.load reads
 
 LACKS: dict[str, list[tuple[str, str]]] = {
     "": [
-        ("Event Stream", "a device's module has its own, such as norch.cuda.Stream"),
         ("PyTorchFileReader", "norch.load reads PyTorch's files"),
         ("ScriptModule", _RECORDS),
         ("SymBool SymFloat SymInt", "sizes are Python's ints: each shape is recorded by itself"),

@@ -86,11 +86,19 @@ def as_tensor(
         out = found
     else:
         if not isinstance(data, np.ndarray):
+            if hasattr(type(data), "__cuda_array_interface__"):
+                return _on_device(data, chosen, target if device is not None else None, copy)
             data = _array_of(data, chosen)
         if data.dtype.kind == "c" and dtype is None:
             return _complex(data, complex128 if data.dtype.itemsize > 8 else complex64, target)  # type: ignore[no-any-return]
         out = array_to_tensor(data, chosen, bool(copy) or data.dtype.hasobject)
     return out if target is out.spec.device else out.to(target)
+
+
+def _on_device(data: Any, dtype: DType | None, device: Device | None, copy: bool | None) -> Tensor:
+    """The memory of a GPU that an object of another library has."""
+    given = import_module("norch.tensor.device_memory").from_interface(data)
+    return as_tensor(given, dtype, given.device if device is None else device, copy=copy)
 
 
 def _shared(data: Any, made: Any) -> Any:

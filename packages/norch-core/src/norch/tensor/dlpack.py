@@ -15,6 +15,7 @@ from ..dtype import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2
 from ..errors import DeviceError
 from ..ops.from_data import array_to_tensor
 from ..ops.registry import method
+from .device_memory import TYPES, capsule_of, from_other
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -81,8 +82,11 @@ def _stand_in(dtype: DType) -> DType:
 
 @method()
 def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
-    """A DLPack capsule on this tensor's memory. Raises as `numpy()` does where that is not to be had."""
+    """A DLPack capsule on this tensor's memory, on the CPU or a CUDA device. Raises as `numpy()` does where that is not
+    to be had."""
     dtype = self.spec.dtype
+    if self.spec.device.type in TYPES:
+        return capsule_of(self, kwargs.get("stream"))
     if dtype not in _CODES:
         return _exported(self.numpy(), kwargs)
     if self.requires_grad:
@@ -96,8 +100,11 @@ def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
 
 @method()
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    if self.spec.device.type != "cpu":
-        raise DeviceError(f"__dlpack_device__(): only CPU tensors can be exchanged, this one is on {self.spec.device}")
+    device = self.spec.device
+    if device.type in TYPES:
+        return TYPES[device.type], device.index
+    if device.type != "cpu":
+        raise DeviceError(f"__dlpack_device__(): only CPU and CUDA tensors can be exchanged, this one is on {device}")
     return (1, 0)
 
 
@@ -120,15 +127,29 @@ class _Given:
         return (1, 0)
 
 
+def _device_of(source: Any) -> tuple[int, int]:
+    """The DLDeviceType and the index of a capsule, or of what gives one."""
+    if hasattr(source, "__dlpack_device__"):
+        number, index = source.__dlpack_device__()
+        return int(number), int(index)
+    if type(source).__name__ != "PyCapsule":
+        return 1, 0
+    described = _unread(source)
+    if described is None:
+        raise DeviceError("from_dlpack(): the capsule was taken already")
+    return described.device_type, described.device_id
+
+
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU (NumPy, PyTorch,
-    JAX, …); else DeviceError.
+    """A tensor of the same shape on the memory of `source`, any object with `__dlpack__` on the CPU or a CUDA device
+    (NumPy, PyTorch, JAX, CuPy, …); else DeviceError.
 
-    A capsule, which `__dlpack__` gives, is taken too, as one on the CPU; what it says must not be written is copied.
+    A capsule, which `__dlpack__` gives, is taken too; of one on the CPU what it says must not be written is copied.
     """
-    if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) != 1:
-        raise DeviceError("from_dlpack(): the data are not on the CPU")
+    number, index = _device_of(source)
+    if number != 1:
+        return from_other(source, number, index)
     if isinstance(source, np.ndarray):
         return array_to_tensor(source, None, False)
     given = _Given(source)

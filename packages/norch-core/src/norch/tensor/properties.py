@@ -46,6 +46,13 @@ class Properties:
         out: Tensor = self.mT if self.spec.ndim else self
         return out
 
+    @property
+    def __cuda_array_interface__(self: Any) -> dict[str, Any]:
+        """What CuPy, Numba and others read a CUDA tensor by. AttributeError where it is elsewhere."""
+        from .device_memory import interface_of  # ctypes is loaded when it is needed
+
+        return interface_of(self)
+
     # --- Complex numbers, which norch does not have, and sparse tensors, which are made here: see norch.sparse ---
     @property
     def real(self: Any) -> Tensor:

@@ -23,8 +23,7 @@ def pinner(device_type: str) -> Pin | None:
     """What pins a batch for a type of device, CUDA unless named; None, with a warning, where nothing offers it."""
     wanted = str(device_type).partition(":")[0] or "cuda"
     module = getattr(norch, wanted, None)
-    found = getattr(module, "pin_memory", None) if module is not None and module.is_available() else None
-    if found is None:
+    if module is None or not module.is_available() or not hasattr(module, "pin_memory"):
         warnings.warn(
             f"DataLoader: pin_memory has no effect, since device type {wanted!r} is not available here or pins nothing",
             stacklevel=3,
@@ -33,7 +32,7 @@ def pinner(device_type: str) -> Pin | None:
 
     def pin(data: Any) -> Any:
         if isinstance(data, norch.Tensor):
-            return found(data) if data.is_cpu else data
+            return data.pin_memory(wanted) if data.is_cpu else data
         own = getattr(data, "pin_memory", None)
         return own() if callable(own) else map_structure(pin, data)
 
