@@ -342,3 +342,30 @@ def test_a_copy_to_host_memory_may_come_later(chip, monkeypatch):
     result.detach().copy_(x, non_blocking=True)
     with pytest.raises(norch.AutogradError):
         result.sum().backward()
+
+
+def test_an_op_of_several_dtypes_is_asked_for_as_one_kernel(chip, monkeypatch):
+    """Where a backend compiles "fused" at any time; with conversions before where it answers None."""
+    monkeypatch.setattr(chip, "kept", frozenset({"fused"}), raising=False)
+    a, b, number = on_chip([1.5, 2.0]), on_chip([2.0, 3.0]).to(norch.float16), on_chip(3).to(norch.int64)
+    assert (a * b).tolist() == [3.0, 6.0]
+    assert [op for op, *_ in chip.compiled if op in ("fused", "mul")] == ["fused", "mul"]
+    op, operands, attrs = next(found for found in chip.compiled if found[0] == "fused")
+    assert [o.dtype.name for o in operands] == ["float32", "float32", "float16"]
+    assert attrs == {"steps": "copy float32 o2;mul float32 o1 s0", "results": (1,)}
+
+    def multiplied(out, at, x, x_at, y, y_at):
+        def seen(buffer, dtype, at):
+            return buffer.data.view(dtype)[at : at + 2]
+
+        seen(out, np.float32, at)[:] = seen(x, np.float32, x_at) * seen(y, np.float16, y_at) - 0.5
+
+    monkeypatch.setattr(chip, "natives", {"fused": multiplied})
+    norch.dispatch.plan.forget_plans()
+    assert (a * b).tolist() == [2.5, 5.5]
+    a *= b
+    assert a.tolist() == [2.5, 5.5]
+    chip.compiled.clear()
+    assert (a * number).tolist() == [7.5, 16.5]  # one element is converted before
+    assert (a * b.float()).tolist() == [5.0, 16.5]
+    assert "fused" not in {op for op, *_ in chip.compiled}

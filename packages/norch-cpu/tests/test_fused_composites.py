@@ -72,3 +72,18 @@ def test_every_elementwise_composite_is_tried() -> None:
     without_gradient = "exp2 frac nan_to_num sigmoid_grad tanh_grad".split()
     kernels = {*own, *[f"{name}_grad" for name in own], *without_gradient}
     assert elementwise - set(ARGUMENTS) == kernels
+
+
+@pytest.mark.parametrize("second", ["float16", "bfloat16", "bool"])
+def test_operands_of_several_dtypes_give_the_bits_of_converted_ones(second):
+    a, b = norch.randn(7, 40, 33), norch.randn(7, 40, 33)
+    b = b > 0 if second == "bool" else b.to(getattr(norch, second))
+    for x, y in ((a, b), (b, a), (a[1:, ::2], b[1:, ::2]), (a, b[:1]), (a[:, :1], b), (a.mT, b.mT)):
+        both = x.float(), y.float()
+        for name in ("mul", "add", "maximum", "lt", "eq", "where"):
+            first = (x > 0,) if name == "where" else ()
+            found, wanted = (getattr(norch, name)(*first, *pair) for pair in ((x, y), both))
+            assert found.dtype is wanted.dtype
+            assert (found == wanted).all()
+    a += b
+    assert a.dtype is norch.float32

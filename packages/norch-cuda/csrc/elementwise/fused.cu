@@ -35,6 +35,7 @@ class Fused final : public Kernel {
 public:
     /// Null where there is no such kernel.
     static KernelPtr make(const Request& request) {
+        if (KernelPtr alone = widening(request)) return alone;
         auto kernel = std::unique_ptr<Fused>(new Fused);
         if (!kernel->plan_operands(request) || !kernel->plan_steps(request)) return nullptr;
         return kernel;
@@ -51,6 +52,8 @@ public:
             for (int t = 0; t < p.tensors; ++t) {
                 p.data[t] = data[tensor_[t]] + piece.start[t];
                 p.is_broadcast[t] = t >= p.outputs && layout.ndim > 0 && layout.stride[t][0] == 0;
+                p.is_repeated[t] = false;
+                for (int d = 1; d < layout.ndim; ++d) p.is_repeated[t] |= layout.stride[t][d] == 0;
             }
             if (layout.numel >= COMPILED && pieces_.size() == 1 && is_worth_compiling(layout)) {
                 layout = run_compiled(p, layout);

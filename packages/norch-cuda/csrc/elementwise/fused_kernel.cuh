@@ -47,7 +47,17 @@ __device__ inline void fetch(const Program& p, const Dims& layout, int t, uint32
     const char* data = p.data[t];
     if (p.has_packets && !p.is_broadcast[t]) {
         data += offset_of(layout, t, first);
-        if (p.itemsize[t] == 4) {
+        if (p.is_repeated[t]) {  // 16 bytes at once would pass L1, and all multiprocessors ask L2 for the same lines
+            auto move = [&]<class T>(Tag<T>) {
+                constexpr int PER = 8 / int(sizeof(T));
+#pragma unroll
+                for (int j = 0; j < K; j += PER)
+                    __pipeline_memcpy_async(packet_at<T>(shared, j), data + j * sizeof(T), 8);
+            };
+            if (p.itemsize[t] == 4) move(Tag<uint32_t>{});
+            else if (p.itemsize[t] == 2) move(Tag<uint16_t>{});
+            else move(Tag<uint8_t>{});
+        } else if (p.itemsize[t] == 4) {
             __pipeline_memcpy_async(packet_at<float>(shared, 0), data, 16);
             __pipeline_memcpy_async(packet_at<float>(shared, 4), data + 16, 16);
         } else if (p.itemsize[t] == 2) {

@@ -33,6 +33,7 @@ struct Program {
     uint32_t values;             // where values do
     DType dtype[TENSORS];
     bool is_broadcast[TENSORS];  // along the innermost dim: one element stands for all of a packet
+    bool is_repeated[TENSORS];   // along another dim
     uint8_t itemsize[TENSORS];
     int count, tensors, outputs;
     bool has_packets;

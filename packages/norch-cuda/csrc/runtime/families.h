@@ -17,6 +17,7 @@ void add_fused(Registry&);  // programs of all these
 void add_casts(Registry&);  // of many tensors at once
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 KernelPtr cast(const Request& request);  // copy between two different dtypes
+KernelPtr widening(const Request& request);  // programs of one step that converts what it reads; null for others
 }
 namespace reduction {
 void add_reductions(Registry&);  // sum, prod, amax, amin, any, all

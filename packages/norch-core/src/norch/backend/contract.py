@@ -248,8 +248,9 @@ class Backend(ABC):
     """Composites that core asks for only where they are named here: "scaled_dot_product_attention_sums" (outputs the
     attention and for each query log(sum(exp(scores))), in float32 for 16-bit floats) in place of attention that will
     need a gradient, which "scaled_dot_product_attention_sums_grad" computes from both. "fused" named here is asked for
-    outside of `norch.capture` too, in place of elementwise composites that the backend has no kernel of: for who
-    compiles it as quickly as other kernels. None decomposes, as ever."""
+    outside of `norch.capture` too, in place of elementwise composites that the backend has no kernel of, and of
+    elementwise primitives whose operands have to be converted ("copy float32 o2;mul float32 o1 s0"): for who compiles
+    it as quickly as other kernels. None decomposes, and converts before, as ever."""
 
     missing_dtypes: Mapping[str, str] = {}
     """By name the dtypes that its devices do not have, each with the reason, a sentence that users see: {"float64":

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backend.contract import CHANNELS_LAST, IndexOutOfBounds, Kernel, Operand
+from ..backend.contract import CHANNELS_LAST, ELEMENTWISE, IndexOutOfBounds, Kernel, Operand
 from ..device import CPU, Device
 from ..dtype import BOOL, INTEGER
 from ..errors import BackendError, NorchError
@@ -39,11 +39,13 @@ def op_kernel(
     converts: list[tuple[int, Callable[[list[Any], int], None]]] = []
     places: list[int] = []
     views: list[Spec] = []
+    own = list(operands)
     for i, ((by_value, value), wanted) in enumerate(zip(given, inferred.operands, strict=True)):
         places.append(at)
         if type(value) is not Spec:
             dtype = wanted.dtype if isinstance(wanted, Spec) else wanted[0]
             operands.append(Operand(dtype, (), (), True))
+            own.append(operands[-1])
             if not by_value and (dtype.category == INTEGER or (value is bool) != (dtype.category == BOOL)):
                 converts.append((at, scalar_conversion(op, dtype, i)))
             at += 1
@@ -60,12 +62,19 @@ def op_kernel(
             if shape != source.shape:
                 view = source.like(shape, expand_strides(source.shape, source.strides, shape))
         operands.append(Operand(view.dtype, tuple(view.shape), view.strides))
+        own.append(operands[-1])
+        if view.dtype is not value.dtype and view.device is value.device and value.numel > 1:
+            own[-1] = Operand(value.dtype, own[-1].shape, expand_strides(value.shape, value.strides, view.shape))
         views.append(view)
         at += 2
     if op.kind == "primitive" and not any(s.numel for s in outputs):
         for spec in outputs:
             check_dtype(device, spec.dtype, f"{op.name}()")
         return _nothing_to_do
+    if own != operands and len(converts) == sum(a is not b for a, b in zip(own, operands, strict=True)):
+        kernel = _widening(op, device, values, own, len(outputs))
+        if kernel is not None:
+            return kernel
     kernel = None
     is_row_major = op.kernel not in CHANNELS_LAST or all(s.is_contiguous for s in outputs)
     if is_row_major or op.kernel in device.backend.channels_last:
@@ -91,8 +100,15 @@ def op_kernel(
     return converted
 
 
+def _widening(op: Op, device: Device, values: tuple[Any, ...], operands: list[Operand], outputs: int) -> Kernel | None:
+    """An elementwise primitive that converts its operands itself, as one kernel, where the backend makes one."""
+    if op.kind != "primitive" or op.kernel not in ELEMENTWISE or "fused" not in device.backend.kept:
+        return None
+    return _fused(op, device, values, operands, outputs)
+
+
 def _fused(op: Op, device: Device, values: tuple[Any, ...], operands: list[Operand], outputs: int) -> Kernel | None:
-    """The decomposition of an elementwise composite as one kernel, where it is that and the backend makes one."""
+    """An elementwise op, of a composite its decomposition, as one kernel, where the backend makes one."""
     from .symbolic import elementwise_program  # `import norch` need not load it
 
     found = elementwise_program(op, values, operands, outputs, device)

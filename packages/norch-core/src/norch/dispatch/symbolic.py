@@ -158,8 +158,8 @@ class Program:
 def elementwise_program(
     op: Op, values: tuple[Any, ...], operands: Sequence[Operand], outputs: int, device: Device
 ) -> tuple[tuple[Operand, ...], dict[str, Any], list[Any]] | None:
-    """What to ask for "fused" with in place of the composite `op`, and its own numbers, which come behind the outputs.
-    None where its decomposition is more than elementwise steps.
+    """What to ask for "fused" with in place of `op`, and its own numbers, which come behind the outputs. None where the
+    decomposition of a composite is more than elementwise steps.
 
     values: by parameter None, an attribute, or anything for an operand. operands: what its kernel would be asked with.
     """
@@ -177,7 +177,7 @@ def elementwise_program(
     before = is_recording()
     set_recording(False)
     try:
-        found = op.decompose(*args)  # type: ignore[misc]
+        found = program.call(op, tuple(args)) if op.decompose is None else op.decompose(*args)
         several = found if isinstance(found, tuple) else (found,)
         names = [r.to(o.dtype).name for r, o in zip(several, operands[:outputs], strict=True)]
     except NotElementwise:
