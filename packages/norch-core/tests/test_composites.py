@@ -8,8 +8,10 @@ from composite_harness import assert_close, check, const, draw, leaf, pair_for
 
 import norch
 import norch.ops.elementwise.complex_products
+import norch.ops.matrix.complex_matmul
 import norch.ops.matrix.dft  # which, as the next, is loaded late
 import norch.ops.nn.folding
+import norch.ops.nn.margins
 import norch.ops.nn.pixels
 import norch.ops.nn.recurrence
 import norch.ops.nn.resampling
@@ -132,6 +134,7 @@ SAMPLES = {
     "resample": [draw(2, 5, 3), 1, *NEAR],
     "complex_mul": [draw(3, 4, 2), draw(4, 2), True],
     "complex_abs": [draw(3, 4, 2)],
+    "complex_matmul": [draw(2, 3, 4, 2), draw(2, 5, 4, 2), False, True],
     "dft": [draw(3, 1, 7), draw(7), 8, -1, 2, 5, 0.5, False],
     "dft2": [draw(2, 3, 2, 5), (4, 8), 1, 1, (4, 8), 0.5, 0.25, True, False],
     "pad_edges": [draw(2, 3, 4), (0, 2, 1), (1, 1, 3), "reflect"],

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "runtime/allocator.h"
 #include "runtime/library.h"
@@ -39,6 +38,7 @@ struct Heuristic {
 
 enum ComputeType { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 enum DescAttribute { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
+enum Taken { TAKEN = 0, TAKEN_TRANSPOSED = 1, TAKEN_ADJOINT = 2 };
 enum LayoutAttribute { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
 enum PreferenceAttribute {
     PREF_MAX_WORKSPACE_BYTES = 1,
@@ -107,10 +107,10 @@ Handle handle_of(int device) {
     return handle;
 }
 
-int type_of(DType dtype) {
+int type_of(DType dtype, bool is_complex = false) {
     switch (dtype) {
-        case DType::f64: return CUDA_R_64F;
-        case DType::f32: return CUDA_R_32F;
+        case DType::f64: return is_complex ? CUDA_C_64F : CUDA_R_64F;
+        case DType::f32: return is_complex ? CUDA_C_32F : CUDA_R_32F;
         case DType::f16: return CUDA_R_16F;
         default: return CUDA_R_16BF;
     }
@@ -154,7 +154,8 @@ struct Gemm::Run {
 void Gemm::describe() const {
     const Functions& lt = library();
     auto descriptors = std::make_shared<Descriptors>();
-    const int type = type_of(dtype), scale = dtype == DType::f64 ? CUDA_R_64F : sums_float16() ? CUDA_R_16F : CUDA_R_32F;
+    const int type = type_of(dtype, is_complex);
+    const int scale = sums_float16() ? CUDA_R_16F : type_of(is_half(dtype) ? DType::f32 : dtype, is_complex);
     const int compute = dtype == DType::f64                ? COMPUTE_64F
                         : sums_float16()                   ? COMPUTE_16F
                         : dtype == DType::f32 && uses_tf32 ? COMPUTE_32F_FAST_TF32
@@ -163,8 +164,11 @@ void Gemm::describe() const {
     auto set = [&](int attribute, int32_t value) {
         check_status(lt.desc_set(descriptors->desc, attribute, &value, sizeof value), "to describe a product");
     };
-    set(DESC_TRANSA, b.is_transposed);
-    set(DESC_TRANSB, a.is_transposed);
+    const auto taken = [](const GemmOperand& o) {
+        return !o.is_transposed ? TAKEN : o.is_conjugate ? TAKEN_ADJOINT : TAKEN_TRANSPOSED;
+    };
+    set(DESC_TRANSA, taken(b));
+    set(DESC_TRANSB, taken(a));
     if (has_bias || has_relu)
         set(DESC_EPILOGUE, (has_bias ? EPILOGUE_BIAS : 0) | (has_relu ? EPILOGUE_RELU : 0));
     auto add = [&](void*& layout, const GemmOperand& o, int64_t rows, int64_t columns) {
@@ -207,9 +211,10 @@ std::vector<Gemm::Choice> Gemm::candidates(int device, unsigned alignment, int c
 }
 
 std::vector<int64_t> Gemm::key(int device, unsigned alignment) const {
-    std::vector<int64_t> out = {device, alignment, int(dtype), m, n, k, batch, has_bias, has_relu, uses_tf32,
+    std::vector<int64_t> out = {device, alignment, int(dtype), is_complex, m, n, k, batch, has_bias, has_relu, uses_tf32,
                                 sums.float16, sums.bfloat16, sums.float16_throughout};
-    for (const GemmOperand& o : {this->out, a, b}) out.insert(out.end(), {o.is_transposed, o.ld, o.step});
+    for (const GemmOperand& o : {this->out, a, b})
+        out.insert(out.end(), {o.is_transposed + o.is_conjugate, o.ld, o.step});
     return out;
 }
 
@@ -257,12 +262,12 @@ void Gemm::launch(const Run& run, const Choice& choice) const {
     const Descriptors& d = *descriptors_;
     std::optional<Scratch<>> workspace;
     if (choice.workspace) workspace.emplace(choice.workspace);
-    const double one64 = 1, zero64 = 0;
-    const float one32 = 1, zero32 = 0;
+    const double one64[] = {1, 0}, zero64[] = {0, 0};  // with an imaginary part, for complex numbers
+    const float one32[] = {1, 0}, zero32[] = {0, 0};
     const uint16_t one16 = 0x3C00, zero16 = 0;
     const bool is_64 = dtype == DType::f64, is_16 = sums_float16();
-    const void* alpha = is_64 ? static_cast<const void*>(&one64) : is_16 ? static_cast<const void*>(&one16) : &one32;
-    const void* beta = is_64 ? static_cast<const void*>(&zero64) : is_16 ? static_cast<const void*>(&zero16) : &zero32;
+    const void* alpha = is_64 ? static_cast<const void*>(one64) : is_16 ? static_cast<const void*>(&one16) : one32;
+    const void* beta = is_64 ? static_cast<const void*>(zero64) : is_16 ? static_cast<const void*>(&zero16) : zero32;
     check_status(lt.matmul(handle_of(run.stream.device), d.desc, alpha, run.right, d.first, run.left, d.second, beta,
                            run.to, d.out, run.to, d.out, &choice.algorithm, workspace ? workspace->data() : nullptr,
                            choice.workspace, stream_handle()),

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/kernel.h"
@@ -26,13 +27,18 @@ extern Sums allowed_sums;
 struct GemmOperand {
     bool is_transposed = false;
     int64_t ld = 1, step = 0;
+    bool is_conjugate = false;  // of complex numbers, and of a transpose only
 };
+
+/// A matrix as such an operand, if its elements lie without gaps along one dim.
+std::optional<GemmOperand> as_gemm_operand(int64_t rows, int64_t columns, int64_t row, int64_t column);
 
 /// out (m, n) = a (m, k) @ b (k, n) + bias (n), then relu where asked for; `batch` times. The algorithm is chosen once
 /// for each device and alignment of the operands.
 class Gemm {
 public:
-    DType dtype;
+    DType dtype;  // of complex numbers, their parts'
+    bool is_complex = false;
     int64_t m, n, k, batch = 1;
     GemmOperand out, a, b;  // out is not transposed
     bool has_bias = false, has_relu = false, uses_tf32 = allows_tf32;

@@ -16,17 +16,7 @@ namespace {
 
 constexpr int64_t MAX_LAUNCHES = 8;  // of one product whose batch has no common stride
 
-/// The matrix as cuBLASLt sees it, if its elements lie without gaps along one dim.
-std::optional<GemmOperand> as_gemm_operand(int64_t rows, int64_t columns, int64_t row, int64_t column) {
-    if (columns == 1 && row == 1) return GemmOperand{true, std::max<int64_t>(rows, 1), 0};
-    if ((columns == 1 || column == 1) && (rows == 1 || row >= columns))
-        return GemmOperand{false, rows == 1 ? std::max<int64_t>(columns, 1) : row, 0};
-    if ((rows == 1 || row == 1) && (columns == 1 || column >= rows))
-        return GemmOperand{true, columns == 1 ? std::max<int64_t>(rows, 1) : column, 0};
-    return std::nullopt;
-}
-
-std::optional<GemmOperand> as_gemm_operand(const Operand& o) {
+std::optional<GemmOperand> seen_operand(const Operand& o) {
     const size_t d = size_t(o.ndim() - 2);
     return as_gemm_operand(o.shape[d], o.shape[d + 1], o.strides[d], o.strides[d + 1]);
 }
@@ -65,7 +55,7 @@ Batches batches_of(const Operand& out, const Operand& a, const Operand& b) {
         drop();
     }
     g.a = *as_gemm_operand(g.m, g.k, a_row, a.strides[d + 1]);
-    g.b = *as_gemm_operand(b);
+    g.b = *seen_operand(b);
     g.out = {false, g.m == 1 ? g.n : out_row, 0};
     if (loops.ndim()) {
         // The longest dim is the batch of each launch.
@@ -134,10 +124,10 @@ private:
             a.view = transposed(a.view), b.view = transposed(b.view);
             is_swapped_ = true;
         }
-        const auto as_out = as_gemm_operand(out.view);
+        const auto as_out = seen_operand(out.view);
         if (!as_out || (as_out->is_transposed && out.view.shape[d + 1] != 1)) out.stage(true);
-        if (!as_gemm_operand(a.view)) a.stage();
-        if (!as_gemm_operand(b.view)) b.stage();
+        if (!seen_operand(a.view)) a.stage();
+        if (!seen_operand(b.view)) b.stage();
         batches_.emplace(batches_of(out.view, a.view, b.view));
         if (batches_->count <= MAX_LAUNCHES) return;
         if (!out.copy && !out.view.is_contiguous()) out.stage(true);
@@ -199,6 +189,15 @@ private:
 };
 
 }  // namespace
+
+std::optional<GemmOperand> as_gemm_operand(int64_t rows, int64_t columns, int64_t row, int64_t column) {
+    if (columns == 1 && row == 1) return GemmOperand{true, std::max<int64_t>(rows, 1), 0};
+    if ((columns == 1 || column == 1) && (rows == 1 || row >= columns))
+        return GemmOperand{false, rows == 1 ? std::max<int64_t>(columns, 1) : row, 0};
+    if ((rows == 1 || row == 1) && (columns == 1 || column >= rows))
+        return GemmOperand{true, columns == 1 ? std::max<int64_t>(rows, 1) : column, 0};
+    return std::nullopt;
+}
 
 KernelPtr product_kernel(const Operand& out, const Operand& a, const Operand& b, const Operand* bias,
                          const std::string& activation) {

@@ -31,6 +31,7 @@ void add_gather(Registry&);  // gather, embedding
 void add_scatter(Registry&);
 void add_scatter_add(Registry&);
 void add_embedding_grad(Registry&);
+void add_embedding_sum(Registry&);
 void add_sorting(Registry&);
 void add_edges(Registry&);  // pad_edges
 void add_topk(Registry&);
@@ -43,6 +44,7 @@ void add_histograms(Registry&);
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
 void add_sparse(Registry&);  // coo_matmul
+void add_complex_products(Registry&);  // complex_matmul
 }
 namespace nn {
 void add_softmax(Registry&);  // softmax, log_softmax, cross_entropy

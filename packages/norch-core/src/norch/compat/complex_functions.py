@@ -16,6 +16,9 @@ from ..dispatch.arguments import describe
 from ..dtype import complex64, complex128
 from ..errors import DTypeError, ShapeError
 from ..ops import broadcast_tensors, where
+from ..ops.families import has_kernel
+from ..ops.matrix.complex_matmul import complex_matmul
+from ..spec import broadcast_shapes
 from ..tensor import Tensor
 from .complex_linalg import LINALG, matrix_norm
 from .complex_more import MORE
@@ -179,23 +182,34 @@ def _multilinear(name: str, operands: Any, call: Callable[..., Tensor]) -> Compl
 def _product(name: str, input: Any, other: Any, *args: Any, **kwargs: Any) -> ComplexPair:
     function = getattr(ops, name)
     if isinstance(input, ComplexPair) and isinstance(other, ComplexPair):
-        if name in ("matmul", "mm") and _is_launched(input, other):
-            return _matrix_product(input, other)
+        if name in ("matmul", "mm", "bmm") and (found := _matrix_product(name, input, other)) is not None:
+            return found
         (a, b), (c, d) = parts_of(input), parts_of(other)
         re, im = function(a, c, *args, **kwargs), function(a, d, *args, **kwargs)
         return joined(re - function(b, d, *args, **kwargs), im + function(b, c, *args, **kwargs))
     return _multilinear(name, (input, other), lambda a, b: function(a, b, *args, **kwargs))
 
 
-def _is_launched(input: ComplexPair, other: ComplexPair) -> bool:
-    """Whether two matrices are multiplied where each product and sum is a launch, which costs more than small products
-    do."""
-    return bool(input.ndim == other.ndim == 2 and input.shape[1] == other.shape[0] and input.device.type != "cpu")
-
-
-def _matrix_product(input: ComplexPair, other: ComplexPair) -> ComplexPair:
-    """Of two matrices by one product of both parts with both."""
-    (m, k), (left, right) = input.shape, [z.pair.permute(2, 0, 1) for z in (input, other)]
+def _matrix_product(name: str, input: ComplexPair, other: ComplexPair) -> ComplexPair | None:
+    """Of matrices, where there is a kernel, by that, or of two where each product and sum is a launch by one product of
+    both parts with both; else None."""
+    a, b = input.pair, other.pair
+    first, second, ndim = a.spec.shape, b.spec.shape, {"mm": 3, "bmm": 4}.get(name, 0)
+    if min(len(first), len(second)) < 3 or (ndim and not len(first) == len(second) == ndim):
+        return None
+    if first[-2] != second[-3] or a.dtype is not b.dtype or (name == "bmm" and first[0] != second[0]):
+        return None
+    if first[:-3] != second[:-3]:
+        try:
+            batch = broadcast_shapes(first[:-3], second[:-3], op=name)
+        except ShapeError:
+            return None
+        a, b = a.expand(*batch, *first[-3:]), b.expand(*batch, *second[-3:])
+    if has_kernel(complex_matmul.op, a.spec, b.spec, False, False):  # type: ignore[attr-defined]
+        return ComplexPair(complex_matmul(a, b, False, False))
+    if a.spec.ndim != 3 or a.spec.device.type == "cpu":
+        return None
+    (m, k), (left, right) = first[:2], [z.permute(2, 0, 1) for z in (a, b)]
     by_re, by_im = ops.matmul(left.reshape(2 * m, k), right)
     return joined(by_re[:m] - by_im[m:], by_im[:m] + by_re[m:])
 
