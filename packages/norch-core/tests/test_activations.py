@@ -175,3 +175,20 @@ def test_second_gradients_of_16_bits_do_not_overflow_on_the_way(function):
         results.append(second.float())
     assert results[0].isfinite().all()
     norch.testing.assert_close(results[0], results[1], rtol=0.02, atol=results[1].abs().max().item() / 100)
+
+
+@pytest.mark.parametrize("slope", [0.25, 0, 1, 2.5, -0.5])
+def test_leaky_relu_and_what_it_keeps(slope):
+    x = norch.tensor([-2.0, -0.0, 0.0, 1.5, float("nan")], dtype=norch.float64, requires_grad=True)
+    kept = []
+    with norch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.data_ptr()) or t, lambda t: t):
+        y = norch.leaky_relu(x * 1, slope)
+    factor = norch.tensor([slope, slope, slope, 1.0, slope], dtype=norch.float64)
+    norch.testing.assert_close(y.detach(), x.detach() * factor, rtol=0, atol=0, equal_nan=True)
+    assert (y.data_ptr() in kept) == (slope >= 0)
+    (first,) = norch.autograd.grad((y[:4] ** 3).sum(), x, create_graph=True)
+    norch.testing.assert_close(first.detach()[:4], (3 * x**2 * factor**3).detach()[:4], rtol=1e-12, atol=0)
+    (second,) = norch.autograd.grad(first[:4].sum(), x)
+    norch.testing.assert_close(second[:4], (6 * x * factor**3).detach()[:4], rtol=1e-12, atol=0)
+    with pytest.raises(norch.DTypeError, match="floating"):
+        norch.leaky_relu(norch.tensor([1]), slope)

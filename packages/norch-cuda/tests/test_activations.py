@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import norch
+from norch.testing import assert_close
 
 ULP = {norch.float64: 2.0**-52, norch.float32: 2.0**-23, norch.float16: 2.0**-10, norch.bfloat16: 2.0**-7}
 
@@ -101,3 +102,18 @@ def test_layouts(cuda: str, op: str) -> None:
 def test_relu_of_integers(cuda: str, dtype: Any) -> None:
     x = norch.tensor([-3, 0, 5, -128, 127]).to(dtype)
     np.testing.assert_array_equal(norch.relu(x.to(cuda)).to("cpu").numpy(), np.maximum(x.numpy(), 0))
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu"])
+def test_what_is_written_over_its_input_takes_no_memory(cuda: str, name: str) -> None:
+    x = norch.randn(1 << 18, device=cuda, requires_grad=True)
+    y = x * 2
+    expected = getattr(norch, name)(y.detach(), *([0.25] if name == "leaky_relu" else []))
+    before = norch.cuda.memory_allocated()
+    norch.cuda.reset_peak_memory_stats()
+    z = y.relu_() if name == "relu" else norch.leaky_relu_(y, 0.25)
+    assert norch.cuda.max_memory_allocated() == before
+    assert (z == expected).all()
+    z.sum().backward()
+    slope = 0.0 if name == "relu" else 0.25
+    assert_close(x.grad.cpu(), norch.where(x.detach() > 0, 2.0, 2 * slope).cpu(), rtol=0, atol=0)

@@ -48,7 +48,7 @@ _fill_into = FILL.into
 def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callable[..., Any]:
     """The in-place method (`add_`) of a functional op (`add`)."""
     title = (name or function.__name__.lstrip("_")) + "_"
-    op: Op | None = getattr(function, "op", None)
+    op: Op | None = getattr(function, "op", None) or getattr(getattr(function, "__wrapped__", None), "op", None)
 
     writes_over = op is not None and _may_write_over(op)
     writes_over_untracked = op is not None and op.is_elementwise
@@ -62,7 +62,7 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         if self.left_to is not None and not is_tracked:
             return self.left_to(title, (self, *args), kwargs)  # type: ignore[no-any-return]
         over = writes_over or (writes_over_untracked and not is_tracked)
-        if over and not kwargs and _written_over(op, self, args, title):  # type: ignore[arg-type]
+        if over and not kwargs and _is_whole(op, args) and _written_over(op, self, args, title):  # type: ignore[arg-type]
             return self
         source = self
         if is_tracked and _saves_input(op):
@@ -109,10 +109,17 @@ recording is off."""
 def _may_write_over(op: Op) -> bool:
     """Whether the result may take the first operand's place, also where that is recorded: the gradient needs nothing.
 
-    That of relu needs the result, which must not be changed after relu_ then, as in PyTorch. An elementwise composite's
-    result may lie where an operand does since the contract's 1.3.
+    That of relu and leaky_relu needs the result, which must not be changed after relu_ then, as in PyTorch. An
+    elementwise composite's result may lie where an operand does since the contract's 1.3.
     """
-    return op.name == "relu" or (op.kind == "primitive" and op.rules is not None and not op.saves_tensors)
+    return op.name in ("relu", "leaky_relu") or (
+        op.kind == "primitive" and op.rules is not None and not op.saves_tensors
+    )
+
+
+def _is_whole(op: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the op alone is what the function of these arguments does."""
+    return op.name != "leaky_relu" or not args or args[0] >= 0
 
 
 @observable(IN_PLACE)

@@ -27,7 +27,7 @@ from ..elementwise.arithmetic import (
     tanh,
     where,
 )
-from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype
+from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype, op_of
 from ..gradients import elementwise_gradient
 from ..registry import public
 from ..shape.joining import cat
@@ -76,13 +76,27 @@ def leaky_relu_grad(grad: Tensor, input: Tensor, negative_slope: float) -> Tenso
     return where(gt(input, 0), grad, grad * negative_slope)
 
 
+def _leaky_relu_vjp(g: Tensor, y: Tensor, negative_slope: float) -> Tensor:
+    return leaky_relu_grad(g, y, negative_slope)
+
+
+@composite(_elementwise("leaky_relu"), _leaky_relu_vjp, name="leaky_relu", elementwise=True)
+def _leaky_relu(input: Tensor, negative_slope: float) -> Tensor:
+    return where(gt(input, 0), input, input * negative_slope)
+
+
 @public(method=False, inplace=True)
-@composite(_elementwise("leaky_relu"), leaky_relu_grad, elementwise=True)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`input` where positive, else `negative_slope * input` (Maas et al., 2013). Elementwise. DTypeError unless
     floating.
     """
-    return where(gt(input, 0), input, input * negative_slope)
+    if negative_slope < 0:  # the result's sign does not tell the input's
+        floating("leaky_relu", input.spec)
+        return where(gt(input, 0), input, input * negative_slope)
+    return _leaky_relu(input, negative_slope)
+
+
+leaky_relu.op = op_of(_leaky_relu)  # type: ignore[attr-defined]
 
 
 @elementwise_gradient
