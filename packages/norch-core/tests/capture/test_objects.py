@@ -272,3 +272,24 @@ def test_lists_that_grow_leave_nothing_behind(device):
         assert step(given).tolist() == [len(given)] * 2
     assert len(step.families) <= 64
     assert len(step.entries) <= 40
+
+
+def test_objects_that_live_long_are_recorded_at_once():
+    """Though programs of others like them came to nothing."""
+
+    class Cache:
+        def __init__(self):
+            self.total = norch.zeros(3)
+
+    step = norch.capture(lambda cache, x: cache.total.add_(x).sum())
+
+    def eager_calls(count):
+        cache, before = Cache(), step.eager
+        for i in range(count):
+            assert step(cache, norch.ones(3)).item() == 3 * (i + 1)
+        return step.eager - before
+
+    assert [eager_calls(20) for _ in range(5)][-1] == 20
+    assert eager_calls(150) == 150
+    assert eager_calls(150) < 20
+    assert eager_calls(150) < 20

@@ -175,6 +175,7 @@ class Captured(Programs):
                     self.idle = 0
                     return found[1](found[0].run_step(tensors, numbers))
                 entry.calls += 1
+                entry.lived += 1 if self.idle < IDLE else LOOKS
                 if entry.refusal is not None and entry.calls >= max(entry.again, entry.first):
                     entry.refusal = None
                     entry.begin_again()

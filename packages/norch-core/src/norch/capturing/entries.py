@@ -24,6 +24,8 @@ class Entry:
         """Whether its family knows what came of it."""
         self.known = Known(leaves)
         self.calls = self.recordings = self.changes = self.disturbed = self.again = 0
+        self.lived = 0
+        """About how often it was called without being replayed, those calls too that were not looked at."""
         self.recorded: tuple[Recorder, Any, Any] | None = None
         self.programs: list[tuple[Program, Any]] = []
         self.refusal: str | None = None

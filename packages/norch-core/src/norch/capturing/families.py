@@ -9,6 +9,8 @@ from .checks import FACTOR, FIRST_CHECK
 ENOUGH = 64
 """Replays that are worth what recording a signature took."""
 FORGIVEN = 2
+FIRST_CALLS = 4
+"""About as many calls pass until a program is made."""
 
 
 class Family:
@@ -18,9 +20,13 @@ class Family:
     def __init__(self) -> None:
         self.wasted = 0
         self.why = ""
+        self.life = 0
+        """The calls of the last signature whose objects are gone, if it was not refused: another may have as many."""
 
     def first(self) -> int:
         """The call of another signature that is recorded: the second, or a later one where it may not be worth it."""
+        if self.life > ENOUGH + FIRST_CALLS:
+            return 2
         return 2 if self.wasted < FORGIVEN else FIRST_CHECK * FACTOR ** min(self.wasted - FORGIVEN, 6)
 
     def came_to(self, replays: int, why: str) -> None:

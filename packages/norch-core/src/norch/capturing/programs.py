@@ -86,6 +86,9 @@ class Programs:
             entry = self.entries[key] = Entry(key, described(leaves, by_value), family, leaves)
             entry.traces = not by_value and any(type(x) is float and isfinite(x) for x in leaves)
             for old in [old for old, other in self.entries.items() if other.known.gone and other is not entry]:
+                gone = self.entries[old]
+                if gone.refusal is None:
+                    gone.family.life = gone.lived + sum(program.runs for program, _ in gone.programs)
                 self._remove(old, "an object that it is called with is another each time")
             self._make_room()
         self.entries.move_to_end(key)
@@ -137,6 +140,7 @@ class Programs:
     def _refuse(self, entry: Entry, why: str) -> None:
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.came_to(0, why)
+        entry.family.life = 0
         entry.begin_again()
 
     def _give_each_a_program(self, entry: Entry, why: str) -> None:
