@@ -369,3 +369,14 @@ def test_an_op_of_several_dtypes_is_asked_for_as_one_kernel(chip, monkeypatch):
     assert (a * number).tolist() == [7.5, 16.5]  # one element is converted before
     assert (a * b.float()).tolist() == [5.0, 16.5]
     assert "fused" not in {op for op, *_ in chip.compiled}
+
+
+def test_gradients_that_cross_devices_add_up(chip):
+    x = norch.ones(3, requires_grad=True)
+    for count in (1, 2, 3):
+        (x.to("chip") * 2).sum().backward()
+        assert x.grad.tolist() == [2.0 * count] * 3
+    y = on_chip([1.0, 2.0], requires_grad=True)
+    (y * y).sum().backward()
+    y.cpu().sum().backward()
+    assert y.grad.tolist() == [3.0, 5.0]
