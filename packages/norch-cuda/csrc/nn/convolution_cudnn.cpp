@@ -341,7 +341,8 @@ KernelPtr fastest(ConvolutionKind kind, const Request& r, const Layout& layout, 
     return best;
 }
 
-constexpr int64_t LEAST_OF_GROUP = 8;  // channels, for a product of each group
+constexpr int64_t LEAST_OF_GROUP = 8;                        // channels, for a product of each group
+constexpr int64_t LEAST_IMAGES = 8, LEAST_PLACES = 1 << 11;  // for products of images, whose results are added
 
 /// Whether our own kernels are faster, as measured on an H200.
 bool is_ours(ConvolutionKind kind, const Request& r, const Moves& moves, bool is_last) {
@@ -352,11 +353,16 @@ bool is_ours(ConvolutionKind kind, const Request& r, const Moves& moves, bool is
     if (is_half(r.operands[0].dtype)) return is_point && kind == ConvolutionKind::forward && !is_last;
     if (matmul::allows_tf32) return false;
     if (is_point) return true;
-    if (kind != ConvolutionKind::input_grad || is_last) return false;
-    // Of signals cuDNN's deterministic gradients with steps or groups take 2 to 40 times as long as a product.
+    if (kind == ConvolutionKind::forward || is_last) return false;
+    // cuDNN's deterministic gradients with steps take up to 15 times as long as a product, those of signals with steps or
+    // groups up to 40 times, and that of the weight of 7 x 7 windows 30 times.
     const Sizes& result = r.operands[PLACES[int(kind)][2]].shape;
-    const bool is_signal = result[2] == 1 && weight[2] == 1 && weight[1] >= LEAST_OF_GROUP;
-    return is_single || is_signal;
+    const bool is_signal = result[2] == 1 && weight[2] == 1;
+    if (kind == ConvolutionKind::input_grad)
+        return is_single || (is_signal ? weight[1] >= LEAST_OF_GROUP : moves.groups == 1);
+    if (is_signal || moves.groups != 1) return false;
+    const bool is_large = weight[2] * weight[3] > 9, has_many = result[0] * result[2] * result[3] >= LEAST_PLACES;
+    return is_large || (!is_single && has_many && result[0] >= LEAST_IMAGES);
 }
 
 /// Whether cuDNN's gradient of the weight of 5 x 5 windows is what float32 asks for: on an H200 its errors were 1e-3 to 3e-3
