@@ -143,3 +143,22 @@ def test_a_convolution_tells_the_memory_that_it_takes(cuda):
         loss.backward()
     measured = norch.cuda.max_memory_allocated() - before
     assert 0.9 < told.peak / measured < 1.1
+
+
+def test_a_part_of_the_memory(cuda):
+    norch.cuda.empty_cache()
+    reserved, total = norch.cuda.memory_reserved(), norch.cuda.get_device_properties().total_memory
+    try:
+        norch.cuda.set_per_process_memory_fraction((reserved + (64 << 20)) / total)
+        x = norch.empty(8 << 20, device=cuda)
+        del x
+        with pytest.raises(norch.OutOfMemoryError):
+            norch.empty(32 << 20, device=cuda)
+        y = norch.empty(12 << 20, device=cuda)  # when what was kept has been given back
+        assert norch.cuda.memory_reserved() <= reserved + (64 << 20)
+        del y
+    finally:
+        norch.cuda.set_per_process_memory_fraction(1.0)
+    norch.empty(32 << 20, device=cuda)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        norch.cuda.set_per_process_memory_fraction(2.0)

@@ -35,6 +35,7 @@ constexpr int SMALL_CLASSES = 8 * STEPS;
 
 struct DeviceMemory {
     MemoryStats stats = {};
+    int64_t most = INT64_MAX;  // bytes that may be taken from CUDA
     std::vector<Arena*> arenas;
 };
 
@@ -67,6 +68,7 @@ namespace {
 
 /// cudaMalloc, also while a stream of this thread records a graph.
 char* take_from_cuda(int device, size_t nbytes) {
+    if (int64_t(nbytes) > memory_of(device).most - memory_of(device).stats.reserved) return nullptr;
     bind(device);
     const RelaxedCapture relaxed;
     void* data = nullptr;
@@ -265,6 +267,10 @@ void release_block(const Block& block, const std::vector<Stream*>* used_on) noex
 }
 
 Stream& home_stream(const Block& block) { return *block.arena->stream; }
+
+void limit_memory(int device, double fraction) {
+    memory_of(device).most = fraction < 1 ? int64_t(fraction * double(properties(device).total_memory)) : INT64_MAX;
+}
 
 MemoryStats memory_stats(int device) { return memory_of(device).stats; }
 

@@ -49,6 +49,8 @@ struct MemoryStats {
 };
 MemoryStats memory_stats(int device);
 void reset_peak_memory_stats(int device);
+/// How much of a device's memory may be taken from CUDA from now on; at 1, all that there is.
+void limit_memory(int device, double fraction);
 /// Returns cached blocks to CUDA, after waiting for the device; none while a graph is recorded on it, which forbids that.
 void empty_cache(int device);
 

@@ -333,6 +333,7 @@ NB_MODULE(_ext, m) {
     m.def("copy", copy, nb::arg("out"), nb::arg("out_offset"), nb::arg("source"), nb::arg("source_offset"),
           nb::arg("nbytes"));
     m.def("memory_stats", stats, nb::arg("device"));
+    m.def("limit_memory", limit_memory, nb::arg("device"), nb::arg("fraction"));
     m.def("mem_get_info", mem_get_info, nb::arg("device"));
     m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
     m.def("empty_cache", [](int device) {

@@ -63,6 +63,7 @@ __all__ = [
     "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_stream",
     "stream",
     "uses",
@@ -165,6 +166,16 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Bytes that CUDA has free on a device, and how many there are in all. What norch keeps for reuse is not free."""
     free, total = _ext.mem_get_info(device_index(device))
     return free, total
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """How much of a device's memory this process may take, 0 to 1, from now on: more is an OutOfMemoryError.
+
+    What was taken before is kept. Raises ValueError for another fraction.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction(): expected a fraction from 0 to 1, got {fraction}")
+    _ext.limit_memory(device_index(device), float(fraction))
 
 
 def allocated_size(nbytes: int) -> int:
