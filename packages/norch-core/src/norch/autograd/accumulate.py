@@ -6,8 +6,9 @@ import sys
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from ..spec import Spec, contiguous_strides, dense_strides, is_packed
+
 if TYPE_CHECKING:
-    from ..spec import Spec
     from ..tensor import Tensor
 
 
@@ -37,6 +38,18 @@ def unbroadcast(value: Tensor, spec: Spec) -> Tensor:
     return value
 
 
+def _laid_out(value: Tensor, leaf: Spec) -> Tensor:
+    """A gradient with its leaf's strides, or contiguous where those have gaps, as PyTorch's AccumulateGrad leaves it."""
+    spec = value.spec
+    if type(leaf) is not Spec or type(spec) is not Spec or spec.shape != leaf.shape:
+        return value
+    wanted = dense_strides(leaf.shape, leaf.strides) or contiguous_strides(leaf.shape)
+    if is_packed(leaf.shape, spec.strides, wanted):
+        return value
+    order = sorted(range(leaf.ndim), key=lambda d: (-wanted[d], d))
+    return value.permute(order).contiguous().permute([order.index(d) for d in range(leaf.ndim)])
+
+
 def accumulate(tensor: Tensor, value: Tensor, create: bool, alone: int = sys.maxsize) -> None:
     """Adds `value` to `tensor.grad`, in place unless `create` (the backward pass is recorded).
 
@@ -51,6 +64,8 @@ def accumulate(tensor: Tensor, value: Tensor, create: bool, alone: int = sys.max
             else:
                 old.add_(value)
             return
+        if value.spec is not tensor.spec:
+            value = _laid_out(value, tensor.spec)
         if not create:
             spec = value.spec
             if (

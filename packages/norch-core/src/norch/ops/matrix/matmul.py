@@ -50,12 +50,17 @@ def _infer_matmul(a: Spec, b: Spec) -> Inferred:
     return Inferred((a.like(shape),), (left, right), {}, (a.like(full),))
 
 
+def _by_columns(spec: Spec) -> bool:
+    """Whether matrices lie in memory column by column, as those of a transpose do: their gradient then does too."""
+    return spec.strides[-2] == 1 and spec.strides[-1] != 1
+
+
 def _matmul_vjp_a(g: Tensor, b: Tensor, a_spec: Spec) -> Tensor:
     if b.spec.ndim == 1:
         return g.unsqueeze(-1) * b if a_spec.ndim > 1 else g * b
     if a_spec.ndim == 1:
         return (b @ g.unsqueeze(-1)).squeeze(-1)
-    return g @ b.mT
+    return (b @ g.mT).mT if _by_columns(a_spec) else g @ b.mT
 
 
 def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
@@ -66,8 +71,8 @@ def _matmul_vjp_b(g: Tensor, a: Tensor, b_spec: Spec) -> Tensor:
     if b_spec.ndim == 2 and a.spec.ndim > 2:
         # One product over all the batches instead of one for each, summed.
         rows = prod(a.spec.shape[:-1])
-        return a.reshape(rows, a.spec.shape[-1]).mT @ g.reshape(rows, g.spec.shape[-1])
-    return a.mT @ g
+        a, g = a.reshape(rows, a.spec.shape[-1]), g.reshape(rows, g.spec.shape[-1])
+    return (g.mT @ a).mT if _by_columns(b_spec) else a.mT @ g
 
 
 _MATMUL = primitive("matmul", "a b", 2, _infer_matmul, (_matmul_vjp_a, _matmul_vjp_b))
