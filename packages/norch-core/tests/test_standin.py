@@ -99,6 +99,32 @@ def test_what_is_lacking_can_be_named(path: str, name: str) -> None:
         kind()
 
 
+def test_names_of_the_compiled_part() -> None:
+    from norch._C import Generator, default_generator
+    from norch._ops import ops
+
+    assert ops is norch.ops
+    assert (Generator, default_generator) == (norch.Generator, norch.default_generator)
+    assert norch._C._get_graph_executor_optimize(True) is True
+    with pytest.raises(NotImplementedError, match="norch has no ao.quantization.quantize_fx.prepare_fx; "):
+        norch.ao.quantization.quantize_fx.prepare_fx()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+def test_a_forked_process_knows_what_was_used_before() -> None:
+    code = """
+import os, norch
+before = norch.device_module.DeviceModule("cpu")
+assert before.is_available() and not before._is_in_bad_fork() and not norch.cuda._is_in_bad_fork()
+child = os.fork()
+if not child:
+    after = norch.device_module.DeviceModule("cpu")
+    os._exit(not (before._is_in_bad_fork() and after.is_available() and not after._is_in_bad_fork()))
+assert os.waitpid(child, 0)[1] == 0
+"""
+    assert run(code).stderr == ""
+
+
 def test_isinstance_of_annotations() -> None:
     holds = norch.jit.isinstance
     assert holds([1, 2], list[int])

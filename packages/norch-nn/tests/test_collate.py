@@ -155,3 +155,11 @@ def test_types_that_are_told_how_to_become_a_batch() -> None:
         del collate.default_collate_fn_map[Sample]
     with pytest.raises(ValueError, match="empty"):
         collate.collate([])
+
+
+def test_what_is_no_batch_is_said_by_a_name_of_pytorchs():
+    from norch.utils.data._utils.collate import default_collate_err_msg_format
+
+    with pytest.raises(TypeError) as raised:
+        default_collate([object()])
+    assert str(raised.value).startswith(default_collate_err_msg_format.format("object"))

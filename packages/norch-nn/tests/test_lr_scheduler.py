@@ -190,6 +190,8 @@ def test_get_lr_is_not_for_users():
     scheduler = schedules.ExponentialLR(sgd(), 0.5)
     with pytest.warns(UserWarning, match="get_last_lr"):
         scheduler.get_lr()
+    with schedules._enable_get_lr_call(scheduler) as same:  # as a `step` of one's own does
+        assert same.get_lr() == [scheduler.get_last_lr()[0] * 0.5]
 
 
 def test_rates_that_are_tensors():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import settings
@@ -56,7 +57,7 @@ class DeviceModule:
         self.device_type = device_type
         self.__name__ = f"norch.{device_type}"
         self._found: set[str] = set()  # what has been looked up in the backend's module, and lies here until it changes
-        self._usable = False
+        self._usable, self._process = False, 0
 
     def _forget(self) -> None:
         for name in self._found:
@@ -76,8 +77,12 @@ class DeviceModule:
     def is_available(self) -> bool:
         """Whether the device type can be used. Never raises."""
         if not self._usable:
-            self._usable = registry.is_usable(self.device_type)
+            self._usable, self._process = registry.is_usable(self.device_type), os.getpid()
         return self._usable
+
+    def _is_in_bad_fork(self) -> bool:
+        """Whether this process was forked from one that had found the device type usable."""
+        return self._usable and self._process != os.getpid()
 
     def device_count(self) -> int:
         """How many devices there are; 0 where the type cannot be used."""

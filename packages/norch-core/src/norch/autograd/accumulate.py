@@ -39,7 +39,7 @@ def unbroadcast(value: Tensor, spec: Spec) -> Tensor:
 
 
 def _laid_out(value: Tensor, leaf: Spec) -> Tensor:
-    """A gradient with its leaf's strides, or contiguous where those have gaps, as PyTorch's AccumulateGrad leaves it."""
+    """A gradient with its leaf's strides, or contiguous where those have gaps, as in PyTorch."""
     spec = value.spec
     if type(leaf) is not Spec or type(spec) is not Spec or spec.shape != leaf.shape:
         return value

@@ -9,6 +9,8 @@ from ..backend import registry
 from ..device import Device, get_default_device
 from ..library.op import below_autograd
 from ..library.schema import Tag as Tag
+from ..ops.generator import Generator as Generator
+from ..ops.generator import default_generator as default_generator
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ..overriding import disabled, is_enabled
 from ..tensor_base import TensorBase

@@ -65,10 +65,12 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         (
             "FakeQuantize FakeQuantizeBase ObserverBase QConfig convert default_observer "
             "default_per_channel_weight_observer default_weight_observer fuse_modules fuse_modules_qat "
-            "get_default_qat_qconfig get_default_qconfig prepare prepare_qat",
+            "get_default_qat_qconfig get_default_qat_qconfig_mapping get_default_qconfig get_default_qconfig_mapping "
+            "get_default_qconfig_propagation_list prepare prepare_qat QConfigMapping QuantWrapper",
             "norch.nn.quantize_ makes the weights of a model's linear layers int8",
         )
     ],
+    "cuda.profiler": [("profile start stop", "norch.profiler.profile records what runs")],
     "distributed.checkpoint._consolidate_hf_safetensors": [
         ("consolidate_safetensors_files", "norch.save_safetensors writes such files")
     ],
@@ -98,6 +100,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "a FullStateDictConfig says how a state_dict is gathered",
         ),
     ],
+    "distributed.fsdp._runtime_utils": [("_lazy_init _reshard", "norch.distributed.fsdp gathers and frees by itself")],
     "distributed.rpc": [
         ("RRef init_rpc rpc_async rpc_sync shutdown", "processes talk by norch.distributed's collectives")
     ],
@@ -116,6 +119,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("_get_trace_graph", "norch.utils.flop_counter counts a model's operations"),
         ("ScriptFunction", _RECORDS),
     ],
+    "jit._script": [("RecursiveScriptModule", _RECORDS)],
     "library": [("get_ctx", "results whose sizes depend on values are not there on the device 'meta'")],
     "nn.quantized": [
         (
@@ -166,6 +170,7 @@ LACKS["ao.quantization.observer"] = [
 LACKS["ao.quantization.qconfig"] = [
     ("QConfig default_dynamic_qconfig default_qconfig get_default_qconfig", _QUANTIZING)
 ]
+LACKS["ao.quantization.quantize_fx"] = [("convert_fx fuse_fx _fuse_fx prepare_fx prepare_qat_fx", _QUANTIZING)]
 LACKS["ao.quantization.fake_quantize"] = [("FakeQuantize FakeQuantizeBase default_fake_quant", _QUANTIZING)]
 for _name in [path for path in LACKS if path.startswith("ao.quantization")]:
     LACKS[_name.removeprefix("ao.")] = LACKS[_name]

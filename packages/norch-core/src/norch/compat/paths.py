@@ -104,7 +104,9 @@ PLACES: dict[str, Place] = {
     **dict.fromkeys(_EMPTY.split(), Place()),
     "__config__": Place(names={"show": lambda: "", "parallel_info": lambda: ""}),
     "_C": Place(
-        ("compat.c_functions",), dict.fromkeys((f"_jit_set_{n}" for n in _JIT_SWITCHES.split()), lambda value: None)
+        ("compat.c_functions",),
+        dict.fromkeys((f"_jit_set_{n}" for n in _JIT_SWITCHES.split()), lambda value: None)
+        | {"_get_graph_executor_optimize": lambda new_settings=None: True},
     ),
     "_tensor": Place(("compat.plain_pickles", "")),
     "_tensor_str": Place(
@@ -232,11 +234,12 @@ PLACES: dict[str, Place] = {
     ),
     "_guards": Place(names=dict.fromkeys(("active_fake_mode", "detect_fake_mode"), lambda *inputs: None)),
     "_ops": Place(
-        names={
+        ("",),  # for torch.ops
+        {
             "OpOverload": Overload,
             "OpOverloadPacket": Packet,
             "HigherOrderOperator": type("HigherOrderOperator", (), {"__doc__": "Of which no op of norch is one."}),
-        }
+        },
     ),
     "utils.hooks": Place(("autograd.hooks",)),
     "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),

@@ -7,6 +7,7 @@ Arguments that mean the same in every scheduler:
 """
 
 from .base import LRScheduler as LRScheduler
+from .base import _enable_get_lr_call as _enable_get_lr_call
 from .combined import ChainedScheduler as ChainedScheduler
 from .combined import SequentialLR as SequentialLR
 from .cosine import CosineAnnealingLR as CosineAnnealingLR

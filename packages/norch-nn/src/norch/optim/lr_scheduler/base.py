@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import norch
@@ -12,6 +14,16 @@ from ..optimizer import Optimizer
 
 Rates = list[Any]
 """A learning rate for each group: floats, or tensors where the optimiser was given tensors."""
+
+
+@contextmanager
+def _enable_get_lr_call(o: LRScheduler) -> Iterator[LRScheduler]:
+    """A `with` block in which `get_lr` does not warn: that of a `step`."""
+    o._get_lr_called_within_step = True
+    try:
+        yield o
+    finally:
+        o._get_lr_called_within_step = False
 
 
 class LRScheduler(switches.Replayed):
@@ -82,11 +94,8 @@ class LRScheduler(switches.Replayed):
         self._set_rates(self.get_lr if epoch is None or closed is None else closed)
 
     def _set_rates(self, get: Any) -> None:
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             rates = get()
-        finally:
-            self._get_lr_called_within_step = False
         for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
             put(group, "lr", lr)
         self._last_lr = values_of(self.optimizer, "lr")

@@ -10,6 +10,8 @@ import numpy as np
 
 import norch
 
+default_collate_err_msg_format = "default_collate(): cannot make a batch of {}"
+
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as one batch, which has a new first dim; what `DataLoader` uses unless given another.
@@ -72,7 +74,7 @@ def _collate(batch: Sequence[Any], where: str, functions: _Functions) -> Any:
     if isinstance(first, Sequence):
         return _same_type(first, _columns(batch, where, functions))
     raise TypeError(
-        f"default_collate(): cannot make a batch of {type(first).__name__}{where}; it takes tensors, NumPy arrays, "
+        f"{default_collate_err_msg_format.format(type(first).__name__)}{where}; it takes tensors, NumPy arrays, "
         "numbers, strings, dicts, tuples and lists. Give DataLoader a collate_fn for others"
     )
 
