@@ -262,7 +262,7 @@ def _gradients(optimizer: Any) -> Iterable[Tensor]:
                     "GradScaler.unscale_(): a gradient is float16; it would vanish again without the factor. Keep "
                     "parameters in float32 (autocast computes with copies of them in float16)"
                 )
-            yield grad
+            yield grad._values() if grad.is_sparse else grad
 
 
 def _shards(optimizer: Any) -> Iterable[Any]:

@@ -246,7 +246,8 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
-    out = fill_spec(_like(input, None, dtype, device, "zeros_like"), 0)
+    spec, emptied = _like(input, None, dtype, device, "zeros_like"), getattr(input, "emptied", None)
+    out = fill_spec(spec, 0) if emptied is None else emptied(spec.dtype, spec.device)  # of sparse ones
     return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
 

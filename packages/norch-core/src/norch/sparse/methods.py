@@ -9,9 +9,11 @@ from ..autograd.graph import is_recording
 from ..errors import AutogradError, DTypeError, IndexError, ShapeError
 from ..ops import cat
 from ..ops.registry import IN_PLACE, METHODS
-from ..spec import wrap_dim
+from ..spec import Spec, wrap_dim
 from ..tensor import Tensor
-from .structure import pick
+from . import old_types
+from .making import empty_coo
+from .structure import flat_keys, pick
 from .tensor import SparseTensor, make_coo, make_csr, refuse, run_op, take_over
 
 
@@ -121,7 +123,39 @@ def norm(self: SparseTensor, p: Any = 2, dim: Any = None, keepdim: bool = False,
     return (entries if dtype is None else entries.to(dtype)).norm(p)
 
 
-_OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind, norm)
+def new(self: SparseTensor, *data: Any, device: Any = None) -> SparseTensor:
+    """A COO tensor of indices, values and a size, or of sizes an empty one, of this one's dtype and device; its layout
+    is COO, too. Raises as `norch.sparse_coo_tensor`."""
+    return getattr(old_types, self.type().rpartition(".")[2])(*data, device=device or self.device)  # type: ignore[no-any-return]
+
+
+def emptied(self: SparseTensor, dtype: Any = None, device: Any = None) -> SparseTensor:
+    """Zeros: a tensor like this one, in another dtype or on another device if given, that has no elements."""
+    dtype, device = dtype or self.spec.dtype, device or self.spec.device
+    if not self.is_sparse:
+        return empty_coo(tuple(self.spec.shape), dtype, device).to_sparse(layout=self.layout)
+    places = self.places.new_empty((self.sparse_dim(), 0), device=device)
+    entries = self.entries.new_empty((0, *self.entries.spec.shape[1:]), dtype=dtype, device=device)
+    return make_coo(places, entries, self.spec.shape, True)
+
+
+def added_to(self: SparseTensor, dense: Tensor, sign: int) -> bool:
+    """Adds the elements, or for a sign of -1 subtracts them, in a dense tensor's memory; False where they are none of
+    its elements, or of another dtype."""
+    k, count = self.sparse_dim(), self._nnz()
+    spec, shape = dense.spec, self.spec.shape
+    if not self.is_sparse or not k or type(spec) is not Spec or (spec.shape, spec.dtype) != (shape, self.spec.dtype):
+        return False
+    if spec.device is not self.spec.device or (k > 1 and not spec.is_contiguous):
+        return False
+    if count:
+        rows = dense if k == 1 else dense.view(-1, *shape[k:])
+        entries = self.entries.detach()
+        rows.index_add_(0, flat_keys(self.places, shape[:k]), entries if sign > 0 else -entries)
+    return True
+
+
+_OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind, norm, new, emptied, added_to)
 for _own in _OWN:
     setattr(SparseTensor, _own.__name__, _own)
 SparseTensor.swapdims = transpose  # type: ignore[assignment]

@@ -272,4 +272,4 @@ def _with(x: SparseTensor, at: int, index: Tensor) -> list[int]:
     return [index.spec.numel if d == at else n for d, n in enumerate(x.spec.shape)]
 
 
-run_op.update(run=run, into=into, index_select=_index_select, zeros=_fill)
+run_op.update(run=run, into=into, index_select=_index_select)

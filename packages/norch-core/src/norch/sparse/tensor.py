@@ -359,7 +359,7 @@ class SparseTensor(Tensor, plain_results=True):
 
     def zero_(self) -> SparseTensor:
         """Forgets all elements."""
-        return take_over(self, run_op["zeros"](self.spec, 0).to_sparse(layout=self.layout))
+        return take_over(self, self.emptied())  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         from .printing import sparse_repr

@@ -61,6 +61,10 @@ def inplace(function: Callable[..., Tensor], name: str | None = None) -> Callabl
         is_tracked = is_recording() and _any_tracked(self, args, kwargs)
         if self.left_to is not None and not is_tracked:
             return self.left_to(title, (self, *args), kwargs)  # type: ignore[no-any-return]
+        if title in _SIGN_OF_ADDED and args and not is_tracked and not kwargs:
+            added_to = getattr(args[0], "added_to", None)
+            if added_to is not None and added_to(self, _SIGN_OF_ADDED[title]):
+                return self
         over = writes_over or (writes_over_untracked and not is_tracked)
         if over and not kwargs and _is_whole(op, args) and _written_over(op, self, args, title):  # type: ignore[arg-type]
             return self
@@ -162,6 +166,10 @@ def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str, s
 _SIGN_OF_ALPHA: dict[Any, int] = {add: 1, sub: -1}
 
 
+_SIGN_OF_ADDED = {"add_": 1, "__iadd__": 1, "sub_": -1, "subtract_": -1, "__isub__": -1}
+"""Of methods that ask an operand whether it adds itself, as a sparse tensor does, whose zeros are no elements."""
+
+
 def _with_alpha(
     general: Callable[..., Tensor], plain: Callable[..., Tensor], title: str, sign: int
 ) -> Callable[..., Tensor]:
@@ -214,14 +222,34 @@ def _over_input(general: Callable[..., Tensor], title: str) -> Callable[..., Ten
 
 
 _check_scattered = lru_cache(maxsize=1024)(infer_scattered)
-_SCATTERING = frozenset({"scatter_", "scatter_add_", "index_add_", "index_copy_", "index_fill_"})
+_SCATTERING = {
+    "scatter_": ("dim", "index", "src"), "scatter_add_": ("dim", "index", "src"),
+    "index_add_": ("dim", "index", "source"), "index_copy_": ("dim", "index", "source"),
+    "index_fill_": ("dim", "index", "value"),
+}  # fmt: skip
+"""And the names of their arguments."""
 _BY_ROW = frozenset({"index_add_", "index_copy_", "index_fill_"})
+
+
+def _in_order(title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by position instead of by name, and what is added times its `alpha`."""
+    rest = _SCATTERING[title][len(args) :]
+    if not all(name in kwargs for name in rest):
+        return args, kwargs
+    args = (*args, *[kwargs[name] for name in rest])
+    kwargs = {name: value for name, value in kwargs.items() if name not in rest}
+    if title == "index_add_" and type(kwargs.get("alpha")) in SCALARS and isinstance(args[-1], TensorBase):
+        alpha = kwargs.pop("alpha")
+        args = args if alpha == 1 else (*args[:-1], args[-1] * alpha)
+    return args, kwargs
 
 
 def _scattering(general: Callable[..., Tensor], title: str) -> Callable[..., Tensor]:
     """`general`, but where the graph takes no part only what is scattered is written."""
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if kwargs:
+            args, kwargs = _in_order(title, args, kwargs)
         if len(args) == 3 and not kwargs and type(args[0]) is int and isinstance(args[1], TensorBase):
             dim, index, source = args
             if names_nothing(self, index) or (title == "index_fill_" and type(source) not in SCALARS):

@@ -249,10 +249,10 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             raise NotImplementedError(f"deepcopy(): clone() of a {type(self).__name__} gave a {type(values).__name__}")
         memo[id(self)] = values
         values.__dict__.update(copy.deepcopy(attributes(self), memo))
-        values._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
+        values._grad = copy.deepcopy(self._grad, memo)
         return values.requires_grad_() if self.requires_grad else values
     copied: Tensor = make_tensor(self.spec, _copied_memory(self, memo), self.offset, kind=type(self))
-    copied._grad = None if self._grad is None else __deepcopy__(self._grad, memo)
+    copied._grad = copy.deepcopy(self._grad, memo)
     memo[id(self)] = copied
     copied.__dict__.update(attributes(self))
     return copied.requires_grad_() if self.requires_grad else copied
