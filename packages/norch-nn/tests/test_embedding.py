@@ -56,17 +56,6 @@ def test_bags_with_weights_and_their_gradient():
     np.testing.assert_allclose(array(table.grad)[3], [array(weights)[1:3].sum()] * 3)
 
 
-def test_sparse_is_accepted_and_gradients_are_dense():
-    layer = nn.Embedding(4, 2, sparse=True)
-    assert layer.sparse
-    assert repr(layer) == "Embedding(4, 2, sparse=True)"
-    layer(norch.tensor([1, 3])).sum().backward()
-    assert layer.weight.grad.tolist() == [[0, 0], [1, 1], [0, 0], [1, 1]]
-    table = norch.ones(3, 2)
-    assert F.embedding(norch.tensor([2]), table, sparse=True).tolist() == [[1, 1]]
-    assert nn.EmbeddingBag(3, 2, sparse=True)(norch.tensor([[1, 2]])).shape == (1, 2)
-
-
 def test_bags_by_frequency_divide_each_rows_gradient_by_its_count():
     # What PyTorch 2.13 gives on the CPU divides by another row's count where indices repeat.
     table = norch.zeros(4, 2, requires_grad=True)

@@ -64,8 +64,8 @@ class Embedding(_Table):
 
     weight has shape (num_embeddings, embedding_dim) and starts normal. padding_idx: a row that starts 0 and gets no
     gradient. max_norm: rows looked up that are longer, by their `norm_type`-norm, are scaled down, in place.
-    scale_grad_by_freq: gradients are divided by how often a row was named. `sparse` is kept and changes nothing:
-    gradients are dense.
+    scale_grad_by_freq: gradients are divided by how often a row was named. sparse: the gradient is a sparse tensor of
+    the rows named, by which `SGD`, `Adagrad` and `SparseAdam` step without reading the others.
     """
 
     _defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
@@ -85,9 +85,10 @@ class Embedding(_Table):
     def forward(self, input: norch.Tensor) -> norch.Tensor:
         """Raises IndexError for an index that is not a row, DTypeError for input that holds no integers."""
         function = F.embedding
-        if self.max_norm is None and not self.scale_grad_by_freq and function is _EMBEDDING:
+        if self.max_norm is None and not self.scale_grad_by_freq and not self.sparse and function is _EMBEDDING:
             return norch.embedding(input, self.weight, self.padding_idx)
-        return function(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+        options = self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        return function(input, self.weight, self.padding_idx, *options)
 
     @classmethod
     def from_pretrained(
@@ -148,8 +149,8 @@ class EmbeddingBag(_Table):
         per_sample_weights: norch.Tensor | None = None,
     ) -> norch.Tensor:
         return F.embedding_bag(
-            *(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, False),
-            *(per_sample_weights, self.include_last_offset, self.padding_idx),
+            *(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode),
+            *(self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx),
         )
 
     @classmethod

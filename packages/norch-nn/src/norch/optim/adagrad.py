@@ -18,9 +18,10 @@ class Adagrad(MultiTensorOptimizer):
         s = s + g * g                                       (initial_accumulator_value at first)
         p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
 
-    t = 1, 2, ... counts the parameter's steps. `foreach` and `fused` choose among PyTorch's implementations, and are
-    ignored. Raises ValueError for a negative lr, lr_decay, weight_decay, initial_accumulator_value or eps,
-    NotImplementedError for `differentiable`.
+    t = 1, 2, ... counts the parameter's steps. Rows that a sparse gradient does not have are left alone, unless there
+    is a weight_decay. `foreach` and `fused` choose among PyTorch's implementations, and are ignored. Raises ValueError
+    for a negative lr, lr_decay, weight_decay, initial_accumulator_value or eps, NotImplementedError for
+    `differentiable`.
     """
 
     _op = staticmethod(norch.adagrad_step_)
@@ -46,3 +47,17 @@ class Adagrad(MultiTensorOptimizer):
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         arguments = super()._arguments(group, state)
         return arguments | {"lr": arguments["lr"] / (1.0 + state["step"] * group["lr_decay"])}
+
+    def _step_rows(self, group: dict[str, Any], param: norch.Tensor, grad: Any) -> bool:
+        if group["weight_decay"]:
+            return False
+        state = self.state[param]
+        arguments, total, once = self._arguments(group, state), state["sum"], grad.coalesce()
+        rows, g = once.indices()[0], once.values()
+        with norch.no_grad():
+            squares = total[rows] + g * g
+            total.index_copy_(0, rows, squares)
+            rate = arguments["lr"] if group["maximize"] else -arguments["lr"]
+            param.index_add_(0, rows, g / (squares.sqrt() + arguments["eps"]), alpha=rate)
+        state["step"] += 1
+        return True

@@ -187,11 +187,25 @@ class MultiTensorOptimizer(_Table, Optimizer):
         params = group["params"]
         gradients = [param.grad for param in params]
         grads = [grad for grad in gradients if grad is not None]
-        if set(map(type, grads)) - _DENSE:
-            grads = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-        if len(grads) == len(params):
-            return params, grads
-        return [param for param, grad in zip(params, gradients, strict=True) if grad is not None], grads
+        if len(grads) < len(params):
+            params = [param for param, grad in zip(params, gradients, strict=True) if grad is not None]
+        return self._without_sparse(group, params, grads) if set(map(type, grads)) - _DENSE else (params, grads)
+
+    def _without_sparse(
+        self, group: dict[str, Any], params: list[norch.Tensor], grads: list[norch.Tensor]
+    ) -> tuple[list[norch.Tensor], list[norch.Tensor]]:
+        """Steps by sparse gradients of rows where the optimiser can, and gives what is left, all gradients dense."""
+        left: list[tuple[norch.Tensor, Any]] = []
+        for param, grad in zip(params, grads, strict=True):
+            if not grad.is_sparse:
+                left.append((param, grad))
+            elif grad.sparse_dim() != 1 or not self._step_rows(group, param, grad):
+                left.append((param, grad.to_dense()))
+        return [param for param, _ in left], [grad for _, grad in left]
+
+    def _step_rows(self, group: dict[str, Any], param: norch.Tensor, grad: Any) -> bool:
+        """The step by a sparse gradient that leaves the rows alone that it does not have; whether it was made."""
+        return False
 
 
 def _by_arrival(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

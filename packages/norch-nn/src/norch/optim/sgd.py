@@ -17,10 +17,11 @@ class SGD(MultiTensorOptimizer):
         b = momentum * b + (1 - dampening) * g              (b = g at the first step)
         d = g + momentum * b if nesterov else b
 
-    Parameters without a gradient are left alone. `foreach` and `fused` choose among PyTorch's implementations, and are
-    ignored. Raises ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with
-    dampening, NotImplementedError for `differentiable`. After Robbins and Monro (1951); the momentum after Sutskever et
-    al. (2013).
+    Parameters without a gradient are left alone, and so are rows that a sparse gradient does not have, unless there is
+    a momentum or weight_decay. `foreach` and `fused` choose among PyTorch's implementations, and are ignored. Raises
+    ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with dampening,
+    NotImplementedError for `differentiable`. After Robbins and Monro (1951); the momentum after Sutskever et al.
+    (2013).
     """
 
     _op = staticmethod(norch.sgd_step_)
@@ -67,6 +68,14 @@ class SGD(MultiTensorOptimizer):
                     norch.sgd_step_(*map(list, zip(*rows, strict=True)), **chosen)
         else:
             norch.sgd_step_(params, grads, buffers, **arguments)
+
+    def _step_rows(self, group: dict[str, Any], param: norch.Tensor, grad: Any) -> bool:
+        if group["momentum"] or group["weight_decay"] or type(param).add_ is not _add:
+            return False
+        with norch.no_grad():
+            rate = float(group["lr"])
+            param.index_add_(0, grad._indices()[0], grad._values(), alpha=rate if group["maximize"] else -rate)
+        return True
 
     def _by_their_classes(
         self, params: list[norch.Tensor], grads: list[norch.Tensor], group: dict[str, Any]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import norch
 
 from .multi_tensor import MultiTensorOptimizer
@@ -24,12 +26,18 @@ def _step_(
                 v.copy_(norch.where(used, v + (g * g - v) * (1 - beta2), v))
                 p.sub_(norch.where(used, m / (v.sqrt() + eps) * rate, 0.0))
             elif rows.numel():
-                g = -grad[rows] if maximize else grad[rows]
-                m_here, v_here = m[rows], v[rows]
-                m_here = m_here + (g - m_here) * (1 - beta1)
-                v_here = v_here + (g * g - v_here) * (1 - beta2)
-                m[rows], v[rows] = m_here, v_here
-                p[rows] = p[rows] - m_here / (v_here.sqrt() + eps) * rate
+                _step_rows_(p, rows, -grad[rows] if maximize else grad[rows], m, v, rate, beta1, beta2, eps)
+
+
+def _step_rows_(
+    p: norch.Tensor, rows: norch.Tensor, g: norch.Tensor, m: norch.Tensor, v: norch.Tensor,
+    rate: float, beta1: float, beta2: float, eps: float,
+) -> None:  # fmt: skip
+    m_here, v_here = m[rows], v[rows]
+    m_here = m_here + (g - m_here) * (1 - beta1)
+    v_here = v_here + (g * g - v_here) * (1 - beta2)
+    m[rows], v[rows] = m_here, v_here
+    p[rows] = p[rows] - m_here / (v_here.sqrt() + eps) * rate
 
 
 def _few_rows(grad: norch.Tensor) -> norch.Tensor | None:
@@ -49,9 +57,9 @@ class SparseAdam(MultiTensorOptimizer):
         v = beta2 * v + (1 - beta2) * g * g                 (zero at first)
         p -= lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + eps)
 
-    in the rows (along dim 0) where the gradient g is not all 0; sparse gradients are made dense. t = 1, 2, ... counts
-    the steps; `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or
-    betas outside [0, 1).
+    in the rows (along dim 0) where the gradient g is not all 0, or that a sparse one has. t = 1, 2, ... counts the
+    steps; `betas` is (beta1, beta2); -g for g if maximize. Raises ValueError for negative lr or eps or betas outside
+    [0, 1).
     """
 
     elementwise = False
@@ -64,3 +72,14 @@ class SparseAdam(MultiTensorOptimizer):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     maximize: bool = False
+
+    def _step_rows(self, group: dict[str, Any], param: norch.Tensor, grad: Any) -> bool:
+        state = self.state.get(param) or self._begin(param, group)
+        step, (beta1, beta2), once = state["step"] + 1, group["betas"], grad.coalesce()
+        rate = float(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+        g = -once.values() if group["maximize"] else once.values()
+        with norch.no_grad():
+            moments = state["exp_avg"], state["exp_avg_sq"]
+            _step_rows_(param, once.indices()[0], g, *moments, rate, beta1, beta2, group["eps"])
+        state["step"] = step
+        return True

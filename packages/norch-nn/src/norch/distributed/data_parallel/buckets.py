@@ -69,7 +69,7 @@ class GradBucket:
         keep: in the same memory each time. Else it is new, so that nobody's old gradients change. in_place: large ones
         are left where they are, and there is no `flat`.
         """
-        grads = [p.grad for p in self._parameters]
+        grads = [g if g is None or not g.is_sparse else g.to_dense() for g in (p.grad for p in self._parameters)]
         if self.views and all(g is v for g, v in zip(grads, self.views, strict=True)):
             return
         first = grads[0]

@@ -42,9 +42,7 @@ class Bucket:
     def take_gradients(self) -> None:
         """Points the pieces to the parameters as they are now, and to their gradients."""
         for p, piece in zip(self.params, self.pieces, strict=True):
-            grad = p.grad
-            if grad is not None and grad.is_sparse:
-                raise ValueError("ZeroRedundancyOptimizer: a gradient is sparse, and cannot be cut into equal parts")
+            grad = p.grad if p.grad is None or not p.grad.is_sparse else p.grad.to_dense()
             shard: Shard = piece.shard  # type: ignore[attr-defined]
             piece.data, piece.grad = shard.cut(p), None if grad is None else shard.cut(grad)
 

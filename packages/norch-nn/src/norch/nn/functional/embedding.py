@@ -6,6 +6,44 @@ from typing import Any
 
 import norch
 
+from ..parameter import Parameter
+
+
+class _SparseGradient(norch.autograd.Function):
+    """Rows of a table, or their sums in bags, of which the table's gradient is a sparse tensor of the rows named."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Any, input: Any, padding_idx: int | None, summed: bool, edges: Any) -> norch.Tensor:
+        ctx.save_for_backward(input, edges)
+        ctx.shape, ctx.padding_idx, ctx.summed = tuple(weight.shape), padding_idx, summed
+        if summed:
+            return norch.embedding_sum(input, weight, padding_idx, offsets=edges)
+        return norch.embedding(input, weight, padding_idx)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        input, edges = ctx.saved_tensors
+        (grad,), (rows, features) = grads, ctx.shape
+        if edges is not None:  # what is in no bag gets the row of zeros behind them all
+            grad = norch.cat([grad, grad.new_zeros((1, features))])[_bag_of_each(input.shape[0], edges)]
+        elif ctx.summed:
+            grad = grad.unsqueeze(-2).expand((*input.shape, features))
+        places, values = input.reshape(-1), grad.reshape(-1, features)
+        if ctx.padding_idx is not None:
+            counted = places != ctx.padding_idx % rows
+            places, values = places[counted], values[counted]
+        return norch.sparse_coo_tensor(places.unsqueeze(0), values, ctx.shape), None, None, None, None
+
+
+def _has_sparse_gradient(weight: norch.Tensor, input: norch.Tensor, sparse: bool) -> bool:
+    """Whether one is wanted and goes to a leaf at once. Transforms of functions and recorded steps take dense ones."""
+    if not sparse or not weight.requires_grad or not weight.is_leaf or not norch.is_grad_enabled():
+        return False
+    return type(weight) in _PLAIN and type(input) is norch.Tensor and not norch.compiler.is_compiling()
+
+
+_PLAIN = norch.Tensor, Parameter
+
 
 def embedding(
     input: norch.Tensor,
@@ -19,14 +57,20 @@ def embedding(
     """The rows of `weight` that the integers `input` name: (*shape), (rows, features) -> (*shape, features).
 
     padding_idx: a row that gets no gradient. max_norm: rows looked up whose `norm_type`-norm is larger are scaled down
-    to it, in place. scale_grad_by_freq: a row's gradient is divided by how often it is in `input`. `sparse` is
-    ignored: gradients are dense. Raises as `norch.embedding` does.
+    to it, in place. scale_grad_by_freq: a row's gradient is divided by how often it is in `input`. sparse: the gradient
+    of a weight that is a leaf is a sparse COO tensor of the rows named. Raises as `norch.embedding` does.
     """
     _check(weight, "embedding")
     if max_norm is not None:
         _renorm(input, weight, max_norm, norm_type)
-    out = norch.embedding(input, weight, padding_idx)
+    out = _rows(input, weight, padding_idx, sparse)
     return _by_frequency(out, input, weight) if scale_grad_by_freq else out
+
+
+def _rows(input: norch.Tensor, weight: norch.Tensor, padding_idx: int | None, sparse: bool) -> norch.Tensor:
+    if _has_sparse_gradient(weight, input, sparse):
+        return _SparseGradient.apply(weight, input, padding_idx, False, None)
+    return norch.embedding(input, weight, padding_idx)
 
 
 def _check(weight: norch.Tensor, op: str) -> None:
@@ -71,7 +115,7 @@ def embedding_bag(
     input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
     per_sample_weights: a factor for each index, for sums. max_norm, norm_type, scale_grad_by_freq: as of `embedding`.
     padding_idx: an index that does not count. An empty bag gives zeros. The maximum with `offsets` waits for the length
-    of the longest bag. `sparse` is ignored: gradients are dense. Raises ShapeError for shapes, and a
+    of the longest bag. sparse: as of `embedding`. Raises ShapeError for shapes, and a
     padding_idx, that do not fit, DTypeError for weights of another dtype, ValueError for arguments that do not.
     """
     _check(weight, "embedding_bag")
@@ -89,9 +133,12 @@ def embedding_bag(
     counted = None if padding_idx is None else input.detach() != padding_idx
     edges = None if offsets is None else _edges(input, offsets, include_last_offset)
     if mode != "max" and per_sample_weights is None and not scale_grad_by_freq and weight.is_floating_point():
-        sums = norch.embedding_sum(input, weight, padding_idx, offsets=edges)
+        if _has_sparse_gradient(weight, input, sparse):
+            sums = _SparseGradient.apply(weight, input, padding_idx, True, edges)
+        else:
+            sums = norch.embedding_sum(input, weight, padding_idx, offsets=edges)
     else:
-        rows = norch.embedding(input, weight, padding_idx)
+        rows = _rows(input, weight, padding_idx, sparse)
         if scale_grad_by_freq:
             rows = _by_frequency(rows, input, weight)
         if mode == "max":
@@ -139,10 +186,14 @@ def _edges(input: norch.Tensor, offsets: norch.Tensor, include_last_offset: bool
 
 def _added_up(rows: norch.Tensor, edges: norch.Tensor) -> norch.Tensor:
     """The sum of each bag of rows; those in no bag go to one behind them all."""
-    count, bags = rows.shape[0], edges.shape[0] - 1
-    begun = edges.new_zeros((count + 1,)).index_add(0, edges, norch.ones_like(edges))
-    places = begun.cumsum(0)[:count] - 1
+    bags, places = edges.shape[0] - 1, _bag_of_each(rows.shape[0], edges)
     return rows.new_zeros((bags + 1, *rows.shape[1:])).index_add(0, places, rows)[:bags]
+
+
+def _bag_of_each(count: int, edges: norch.Tensor) -> norch.Tensor:
+    """Which bag each of `count` indices is in, counted from the end where it is before the first."""
+    begun = edges.new_zeros((count + 1,)).index_add(0, edges, norch.ones_like(edges))
+    return begun.cumsum(0)[:count] - 1
 
 
 def _sizes(input: norch.Tensor, counted: norch.Tensor | None, edges: norch.Tensor | None, dtype: Any) -> Any:

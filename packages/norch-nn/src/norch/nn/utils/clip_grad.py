@@ -16,6 +16,11 @@ def _list(tensors: Tensors) -> list[norch.Tensor]:
     return [tensors] if isinstance(tensors, norch.Tensor) else list(tensors)
 
 
+def _each_once(tensor: Any) -> Any:
+    """A tensor's elements; of a sparse one those that it has."""
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
+
+
 def _norm(tensor: norch.Tensor, p: float) -> norch.Tensor:
     flat = tensor.detach().reshape(-1)
     return norch.norm(flat.to(norch.float32) if flat.dtype.itemsize < 4 else flat, p)
@@ -29,7 +34,7 @@ def get_total_norm(
     It waits for nothing unless `error_if_nonfinite`, which raises RuntimeError for NaN and infinities. `foreach` is
     accepted and changes nothing.
     """
-    given, p = _list(tensors), float(norm_type)
+    given, p = [_each_once(t) for t in _list(tensors)], float(norm_type)
     if not given:
         return norch.tensor(0.0)
     device = given[0].device
@@ -75,7 +80,8 @@ def clip_grads_with_norm_(
 
     parameters: a tensor or several, of any shape. `foreach` changes nothing.
     """
-    grads = [grad for p in _list(parameters) if (grad := p.grad) is not None]
+    found: list[Any] = [grad for p in _list(parameters) if (grad := p.grad) is not None]
+    grads = [grad._values() if grad.is_sparse else grad for grad in found]
     if not grads:
         return
     with norch.no_grad():
@@ -130,5 +136,8 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
     bound = float(clip_value)
     with norch.no_grad():
         for p in _list(parameters):
-            if p.grad is not None:
-                p.grad.clamp_(-bound, bound)
+            grad: Any = p.grad
+            if grad is not None:
+                if grad.is_sparse:
+                    p.grad = grad = grad.coalesce()
+                (grad._values() if grad.is_sparse else grad).clamp_(-bound, bound)
