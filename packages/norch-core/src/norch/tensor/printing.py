@@ -46,13 +46,11 @@ def set_printoptions(
 
     `precision`: digits after the point. `threshold`: above this many elements, only `edgeitems` at each end of a dim
     are shown. `linewidth`: where lines break. `profile` ("default", "short" or "full") sets those four, and the others
-    given override it. `sci_mode`: scientific notation always (True) or never (False). Raises
-    ValueError for an unknown profile.
+    given override it; another changes nothing, as in PyTorch. `sci_mode`: scientific notation always (True) or never
+    (False).
     """
-    if profile is not None and profile not in _PROFILES:
-        raise ValueError(f"set_printoptions(): profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    chosen = _PROFILES[profile] if profile is not None else {}
+    chosen = _PROFILES.get(profile or "", {})
     for name, value in {**chosen, **{k: v for k, v in given.items() if v is not None}}.items():
         setattr(_options, name, value)
     _options.sci_mode = sci_mode
