@@ -177,3 +177,18 @@ def test_a_parametrization_trains_as_its_module_does():
     layer = nn.Linear(2, 2)
     parametrize.register_parametrization(layer, "weight", Symmetric().eval())
     assert layer.parametrizations.weight[0].training
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_registered_is_called_once_for_each(times):
+    calls = []
+
+    class Noted(nn.Module):
+        def forward(self, x):
+            calls.append(x)
+            return x
+
+    layer = nn.Linear(2, 2)
+    for _ in range(times):
+        parametrize.register_parametrization(layer, "weight", Noted())
+    assert len(calls) == (1 if times == 1 else 3)  # the second is given what the first makes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import shown
@@ -164,7 +165,11 @@ class FunctionNode(Node):
             grads = [next(of_tensors) if is_tensor else None for is_tensor in self.is_tensor]
         self.context._running = self
         try:
-            found = self.function.backward(self.context, *grads)
+            function = self.function
+            if function.backward is Function.backward and function.jvp is not Function.jvp:
+                found = import_module("norch.autograd.transposed").gradients_by_jvp(self, grads)
+            else:
+                found = function.backward(self.context, *grads)
         finally:
             self.context._running = None
         found = found if isinstance(found, tuple) else (found,)
@@ -221,8 +226,8 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """What PyTorch's forward mode calls with the derivatives of the arguments, `grad_inputs`, and what `forward`
-        left in `ctx`. norch never does. Raises NotImplementedError."""
+        """The derivatives of the results from those of the arguments, `grad_inputs`, and what `forward` left in `ctx`.
+        norch calls it where there is no `backward`, which it is transposed for. Raises NotImplementedError."""
         raise NotImplementedError("a Function that wants forward differentiation needs a static method jvp")
 
     @classmethod

@@ -169,7 +169,7 @@ def register_parametrization(
         with norch.no_grad():
             _check(parametrization(value.detach()), value, parametrization)
     made = ParametrizationList([parametrization], value, unsafe)
-    if not unsafe:
+    if not unsafe and hasattr(parametrization, "right_inverse"):
         with norch.no_grad():
             _check(made(), value, parametrization)
     if not is_parametrized(module):
