@@ -84,6 +84,16 @@ def test_what_is_no_leaf_has_dense_gradients() -> None:
     assert norch.func.vmap(grad, in_dims=(None, 0))(weight.detach(), INDICES).shape == (2, 10, 3)
 
 
+def test_forward_derivatives_of_rows() -> None:
+    weight, change = table().detach(), norch.arange(30.0).reshape(10, 3)
+    value, pushed = norch.func.jvp(lambda w: F.embedding(INDICES, w, sparse=True) ** 2, (weight,), (change,))
+    norch.testing.assert_close(pushed, 2 * weight[INDICES] * change[INDICES])
+    first: Any = norch.autograd.grad((F.embedding(INDICES, w := table(), sparse=True) ** 3).sum(), w, create_graph=True)
+    second = norch.autograd.grad(first[0], w, norch.ones(10, 3))[0]
+    assert second is not None
+    norch.testing.assert_close(second.to_dense()[3], 6 * w.detach()[3])
+
+
 def test_a_table_that_is_used_otherwise_too_has_a_dense_gradient() -> None:
     layer = nn.Embedding(10, 3, sparse=True)
     F.linear(layer(INDICES), layer.weight).sum().backward()

@@ -219,6 +219,8 @@ def _start(tensor: Any, seed: Any, caller: str) -> tuple[Node, Tensor]:
         if _parts(tensor) is tensor:
             raise
         return _start(_parts(tensor), _parts(seed), caller)
+    if node is None and tensor.requires_grad:  # a sparse one: its values have the node
+        return _start(tensor.to_dense(), seed, caller)
     if node is None:
         raise AutogradError(
             f"{caller}(): a tensor of shape {tuple(tensor.shape)} does not require grad: no operand of the ops "
