@@ -73,6 +73,15 @@ def test_rows_that_are_padding_or_not_named_are_not_stored() -> None:
     assert stored(bag) == 6
 
 
+def test_rows_that_are_read_twice_by_one_index_are_added_where_they_are() -> None:
+    layer, index = nn.Embedding(10, 3, sparse=True), INDICES[0]
+    factors = norch.arange(9.0).reshape(3, 3) / 7
+    ((layer(index) * factors).sum() - (layer(index) * factors).sum()).backward()
+    grad: Any = layer.weight.grad
+    assert grad._nnz() == 3
+    assert grad.to_dense().count_nonzero().item() == 0  # no rounding is left of sums that cancel
+
+
 def test_what_is_no_leaf_has_dense_gradients() -> None:
     weight = table()
     F.embedding(INDICES, weight * 1, sparse=True).sum().backward()

@@ -68,7 +68,10 @@ def accumulate(tensor: Tensor, value: Tensor, create: bool, alone: int = sys.max
             value = _laid_out(value, tensor.spec)
         if not create:
             spec = value.spec
-            if (
+            kept = None if type(spec) is Spec else getattr(value, "kept", None)
+            if kept is not None:  # a sparse one
+                value = kept()
+            elif (
                 sys.getrefcount(value) > alone
                 or sys.getrefcount(value.buffer) > ALONE_BUFFER
                 or value.buffer.nbytes != spec.nbytes

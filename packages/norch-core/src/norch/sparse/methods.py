@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from . import old_types
 from .making import empty_coo
 from .structure import flat_keys, pick
-from .tensor import SparseTensor, make_coo, make_csr, refuse, run_op, take_over
+from .tensor import SparseTensor, make_coo, make_csr, refuse, run_op, take_over, with_entries
 
 
 def transpose(self: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
@@ -129,6 +129,11 @@ def new(self: SparseTensor, *data: Any, device: Any = None) -> SparseTensor:
     return getattr(old_types, self.type().rpartition(".")[2])(*data, device=device or self.device)  # type: ignore[no-any-return]
 
 
+def kept(self: SparseTensor) -> SparseTensor:
+    """The same places with a copy of the values, as a leaf keeps its gradient."""
+    return with_entries(self, self.entries.detach().clone())
+
+
 def emptied(self: SparseTensor, dtype: Any = None, device: Any = None) -> SparseTensor:
     """Zeros: a tensor like this one, in another dtype or on another device if given, that has no elements."""
     dtype, device = dtype or self.spec.dtype, device or self.spec.device
@@ -155,7 +160,7 @@ def added_to(self: SparseTensor, dense: Tensor, sign: int) -> bool:
     return True
 
 
-_OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind, norm, new, emptied, added_to)
+_OWN = (transpose, swapaxes, t, permute, unsqueeze, select, index_select, unbind, norm, new, kept, emptied, added_to)
 for _own in _OWN:
     setattr(SparseTensor, _own.__name__, _own)
 SparseTensor.swapdims = transpose  # type: ignore[assignment]

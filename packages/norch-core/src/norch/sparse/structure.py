@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..dtype import BOOL, int64
 from ..ops.creation import arange, zeros
 from ..ops.indexing import INDEX
-from ..ops.shape.joining import cat, repeat_interleave
+from ..ops.shape.joining import cat, repeat_interleave, stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +43,19 @@ def merged(places: Tensor, values: Tensor, sizes: Sequence[int]) -> tuple[Tensor
     key = flat_keys(places, sizes)
     if bool((key[1:] > key[:-1]).all()):
         return places, values
-    key, order = key.sort()
-    first = cat([key[:1] == key[:1], key[1:] != key[:-1]])
-    group = first.to(int64).cumsum(0) - 1
-    starts = first.nonzero().reshape(-1)
-    values = pick(values, order)
-    order = pick(order, starts)
-    if starts.spec.numel < count:
-        values = gathered(values, group, starts.spec.numel)
-    return places.index_select(1, order), values
+    found, group = key.unique(return_inverse=True)
+    return _unflattened(found, sizes), gathered(values, group, found.spec.numel)
+
+
+def _unflattened(key: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The places of `flat_keys`."""
+    if len(sizes) == 1:
+        return key.unsqueeze(0)
+    rows: list[Tensor] = []
+    for size in reversed(sizes):
+        rows.insert(0, key % size)
+        key = key // size
+    return stack(rows)
 
 
 def joined(left: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor]:
