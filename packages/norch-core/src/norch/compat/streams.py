@@ -6,8 +6,8 @@ from typing import Any
 
 from ..backend import registry
 from ..device import Device
-from ..device_module import lookup
 from ..errors import DeviceError
+from .queries import _get_device_module
 
 
 class _OfDevice(type):
@@ -28,8 +28,7 @@ class _OfDevice(type):
 
 
 def _class_of(device_type: str, name: str) -> Any:
-    module: Any = lookup(device_type)
-    return getattr(module._module(), name, None)
+    return getattr(_get_device_module(device_type)._module(), name, None)
 
 
 class Stream(metaclass=_OfDevice):
