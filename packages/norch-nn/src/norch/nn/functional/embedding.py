@@ -6,8 +6,6 @@ from typing import Any
 
 import norch
 
-from ..parameter import Parameter
-
 
 class _SparseGradient(norch.autograd.Function):
     """Rows of a table, or their sums in bags, of which the table's gradient is a sparse tensor of the rows named."""
@@ -39,10 +37,11 @@ def _has_sparse_gradient(weight: norch.Tensor, input: norch.Tensor, sparse: bool
     """Whether one is wanted and goes to a leaf at once. Transforms of functions and recorded steps take dense ones."""
     if not sparse or not weight.requires_grad or not weight.is_leaf or not norch.is_grad_enabled():
         return False
-    return type(weight) in _PLAIN and type(input) is norch.Tensor and not norch.compiler.is_compiling()
-
-
-_PLAIN = norch.Tensor, Parameter
+    return (
+        type(weight) in (norch.Tensor, norch.nn.Parameter)
+        and type(input) is norch.Tensor
+        and not norch.compiler.is_compiling()
+    )
 
 
 def embedding(
