@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import norch
-from norch.ops.nn import normalization
+from norch.ops.nn import batch_normalization, normalization
 from norch_cpu.native import native
 
 BOUNDS = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -270,7 +270,7 @@ def test_operands_of_any_layout(dtype):
         close(to_bias, g.sum((0, 1)), BOUNDS[dtype])
         assert to_weight.dtype is (norch.float64 if dtype == "float64" else norch.float32)
         close(norch.batch_norm(t, None, None, training=True), channels[0], BOUNDS[dtype])
-        into, *_ = normalization.batch_norm_grad(h, t, None, 1e-5)
+        into, *_ = batch_normalization.batch_norm_grad(h, t, None, 1e-5)
         close(into, gradient(g, *channels, (0, 2)), BOUNDS[dtype])
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .nn.activation import *
     from .nn.adaptive import *
     from .nn.attention import *
+    from .nn.batch_normalization import *
     from .nn.classification import *
     from .nn.convolution import *
     from .nn.ctc import *
@@ -89,6 +90,7 @@ else:
     from .nn import (
         activation,
         attention,
+        batch_normalization,
         classification,
         convolution,
         dropout,

@@ -11,7 +11,7 @@ from ...dispatch.plan import Inferred
 from ...spec import Spec
 from ..families import composite
 from .activation import relu, relu_grad
-from .normalization import _batch_norm, _infer_batch_norm, _of_channels, batch_norm_grad
+from .batch_normalization import _batch_norm, _infer_batch_norm, _of_channels, batch_norm_grad
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
