@@ -14,12 +14,11 @@ from ..dtype import BOOL, DTYPES, FLOATING, DType, bfloat16
 from ..errors import AutogradError, DeviceError, DTypeError
 from ..spec import Spec, span
 from ..tensor_base import make_tensor
+from .dlpack import DELETER, NAME, TYPES, DLTensor, Managed, unread
 
 if TYPE_CHECKING:
     from . import Tensor
 
-TYPES = {"cuda": 2}
-"""DLDeviceType of the device types whose buffers have addresses that other libraries know."""
 _BY_TYPE = {number: name for name, number in TYPES.items()}
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 """DLDataTypeCode."""
@@ -27,32 +26,6 @@ _KINDS = {_INT: "i", _UINT: "u", _FLOAT: "f", _BOOL: "b"}
 """The same in NumPy's type strings."""
 _ANY_STREAM = -1
 
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
-
-
-_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER))
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", _DELETER),
-        ("flags", ctypes.c_uint64), ("tensor", _Tensor),
-    )  # fmt: skip
-
-
-_NAME = b"dltensor"
-"""Of a capsule that nobody took; a capsule keeps the address."""
 
 _exported: dict[int, Any] = {}
 """What capsules that are not done with describe, by the address of the description."""
@@ -64,12 +37,12 @@ def _forget(address: int) -> None:
 
 def _forget_unused(capsule: int) -> None:
     """Of a capsule that nobody took."""
-    if _api("PyCapsule_IsValid", ctypes.c_int)(capsule, _NAME):
-        _exported.pop(_api("PyCapsule_GetPointer", ctypes.c_void_p)(capsule, _NAME), None)
+    if _api("PyCapsule_IsValid", ctypes.c_int)(capsule, NAME):
+        _exported.pop(_api("PyCapsule_GetPointer", ctypes.c_void_p)(capsule, NAME), None)
 
 
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_delete, _destroy = _DELETER(_forget), _DESTRUCTOR(_forget_unused)
+_delete, _destroy = DELETER(_forget), _DESTRUCTOR(_forget_unused)
 for _function in (_delete, _destroy):  # which are called, while the interpreter ends, when this module is gone
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_function))
 
@@ -111,14 +84,14 @@ def capsule_of(tensor: Tensor, stream: Any = None) -> Any:
     code, bits = _code_of(spec.dtype)
     sizes = ctypes.c_int64 * max(spec.ndim, 1)
     shape, strides = sizes(*spec.shape), sizes(*spec.strides)
-    made = _Managed()
-    made.tensor = _Tensor(
+    made = Managed()
+    made.tensor = DLTensor(
         address or None, TYPES[spec.device.type], spec.device.index, spec.ndim, code, bits, 1, shape, strides, 0
     )
     made.deleter = _delete
     where = ctypes.addressof(made)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _DESTRUCTOR)
-    capsule = new(("PyCapsule_New", ctypes.pythonapi))(where, _NAME, _destroy)
+    capsule = new(("PyCapsule_New", ctypes.pythonapi))(where, NAME, _destroy)
     _exported[where] = made, shape, strides, tensor
     return capsule
 
@@ -159,25 +132,20 @@ def from_other(source: Any, number: int, index: int) -> Tensor:
 
 
 def _on_memory_of(capsule: Any, device: Device) -> Tensor:
-    at = id(capsule)
-    for name, kind in ((_NAME, _Managed), (b"dltensor_versioned", _Versioned)):
-        if not _api("PyCapsule_IsValid", ctypes.c_int)(at, name):
-            continue
-        where = _api("PyCapsule_GetPointer", ctypes.c_void_p)(at, name)
-        given = kind.from_address(where).tensor
-        dtype = _BY_CODE.get((given.code, given.bits))
-        if dtype is None or given.lanes != 1:
-            raise DTypeError(
-                f"from_dlpack(): norch has no dtype for elements of code {given.code} and {given.bits} bits"
-            )
-        shape = tuple(given.shape[: given.ndim])
-        strides = tuple(given.strides[: given.ndim]) if given.strides else None
-        found = on_memory(
-            (given.data or 0) + given.byte_offset, shape, strides, dtype, device, _Taken(capsule, where, kind)
-        )
-        _rename(at, b"used_" + name)
-        return found
-    raise DeviceError("from_dlpack(): the capsule was taken already")
+    held = unread(capsule)
+    if held is None:
+        raise DeviceError("from_dlpack(): the capsule was taken already")
+    name, managed = held
+    given = managed.tensor
+    dtype = _BY_CODE.get((given.code, given.bits))
+    if dtype is None or given.lanes != 1:
+        raise DTypeError(f"from_dlpack(): norch has no dtype for elements of code {given.code} and {given.bits} bits")
+    shape = tuple(given.shape[: given.ndim])
+    strides = tuple(given.strides[: given.ndim]) if given.strides else None
+    start = (given.data or 0) + given.byte_offset
+    found = on_memory(start, shape, strides, dtype, device, _Taken(capsule, managed))
+    _rename(id(capsule), b"used_" + name)
+    return found
 
 
 def _rename(at: int, name: bytes) -> None:
@@ -191,13 +159,12 @@ _NAMES: dict[bytes, Any] = {}
 class _Taken:
     """What a capsule held: its deleter is called when the memory is no longer used."""
 
-    def __init__(self, capsule: Any, where: int, kind: Any) -> None:
-        self.capsule, self.where, self.kind = capsule, where, kind
+    def __init__(self, capsule: Any, managed: Any) -> None:
+        self.capsule, self.managed = capsule, managed
 
     def __del__(self) -> None:
-        deleter = self.kind.from_address(self.where).deleter
-        if deleter:
-            deleter(self.where)
+        if self.managed.deleter:
+            self.managed.deleter(ctypes.addressof(self.managed))
 
 
 def from_interface(source: Any) -> Tensor:

@@ -6,6 +6,7 @@ https://dmlc.github.io/dlpack/latest/c_api.html says how a capsule is laid out.
 from __future__ import annotations
 
 import ctypes
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from ..dtype import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2
 from ..errors import DeviceError
 from ..ops.from_data import array_to_tensor
 from ..ops.registry import method
-from .device_memory import TYPES, capsule_of, from_other
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -26,36 +26,50 @@ _CODES = {bfloat16: 4, float8_e4m3fn: 10, float8_e4m3fnuz: 11, float8_e5m2: 12, 
 _BY_CODE = {code: dtype for dtype, code in _CODES.items()}
 
 
-class _Tensor(ctypes.Structure):
-    """How a DLTensor begins."""
+TYPES = {"cuda": 2}
+"""DLDeviceType of the device types whose buffers have addresses that other libraries know."""
 
+
+class DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
         ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
     )  # fmt: skip
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor),)
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class _Versioned(ctypes.Structure):
+class Managed(ctypes.Structure):
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", DELETER))
+
+
+class Versioned(ctypes.Structure):
     _fields_ = (
-        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", DELETER),
+        ("flags", ctypes.c_uint64), ("tensor", DLTensor),
     )  # fmt: skip
 
 
-def _unread(capsule: Any) -> _Tensor | None:
-    """What a capsule holds, to be read and written; None if it was taken already."""
+NAME = b"dltensor"
+"""Of a capsule that nobody took."""
+
+
+def unread(capsule: Any) -> tuple[bytes, Any] | None:
+    """A capsule's name and what it holds, to be read and written; None if it was taken already."""
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    for name, kind in ((b"dltensor", _Managed), (b"dltensor_versioned", _Versioned)):
+    for name, kind in ((NAME, Managed), (b"dltensor_versioned", Versioned)):
         if api.PyCapsule_IsValid(capsule, name):
-            found: _Tensor = kind.from_address(api.PyCapsule_GetPointer(capsule, name)).tensor
-            return found
+            return name, kind.from_address(api.PyCapsule_GetPointer(capsule, name))
     return None
+
+
+def _on_devices() -> Any:
+    return import_module("norch.tensor.device_memory")  # which few programs need
 
 
 _BEFORE_VERSIONS = np.lib.NumpyVersion(np.__version__) < "2.1.0"
@@ -86,15 +100,15 @@ def __dlpack__(self: Tensor, **kwargs: Any) -> Any:
     to be had."""
     dtype = self.spec.dtype
     if self.spec.device.type in TYPES:
-        return capsule_of(self, kwargs.get("stream"))
+        return _on_devices().capsule_of(self, kwargs.get("stream"))
     if dtype not in _CODES:
         return _exported(self.numpy(), kwargs)
     if self.requires_grad:
         self.numpy()  # raises
     capsule = _exported(self.view(_stand_in(dtype)).numpy(), kwargs)
-    described = _unread(capsule)
-    assert described is not None
-    described.code = _CODES[dtype]
+    held = unread(capsule)
+    assert held is not None
+    held[1].tensor.code = _CODES[dtype]
     return capsule
 
 
@@ -117,10 +131,10 @@ class _Given:
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         capsule = self.source if type(self.source).__name__ == "PyCapsule" else self.source.__dlpack__(**kwargs)
-        described = _unread(capsule)
-        self.dtype = None if described is None else _BY_CODE.get(described.code)
-        if described is not None and self.dtype is not None:
-            described.code = _INT
+        held = unread(capsule)
+        self.dtype = None if held is None else _BY_CODE.get(held[1].tensor.code)
+        if held is not None and self.dtype is not None:
+            held[1].tensor.code = _INT
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -134,10 +148,10 @@ def _device_of(source: Any) -> tuple[int, int]:
         return int(number), int(index)
     if type(source).__name__ != "PyCapsule":
         return 1, 0
-    described = _unread(source)
-    if described is None:
+    held = unread(source)
+    if held is None:
         raise DeviceError("from_dlpack(): the capsule was taken already")
-    return described.device_type, described.device_id
+    return held[1].tensor.device_type, held[1].tensor.device_id
 
 
 @checked
@@ -149,7 +163,7 @@ def from_dlpack(source: Any) -> Tensor:
     """
     number, index = _device_of(source)
     if number != 1:
-        return from_other(source, number, index)
+        return _on_devices().from_other(source, number, index)  # type: ignore[no-any-return]
     if isinstance(source, np.ndarray):
         return array_to_tensor(source, None, False)
     given = _Given(source)
