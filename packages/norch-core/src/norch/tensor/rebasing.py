@@ -6,7 +6,7 @@ the view shows". Other views of that base then get new nodes when they are next 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..autograd import graph
 from ..autograd.graph import (
@@ -29,7 +29,7 @@ from ..ops.elementwise.arithmetic import where
 from ..ops.indexing import gather
 from ..ops.shape.strided import as_strided_view
 from ..spec import Shape, Spec, span
-from ..tensor_base import make_tensor
+from ..tensor_base import TensorBase, make_tensor
 
 if TYPE_CHECKING:
     from . import Tensor
@@ -169,3 +169,10 @@ _write_view = Op(
 """A base after a view of it, of this shape and these strides, was given other values."""
 
 graph.rebase = rebase
+
+
+def any_tracked(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the graph takes part in a change of `self` by these arguments."""
+    if self.node is not None and resolve(self) is not None:
+        return True
+    return any(isinstance(a, TensorBase) and a.node and resolve(a) for a in (*args, *kwargs.values()))  # type: ignore[arg-type]
