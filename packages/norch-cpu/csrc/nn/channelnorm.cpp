@@ -1,4 +1,5 @@
 // batch_norm over (batch, channels, inner), and its gradient.
+#include "common/scratch.h"
 #include "nn/normalization.h"
 #include "runtime/widen.h"
 
@@ -376,6 +377,8 @@ template <bool GRAD, bool RUNNING = false>
     }
     for (const int i : {0, 3, input})
         if (are_halves) wanted[size_t(i)] = request.operands[size_t(i)].dtype;
+    if (are_halves && shape.inner >= MIN_INNER)  // the channels that threads have in float32
+        note_scratch(std::min<int64_t>(num_threads(), shape.channels) * (GRAD ? 2 : 1) * shape.count() * int64_t(sizeof(float)));
     return by_compute_type(out, [&]<class C>(Tag<C>, DType) -> KernelPtr {
         const double ns = (GRAD ? 2 : 1) * ELEMENT_NS * sizeof(C) / 4;
         const DType given = wanted[3], last = wanted[size_t(input)], result = wanted[0];
