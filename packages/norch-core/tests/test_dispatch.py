@@ -306,6 +306,15 @@ def test_a_native_composite_without_a_rule_is_differentiated_through_its_parts(c
         chip.calls.clear()
         call(on_chip([1.0, 2.0]))  # nothing is to be differentiated
         assert [name for name, *_ in chip.calls] == ["twice"]
+        base = on_chip([0.0, 1.0, 2.0])
+        view = base[1:]
+        chip.calls.clear()
+        call(view)  # nor here
+        assert [name for name, *_ in chip.calls] == ["twice"]
+        scale = on_chip(3.0, requires_grad=True)
+        base.mul_(scale)
+        call(view).sum().backward()  # but now
+        assert scale.grad.item() == 6.0
 
 
 def test_seeds_of_64_bits():

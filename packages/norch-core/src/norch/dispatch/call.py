@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.graph import is_recording, record, set_recording
+from ..autograd.graph import is_recording, record, resolve, set_recording
 from ..errors import DTypeError, NorchError
 from ..observing import DECOMPOSED, observable
 from ..spec import Spec
@@ -125,7 +125,7 @@ def _is_tracked(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether what is computed from `args` is to be differentiated."""
     if is_recording():
         for x in args[0] if op.variadic else [args[i] for i in op.tensors]:
-            if getattr(x, "node", None) is not None:
+            if getattr(x, "node", None) is not None and resolve(x) is not None:
                 return True
     return False
 

@@ -225,9 +225,12 @@ class _Writer:
         by_parts = ""
         if op.rules is None and op.decompose is not None and not op.variadic:
             operands = [i for i in op.tensors if kinds.get(i) != SCALAR]
-            absent_too = [f"{self.names[i]} is not None and " if i in op.optional else "" for i in operands]
-            tracked = [f"{test}{self.names[i]}.node is not None" for i, test in zip(operands, absent_too, strict=True)]
-            by_parts = f" or (({' or '.join(tracked)}) and _is_recording())" if tracked else ""
+            tests = []
+            for i in operands:
+                name = self.names[i]
+                there = f"{name} is not None and " if i in op.optional else ""
+                tests.append(f"{there}{name}.node is not None and _resolve({name})")  # a view of a constant has a node
+            by_parts = f" or (_is_recording() and ({' or '.join(tests)}))" if tests else ""
         self.write(depth, f"if make is None{by_parts}:\n    return _execute(plan, ({self.arguments},))")
         self.write(depth, "out = _new(_Tensor)\ntry:")
         for i, there in enumerate(product((True, False), repeat=len(self.optional))):
