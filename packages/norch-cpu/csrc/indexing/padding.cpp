@@ -144,10 +144,17 @@ void add_row(const T* g, char* x, const Padding& p) {
     });
 }
 
+/// Whether an output, no elements of which share memory, lies there without gaps.
+[[gnu::cold]] bool is_dense(const Operand& out) {
+    int64_t span = 1;
+    for (size_t d = 0; d < out.shape.size(); ++d) span += (out.shape[d] - 1) * out.strides[d];
+    return span == out.numel();
+}
+
 template <class T>
 [[gnu::cold]] KernelPtr make_pad_edges_grad(const Operand& out, const Operand& grad, const Attrs& attrs) {
     Padding padding;
-    if (!out.is_contiguous() || !grad.numel() || !Padding::make(grad, out, attrs, padding)) return nullptr;
+    if (!is_dense(out) || !grad.numel() || !Padding::make(grad, out, attrs, padding)) return nullptr;
     const int outer = int(padding.dims.size()) - 1;
     const int64_t inside = padding.rows / padding.rows_shared, zeros = out.numel() * int64_t(sizeof(T));
     const double ns = double(inside) * (0.1 * double(sizeof(T)) * double(padding.dims.back().places.size()) + 8);

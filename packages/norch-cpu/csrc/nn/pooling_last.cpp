@@ -70,45 +70,109 @@ template <class F, class T>
     });
 }
 
-/// For each channel the offset of the first largest element of a window; the nearest if the window has none.
+/// Where the first largest elements of windows are, for some channels. Those of the windows' parts in a row of the image are
+/// found once, and kept while a window sees them.
 template <class T>
-void places(const Pool& p, const Planes& from, const SeenAs<T>& seen, const char* image, int64_t y, int64_t x, int64_t count, T* best,
-            int32_t* at) {
-    T buffer[AT_ONCE];
-    const int64_t top = y * p.step_y - p.top, left = x * p.step_x - p.left;
-    const auto nearest = int32_t(std::clamp<int64_t>(top, 0, p.h - 1) * p.w + std::clamp<int64_t>(left, 0, p.w - 1));
-    bool is_first = true;
-    for (int64_t i = 0; i < p.kh; ++i) {
-        for (int64_t j = 0; j < p.kw; ++j) {
-            const int64_t at_y = top + i * p.gap_y, at_x = left + j * p.gap_x;
-            if (at_y < 0 || at_y >= p.h || at_x < 0 || at_x >= p.w) continue;
-            const T* pixel = seen.row(image + (at_y * from.row + at_x * from.column) * seen.size(), 1, count, buffer);
-            const auto here = int32_t(at_y * p.w + at_x);
-            NORCH_INDEPENDENT
-            for (int64_t c = 0; c < count; ++c) {
-                const T value = pixel[c], old = best[c];
-                const bool is_better = is_first | (value > old) | ((value != value) & (old == old));
-                best[c] = is_better ? value : old;
-                at[c] = is_better ? here : at[c];
+class Places {
+public:
+    Places(const Pool& p, const Planes& from, const SeenAs<T>& seen)
+        : p_(p), from_(from), seen_(seen), span_((p.kh - 1) * p.gap_y + 1), slots_(p.step_y < span_ ? span_ : 0),
+          line_(p.columns * AT_ONCE), best_(slots_ * line_), at_(slots_ * line_), known_(slots_) {}
+
+    /// Before the first row of each part.
+    void begin(const char* image, int64_t count) {
+        image_ = image, count_ = count;
+        std::fill_n(known_.data(), slots_, int64_t(-1));
+    }
+
+    /// Before the windows of row y.
+    void look(int64_t y) {
+        for (int64_t i = 0; i < p_.kh && slots_; ++i) {
+            const int64_t at_y = y * p_.step_y - p_.top + i * p_.gap_y, slot = (at_y + p_.top) % slots_;
+            if (at_y < 0 || at_y >= p_.h || known_[slot] == at_y) continue;
+            known_[slot] = at_y;
+            for (int64_t x = 0; x < p_.columns; ++x) {
+                const int64_t to = slot * line_ + x * AT_ONCE;
+                look_along(x, at_y, best_.data() + to, at_.data() + to, true);
             }
-            is_first = false;
         }
     }
-    if (is_first) std::fill_n(at, count, nearest);
-}
+
+    /// For each channel the offset of window (y, x)'s; the nearest element if it has none.
+    const int32_t* of(int64_t y, int64_t x) {
+        const int64_t count = count_;
+        const int64_t top = y * p_.step_y - p_.top, left = x * p_.step_x - p_.left;
+        const auto nearest = int32_t(std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w + std::clamp<int64_t>(left, 0, p_.w - 1));
+        T best[AT_ONCE];
+        bool is_first = true;
+        for (int64_t i = 0; i < p_.kh; ++i) {
+            const int64_t at_y = top + i * p_.gap_y;
+            if (at_y < 0 || at_y >= p_.h) continue;
+            if (!slots_) {
+                is_first = look_along(x, at_y, best, result_, is_first);
+                continue;
+            }
+            const int64_t from = (at_y + p_.top) % slots_ * line_ + x * AT_ONCE;
+            meet(best, result_, best_.data() + from, count, is_first, [found = at_.data() + from](int64_t c) { return found[c]; });
+            is_first = false;
+        }
+        bool is_beside = true;
+        for (int64_t j = 0; j < p_.kw; ++j) is_beside &= left + j * p_.gap_x < 0 || left + j * p_.gap_x >= p_.w;
+        if (is_first || is_beside) std::fill_n(result_, count_, nearest);
+        return result_;
+    }
+
+private:
+    template <class At>
+    static NORCH_INLINE void meet(T* best, int32_t* at, const T* values, int64_t count, bool is_first, const At& place) {
+        NORCH_INDEPENDENT
+        for (int64_t c = 0; c < count; ++c) {
+            const T value = values[c], old = best[c];
+            const bool is_better = is_first | (value > old) | ((value != value) & (old == old));
+            best[c] = is_better ? value : old;
+            at[c] = is_better ? place(c) : at[c];
+        }
+    }
+
+    /// Of a window's part in row `at_y`. Returns whether there has been no element so far.
+    __attribute__((noinline)) bool look_along(int64_t x, int64_t at_y, T* best, int32_t* at, bool is_first) const {
+        T buffer[AT_ONCE];
+        const int64_t count = count_, kw = p_.kw;
+        for (int64_t j = 0; j < kw; ++j) {
+            const int64_t at_x = x * p_.step_x - p_.left + j * p_.gap_x;
+            if (at_x < 0 || at_x >= p_.w) continue;
+            const T* pixel = seen_.row(image_ + (at_y * from_.row + at_x * from_.column) * seen_.size(), 1, count, buffer);
+            meet(best, at, pixel, count, is_first, [here = int32_t(at_y * p_.w + at_x)](int64_t) { return here; });
+            is_first = false;
+        }
+        return is_first;
+    }
+
+    const Pool& p_;
+    const Planes& from_;
+    const SeenAs<T>& seen_;
+    int64_t span_;          // rows from a window's first to its last
+    int64_t slots_, line_;  // rows that are kept, elements of each
+    Scratch<T> best_;
+    Scratch<int32_t> at_;
+    Scratch<int64_t> known_;  // the row that each of them holds
+    const char* image_ = nullptr;
+    int64_t count_ = 0;  // channels
+    int32_t result_[AT_ONCE] = {};
+};
 
 template <class T>
 [[gnu::cold]] KernelPtr max_grad(const Request& r, const SeenAs<T>& seen) {
     const Pool p(r.operands[0], r.operands[1], r.attrs);
     const Planes grads(r.operands[1]), from(r.operands[2]);
-    const double ns = double(std::min(AT_ONCE, p.channels)) * (double(p.rows * p.columns) * p.window() + double(p.h * p.w));
+    const double ns = double(std::min(AT_ONCE, p.channels)) * (double(p.rows * p.columns) * double(p.kh + p.kw) + double(p.h * p.w));
     return parallel_kernel(Part::items(p), ns, [=](char* const* data, int64_t begin, int64_t end) {
         // Where the gradient lies, or in float32 until all of a part is summed.
         const bool in_place = seen.elements.is_seen;
         const int64_t pixels = p.h * p.w, step = in_place ? p.channels : AT_ONCE;
         Scratch<T> buffer(in_place ? 0 : pixels * AT_ONCE);
-        T best[AT_ONCE] = {}, row[AT_ONCE];
-        int32_t at[AT_ONCE] = {};
+        Places<T> places(p, from, seen);
+        T row[AT_ONCE];
         for (int64_t item = begin; item < end; ++item) {
             const Part part(p, item);
             const char* image = data[2] + (part.image * from.n + part.first) * seen.size();
@@ -116,9 +180,11 @@ template <class T>
             char* out = data[0] + (part.image * pixels * p.channels + part.first) * seen.size();
             T* const sums = in_place ? reinterpret_cast<T*>(out) : buffer.data();
             for (int64_t i = 0; i < pixels; ++i) std::fill_n(sums + i * step, part.count, T(0));
+            places.begin(image, part.count);
             for (int64_t y = 0; y < p.rows; ++y) {
+                places.look(y);
                 for (int64_t x = 0; x < p.columns; ++x) {
-                    places(p, from, seen, image, y, x, part.count, best, at);
+                    const int32_t* at = places.of(y, x);
                     const char* pixel = g + (y * grads.row + x * grads.column) * seen.size();
                     const T* each = seen.row(pixel, grads.c, part.count, row);
                     for (int64_t c = 0; c < part.count; ++c) sums[at[c] * step + c] += each[c];

@@ -12,6 +12,7 @@ from ..creation import arange
 from ..families import composite
 from ..indexing import INDEX, gather_grad
 from ..registry import public
+from ..upcast import upcast
 from .joining import cat
 from .views import RESHAPE, narrow, reshape
 
@@ -28,7 +29,8 @@ def _infer_edges(x: Spec, before: Shape, after: Shape, mode: str) -> Spec:
 
 
 def _infer_edges_grad(grad: Spec, before: Shape, after: Shape, mode: str) -> Spec:
-    return grad.like(tuple([n - a - b for n, a, b in zip(grad.shape, before, after, strict=True)]))
+    shape = tuple([n - a - b for n, a, b in zip(grad.shape, before, after, strict=True)])
+    return grad.like(shape, image_layout(shape, grad))
 
 
 def _edges_grad_vjp(g: Tensor, before: Shape, after: Shape, mode: str) -> Tensor:
@@ -38,6 +40,8 @@ def _edges_grad_vjp(g: Tensor, before: Shape, after: Shape, mode: str) -> Tensor
 @composite(_infer_edges_grad, {"grad": _edges_grad_vjp})
 def pad_edges_grad(grad: Tensor, before: Shape, after: Shape, mode: str) -> Tensor:
     """The gradients of the places that each element was put to, added up."""
+    if grad.spec.dtype.itemsize == 2:
+        return pad_edges_grad(upcast(grad), before, after, mode).to(grad.spec.dtype)
     for dim, (first, last) in enumerate(zip(before, after, strict=True)):
         if first or last:
             n = grad.spec.shape[dim] - first - last
