@@ -82,6 +82,8 @@ OPS = {
     "transposed": lambda x: F.conv_transpose2d(x, W.transpose(0, 1), B, 2, 1, 1),
     "max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1),
     "max_pool2d, dilated": lambda x: F.max_pool2d(x, (2, 3), 1, 1, 2, True),
+    "max_pool2d, large": lambda x: F.max_pool2d(x, 5, 1, 2),
+    "max_pool2d, apart": lambda x: F.max_pool2d(x, 3, (4, 3), 1, (2, 1)),
     "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
     "adaptive": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
     "adaptive, uneven": lambda x: F.adaptive_avg_pool2d(x, (3, 5)),
@@ -92,7 +94,11 @@ OPS = {
     "cat of rows": lambda x: F.cat([x, x * 2], 2),
     "pad": lambda x: F.pad(x, (1, 2, 0, 1)),
     "pad, reflected": lambda x: F.pad(x, (1, 2, 2, 1), "reflect"),
+    "pad, replicated": lambda x: F.pad(x, (3, 1, 0, 2), "replicate"),
     "pixel_shuffle": lambda x: F.pixel_shuffle(F.cat([x, x[:, :2]], 1), 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(F.pad(x, (0, 0, 0, 1)), 3),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 3),
+    "flip": lambda x: x.flip(1, 3),
     "relu of a part": lambda x: x[:, 1:5].relu(),
     "dtype": lambda x: x.to(norch.float64),
 }
@@ -242,6 +248,7 @@ def test_strides_beside_pytorch():
                 f.conv2d(row, w.to(memory_format=t.channels_last)), f.conv2d(x, w[:, :, :1, :1]), f.max_pool2d(x, 2),
                 f.avg_pool2d(x, 3, 1, 1), f.adaptive_avg_pool2d(x, (3, 4)), f.pad(x, (1, 1)), t.cat([x, x], 1),
                 t.cat([x, row], 1), x.to(t.float64), x.flatten(1), x.mean((2, 3)), x.sum(1, keepdim=True),
+                x.flip(3), row.flip(1), row.mT.flip(0), x.mT.flip(2),
                 f.conv1d(row[:, 0].transpose(1, 2), t.ones(2, 9, 1)), f.pixel_shuffle(t.cat([x, x[:, :2]], 1), 2),
             )
         ]  # fmt: skip

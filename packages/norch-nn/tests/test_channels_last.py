@@ -33,6 +33,8 @@ def test_modules_take_a_memory_format():
     [
         {"scale_factor": 2},
         {"size": (5, 20)},
+        {"size": (16, 27), "mode": "nearest-exact"},
+        {"size": (4, 18)},
         {"size": (4, 3), "mode": "area"},
         {"scale_factor": 1.5, "mode": "bilinear"},
         {"size": 7, "mode": "bicubic"},
@@ -40,10 +42,39 @@ def test_modules_take_a_memory_format():
     ids=str,
 )
 def test_resizing_keeps_it(kwargs):
-    x = norch.randn(2, 6, 8, 9)
-    out = F.interpolate(x.to(memory_format=LAST), **kwargs)
-    assert out.is_contiguous(memory_format=LAST)
-    norch.testing.assert_close(out.contiguous(), F.interpolate(x, **kwargs))
+    _keeps_it(lambda x: F.interpolate(x, **kwargs), norch.randn(2, 6, 8, 9))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("size", [(4, 8, 10), (3, 4, 15), (9, 2, 1), (8, 8, 5)], ids=str)
+def test_resizing_of_volumes_keeps_it(size, mode):
+    _keeps_it(lambda x: F.interpolate(x, size, mode=mode), norch.randn(2, 3, 4, 4, 5), norch.channels_last_3d)
+
+
+@pytest.mark.parametrize("size", [1, 2, (3, 4), (5, 7), (8, 9)], ids=str)
+def test_adaptive_maxima_are_the_same(size):
+    x = norch.randn(2, 6, 8, 9).round()
+    x[0, 1, 2, 3] = norch.nan
+    results = []
+    for given in (x, x.to(memory_format=LAST)):
+        given = given.detach().requires_grad_()
+        out, at = F.adaptive_max_pool2d(given, size, return_indices=True)
+        out.nan_to_num().sum().backward()
+        results.append([out.detach().contiguous(), at.contiguous(), given.grad.contiguous()])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def _keeps_it(function, x, last=LAST):
+    """The result of channels-last `x`, and its gradient, are those of `x` as it is, in that format."""
+    rows, there = x.clone().requires_grad_(), x.to(memory_format=last).requires_grad_()
+    expected, out = function(rows), function(there)
+    assert out.is_contiguous(memory_format=last)
+    norch.testing.assert_close(out.contiguous(), expected)
+    g = norch.randn(*out.shape)
+    expected.backward(g)
+    out.backward(g.to(memory_format=last))
+    norch.testing.assert_close(there.grad.contiguous(), rows.grad)
 
 
 class Net(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..autograd.graph import UNTRACKED
-from ..spec import Spec, is_channels_last
+from ..spec import Spec, channels_last_strides, is_channels_last
 from .creation import COPY
 from .registry import method, public
 
@@ -64,6 +64,8 @@ def like_images(out: Tensor, input: Tensor) -> Tensor:
     """`out`, its channels last in memory where those of `input` are, as PyTorch has results of images."""
     spec = input.spec
     if spec.is_contiguous or out.spec.ndim != spec.ndim or type(spec) is not Spec or not is_channels_last(spec):
+        return out
+    if out.spec.strides == channels_last_strides(out.spec.shape):
         return out
     return contiguous(out.movedim(1, -1)).movedim(-1, 1)
 

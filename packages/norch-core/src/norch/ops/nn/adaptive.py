@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...dispatch.arguments import check_functions
 from ...dtype import int64
 from ...errors import ShapeError
-from ...spec import Spec
+from ...spec import Spec, is_channels_last
 from ..creation import arange
 from ..elementwise.arithmetic import minimum
 from ..families import composite
@@ -38,6 +38,12 @@ def _indices(input: Tensor, sizes: tuple[int, int]) -> Tensor:
     h, w = input.spec.shape[-2:]
     rows, columns = _places(h, sizes[0], input), _places(w, sizes[1], input)
     places = (rows.unsqueeze(1).unsqueeze(-1) * w + columns.unsqueeze(0).unsqueeze(2)).flatten(2)
+    if input.spec.ndim == 4 and not input.is_contiguous() and is_channels_last(input.spec):  # pixels are rows
+        pixels = input.permute((0, 2, 3, 1)).reshape((len(input), h * w, input.shape[1]))
+        parts = pixels.index_select(1, places.reshape(-1)).reshape((len(input), *places.spec.shape, -1))
+        shape = (len(input), *sizes, places.spec.shape[2], input.shape[1])
+        which = parts.max(3, keepdim=True)[1]
+        return places.unsqueeze(-1).expand(shape).gather(3, which).squeeze(3).permute((0, 3, 1, 2))
     shape = (*input.spec.shape[:-2], *places.spec.shape)
     parts = input.flatten(-2).index_select(-1, places.reshape(-1)).reshape(shape)
     return places.expand(shape).gather(-1, parts.max(-1)[1].unsqueeze(-1)).squeeze(-1)

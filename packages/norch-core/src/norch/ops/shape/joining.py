@@ -14,7 +14,7 @@ from ...dispatch.plan import Inferred, Part
 from ...dtype import int64, result_dtype
 from ...errors import DTypeError, ShapeError, differing, drawn
 from ...overriding import of_foreign
-from ...spec import Spec, as_int, as_shape, image_layout, is_channels_last, wrap_dim, wrap_dims
+from ...spec import Spec, as_int, as_shape, elementwise_layout, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import owned, row_major_copy
 from ..creation import arange
 from ..families import composite
@@ -325,7 +325,11 @@ def _flip_rule(g: Tensor, dims: tuple[int, ...]) -> Tensor:
     return reverse(g, dims)
 
 
-@composite(lambda input, dims: input.like(), _flip_rule, name="flip")
+def _infer_flip(input: Spec, dims: tuple[int, ...]) -> Spec:
+    return input.like(input.shape, elementwise_layout(input.shape, (input,)))
+
+
+@composite(_infer_flip, _flip_rule, name="flip")
 def reverse(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     """`flip` of dims that are in range and not negative."""
     out, shape = input, tuple(input.spec.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import import_module
 from itertools import pairwise
 from math import prod
@@ -201,19 +202,22 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
     Raises ShapeError for lists of different lengths or repeated dims, IndexError for a dim out of range.
     """
-    n = input.spec.ndim
-    sources, targets = (
-        [wrap_dim(d, n, "movedim") for d in (dims if isinstance(dims, tuple | list) else (dims,))]
+    sources, targets = [
+        tuple([as_int(d, "movedim", "dim") for d in (dims if isinstance(dims, tuple | list) else (dims,))])
         for dims in (source, destination)
-    )
+    ]
+    return PERMUTE.call(input, _moved(input.spec.ndim, sources, targets))
+
+
+@lru_cache(1024)
+def _moved(n: int, source: tuple[int, ...], destination: tuple[int, ...]) -> tuple[int, ...]:
+    sources, targets = ([wrap_dim(d, n, "movedim") for d in dims] for dims in (source, destination))
     if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
         raise ShapeError(f"movedim(): cannot move dims {source} to {destination}")
-    if not n:
-        return permute(input, [])
     order = [d for d in range(n) if d not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
-    return permute(input, order)
+    return tuple(order[:n])
 
 
 def _sizes(shape: tuple[Any, ...]) -> tuple[Any, ...]:
