@@ -5,6 +5,7 @@
 
 #include "common/dtype.h"
 #include "reduction/fold_plan.h"
+#include "runtime/tile.h"
 #include "runtime/widen.h"
 
 namespace norch::reduction {
@@ -33,6 +34,8 @@ struct ElementsOf {
             if constexpr (!SQUARES && std::is_same_v<S, float> && (std::is_same_v<T, bfloat16> || (HAS_HALF && std::is_same_v<T, half>))) return widen_row(from, n, out);
             NORCH_INDEPENDENT
             for (int64_t j = 0; j < n; ++j) out[j] = at(from + j);
+        } else if (!SQUARES && std::is_same_v<S, float> && std::is_same_v<T, float> && stride == 2 * SIZE) {
+            copy_tile({static_cast<char*>(to), 0, SIZE}, {const_cast<char*>(x), 0, stride}, 1, n, SIZE);
         } else {
             for (int64_t j = 0; j < n; ++j) out[j] = at(reinterpret_cast<const T*>(x + j * stride));
         }
