@@ -264,3 +264,13 @@ def test_a_window_of_all_is_pooled_as_one_of_several(shape):
     weights = norch.arange(1.0, values.numel() + 1).reshape(values.shape)
     found, wanted = (norch.autograd.grad((out * weights).sum(), x)[0] for out in (pool(x, size), expected[..., :1]))
     assert found.tolist() == wanted.tolist()
+
+
+def test_training_between_an_evaluation_and_its_gradient():
+    x = norch.tensor(RNG.standard_normal((6, 3, 4)), requires_grad=True)
+    mean, var = norch.tensor([0.5, -1.0, 2.0], dtype=x.dtype), norch.tensor([1.0, 4.0, 0.25], dtype=x.dtype)
+    (expected,) = norch.autograd.grad((norch.batch_norm(x, mean, var) ** 2).sum(), [x])
+    out = norch.batch_norm(x, mean, var)
+    norch.batch_norm(x, mean, var, training=True)
+    (out**2).sum().backward()
+    norch.testing.assert_close(x.grad, expected)

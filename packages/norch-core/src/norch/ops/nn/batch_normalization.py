@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
+from ...autograd.graph import is_recording
 from ...dispatch.plan import Inferred
 from ...errors import ShapeError
 from ...spec import Spec, channels_last_strides, image_layout, is_channels_last, is_packed
@@ -174,6 +175,9 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ShapeError("batch_norm(): needs running_mean and running_var unless training")
+        if is_recording() and any(x is not None and x.requires_grad for x in (input, weight, bias)):
+            # The gradient is of these, though training may move them before it is wanted.
+            running_mean, running_var = running_mean.clone(), running_var.clone()
         return _batch_norm_running(input, running_mean, running_var, weight, bias, eps)
     count = input.spec.numel // max(input.spec.shape[1], 1)
     if count <= 1 and input.spec.numel:
