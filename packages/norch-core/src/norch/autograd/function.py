@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .. import shown
@@ -48,20 +49,18 @@ class FunctionContext:
     """
 
     needs_input_grad: tuple[bool, ...] = ()
-
-    def __init__(self) -> None:
-        self._saved: tuple[Any, ...] = ()
-        self._pairs: tuple[Any, ...] = ()
-        self._results: dict[int, int] = {}
-        self._running: FunctionNode | None = None
-        self._saved_at = 0
-        self._name = "Function"
-        self._not_differentiable: tuple[Any, ...] = ()
-        self._dirty: tuple[Any, ...] = ()
-        self._materialize = True
-        self._freed = False
-        self._line: Line | None = None
-        self._freed_by: Line | None = None
+    _saved: tuple[Any, ...] = ()
+    _pairs: tuple[Any, ...] = ()
+    _results: Mapping[int, int] = MappingProxyType({})
+    _running: FunctionNode | None = None
+    _saved_at = 0
+    _name = "Function"
+    _not_differentiable: tuple[Any, ...] = ()
+    _dirty: tuple[Any, ...] = ()
+    _materialize = True
+    _freed = False
+    _line: Line | None = None
+    _freed_by: Line | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs, results or others) until the backward pass, and checks that they have not changed."""
@@ -239,10 +238,10 @@ class Function:
                 return a.apply_function(cls, args)
         context = FunctionContext()
         context._name = cls.__name__
-        edges = tuple(None if (t := _tensor(a)) is None else resolve(t) for a in args)
-        recording = is_recording() and any(e is not None for e in edges)
-        context.needs_input_grad = tuple(e is not None for e in edges)
+        edges = tuple([None if (t := _tensor(a)) is None else resolve(t) for a in args])
+        context.needs_input_grad = tuple([e is not None for e in edges])
         before = is_recording()
+        recording = before and True in context.needs_input_grad
         set_recording(False)
         try:
             if hasattr(cls, "setup_context"):
@@ -263,12 +262,25 @@ class Function:
         node = FunctionNode(edges)
         node.function, node.context = cls, context
         context._line = graph.line_of_change and graph.line_of_change()
+        given = [_tensor(a) for a in args]
+        node.inputs = tuple([None if a is None else a.spec for a in given])
+        (result,) = results if len(results) == 1 else (None,)
+        if (
+            isinstance(result, TensorBase)
+            and not (context._dirty or context._not_differentiable)
+            and result.spec.dtype.is_floating_point
+            and not any(t is not None and (t is not a or t is result) for a, t in zip(args, given, strict=True))
+            and not any(t is result for t in context._saved)
+        ):  # most are such
+            node.complex_inputs, node.complex_results = (None,) * len(args), (None,)
+            node.specs, node.is_tensor = (result.spec,), (True,)
+            result.base, result.node = None, node
+            context._saved, context._saved_at = pack_all(context._saved), node.sequence_number
+            return
         node.complex_inputs = _pairs(args)
         node.complex_results = tuple(
             [k for k, r in zip(_pairs(results), results, strict=True) if _tensor(r) is not None]
         )
-        given = [_tensor(a) for a in args]
-        node.inputs = tuple([None if a is None else a.spec for a in given])
         tensors = [t for r in results if (t := _tensor(r)) is not None]
         node.specs = tuple(r.spec for r in tensors)
         node.is_tensor = tuple([_tensor(r) is not None for r in results])

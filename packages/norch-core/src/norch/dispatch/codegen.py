@@ -228,8 +228,10 @@ class _Writer:
             tests = []
             for i in operands:
                 name = self.names[i]
-                there = f"{name} is not None and " if i in op.optional else ""
-                tests.append(f"{there}{name}.node is not None and _resolve({name})")  # a view of a constant has a node
+                is_given = f"{name} is not None and " if i in op.optional else ""
+                tests.append(
+                    f"{is_given}{name}.node is not None and _resolve({name})"
+                )  # a view of a constant has a node
             by_parts = f" or (_is_recording() and ({' or '.join(tests)}))" if tests else ""
         self.write(depth, f"if make is None{by_parts}:\n    return _execute(plan, ({self.arguments},))")
         self.write(depth, "out = _new(_Tensor)\ntry:")

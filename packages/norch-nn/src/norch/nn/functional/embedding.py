@@ -30,7 +30,8 @@ class _SparseGradient(norch.autograd.Function):
         if ctx.padding_idx is not None:
             counted = places != ctx.padding_idx % rows
             places, values = places[counted], values[counted]
-        return norch.sparse_coo_tensor(places.unsqueeze(0), values, ctx.shape), None, None, None, None
+        found = norch.sparse_coo_tensor(places.unsqueeze(0), values, ctx.shape, check_invariants=False)
+        return found, None, None, None, None
 
 
 def _has_sparse_gradient(weight: norch.Tensor, input: norch.Tensor, sparse: bool) -> bool:
