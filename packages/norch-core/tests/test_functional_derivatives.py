@@ -73,6 +73,44 @@ def test_a_jacobian_that_is_differentiated_again() -> None:
     assert not functional.jacobian(lambda x: x**3, x).requires_grad
 
 
+@pytest.mark.parametrize("function", [lambda x, y: (x**2).outer(y), lambda x, y: (x * 2, y.sum() * x, y * 0 + 1)])
+def test_all_rows_of_a_jacobian_at_once(function: Callable[..., Any]) -> None:
+    wanted = functional.jacobian(function, (X, Y))
+    x, y = X.clone().requires_grad_(), Y.clone().requires_grad_()
+    found = functional.jacobian(function, (x, y), create_graph=True, vectorize=True)
+    blocks, expected = flat(found), flat(wanted)
+    assert len(blocks) == len(expected)
+    assert any(block.requires_grad for block in blocks)
+    for block, value in zip(blocks, expected, strict=True):
+        close(block.detach(), value)
+
+
+def flat(values: Any) -> list[norch.Tensor]:
+    return [x for v in values for x in flat(v)] if isinstance(values, tuple) else [values]
+
+
+def test_all_rows_of_a_hessian_at_once() -> None:
+    close(functional.hessian(quadratic, X, vectorize=True), H)
+    found, wanted = (flat(functional.hessian(mixed, (X, Y), vectorize=at_once)) for at_once in (True, False))
+    for block, expected in zip(found, wanted, strict=True):
+        close(block, expected)
+    with pytest.raises(AutogradError, match="does not depend on"):
+        functional.hessian(lambda x, y: (x**2).sum(), (X, Y), strict=True, vectorize=True)
+
+
+def test_rows_one_by_one_where_a_rule_looks_at_its_gradient() -> None:
+    class Looks(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: norch.Tensor) -> norch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *grads: norch.Tensor) -> norch.Tensor:
+            return grads[0] * 2 if float(grads[0].sum()) else grads[0]
+
+    close(functional.jacobian(Looks.apply, X, vectorize=True), 2 * norch.eye(len(X), dtype=X.dtype))
+
+
 def test_strategies_give_the_same() -> None:
     close(functional.jacobian(lambda x: A @ x, X, vectorize=True, strategy="forward-mode"), A)
     with pytest.raises(ValueError, match="'reverse-mode' or 'forward-mode', got 'both'"):

@@ -14,7 +14,7 @@ from .accumulate import accumulate, shared_ops
 from .edges import GradientEdge
 from .graph import Node, resolve
 from .hooks import hooked
-from .passes import BackwardPass, CountingPass
+from .passes import BackwardPass, CountingPass, leading_to
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -68,6 +68,44 @@ def backward(
             accumulate(tensor.leaf() if type(tensor) is GradientEdge else tensor, value, create_graph)
 
 
+def _batched(
+    outputs: Any, inputs: Any, seeds: list[Any], retain_graph: bool | None, options: Any
+) -> tuple[Tensor | None, ...]:
+    """`grad` for each of several gradients of the outputs: at once, or one by one where a rule cannot be batched."""
+    counts = {len(g) if g is not None and g.ndim else -1 for g in seeds if g is not None}
+    if len(counts) != 1 or min(counts) < 1:
+        raise ShapeError("grad(): with is_grads_batched grad_outputs need one first dim, of at least 1")
+    given = [at for at, g in enumerate(seeds) if g is not None]
+    unused: list[bool] = []
+
+    def one(*parts: Tensor) -> tuple[Tensor, ...]:
+        of_outputs = dict(zip(given, parts, strict=True))
+        found = grad(outputs, inputs, [of_outputs.get(at) for at in range(len(seeds))], True, *options)
+        unused[:] = [g is None for g in found]
+        return tuple([g for g in found if g is not None])
+
+    keep = options[0] if retain_graph is None else retain_graph
+    try:
+        rows = iter(import_module("norch.func").vmap(one)(*[seeds[at] for at in given]))
+    except Exception:  # such as that of a Function that looks at its gradient's elements
+        last = counts.pop() - 1
+        columns = zip(
+            *[
+                grad(outputs, inputs, [g if g is None else g[i] for g in seeds], i < last or keep, *options)
+                for i in range(last + 1)
+            ],
+            strict=True,
+        )
+        stack = import_module("norch.ops").stack
+        return tuple([None if any(g is None for g in column) else stack(column) for column in columns])
+    if not keep:
+        starts = [_start(_parts(outputs[at]), seeds[at][0], "grad")[0] for at in given]
+        for node in leading_to(starts, dict.fromkeys(_nodes(list(map(_parts, inputs)), "grad"))):
+            if node.plan is not None:
+                node.free()
+    return tuple([None if nothing else next(rows) for nothing in unused])
+
+
 @observable(PASS)
 def grad(
     outputs: Tensor | Iterable[Tensor],
@@ -85,25 +123,14 @@ def grad(
 
     only_inputs is PyTorch's and says what is so anyway. grad_outputs: those of the outputs, in their shapes; None is 1,
     for an output of one element. is_grads_batched: each has a first dim of as many gradients, and so has what is
-    returned: the graph is gone through once for each.
+    returned: the graph is gone through once for all, as by `norch.func.vmap`, or else once for each.
     Raises AutogradError as `backward` does, and for an input that the outputs do not depend on, unless `allow_unused`
     (its gradient is then None) or `materialize_grads` (then zeros); ShapeError where `is_grads_batched` finds no one
     first dim.
     """
     if is_grads_batched:
-        outputs, inputs = _as_list(outputs), _as_list(inputs)
-        keep = create_graph if retain_graph is None else retain_graph
-        given, options = _as_list(grad_outputs), (create_graph, only_inputs, allow_unused, False, materialize_grads)
-        counts = {len(g) if g is not None and g.ndim else -1 for g in given if g is not None}
-        if len(counts) != 1 or min(counts) < 1:
-            raise ShapeError("grad(): with is_grads_batched grad_outputs need one first dim, of at least 1")
-        last = counts.pop() - 1
-        rows = [
-            grad(outputs, inputs, [g if g is None else g[i] for g in given], i < last or keep, *options)
-            for i in range(last + 1)
-        ]
-        stack = import_module("norch.ops").stack
-        return tuple([None if any(g is None for g in column) else stack(column) for column in zip(*rows, strict=True)])
+        options = (create_graph, only_inputs, allow_unused, False, materialize_grads)
+        return _batched(_as_list(outputs), _as_list(inputs), _as_list(grad_outputs), retain_graph, options)
     given = _as_list(inputs)
     if not given:
         raise AutogradError("grad(): there are no inputs to differentiate by")

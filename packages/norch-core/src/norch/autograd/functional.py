@@ -71,17 +71,27 @@ def _outputs(func: Callable[..., Any], inputs: tuple[Tensor, ...], op: str) -> t
 
 
 def _gradients(
-    output: Tensor, inputs: tuple[Tensor, ...], seed: Tensor | None, create_graph: bool, strict: bool, op: str
+    output: Tensor,
+    inputs: tuple[Tensor, ...],
+    seed: Tensor | None,
+    create_graph: bool,
+    strict: bool,
+    op: str,
+    is_batched: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The gradients of one output, zeros where it does not depend on an input."""
+    """The gradients of one output, zeros where it does not depend on an input. is_batched: for each of the seeds."""
     if not output.requires_grad:
         if strict:
             raise AutogradError(f"{op}(): an output does not depend on the inputs")
-        return tuple(x.detach() * 0 for x in inputs)
-    found = grad(output, inputs, seed, retain_graph=True, create_graph=create_graph, allow_unused=True)
+        found: tuple[Tensor | None, ...] = (None,) * len(inputs)
+    else:
+        found = grad(output, inputs, seed, True, create_graph, allow_unused=True, is_grads_batched=is_batched)
     if strict and any(g is None for g in found):
         raise AutogradError(f"{op}(): an output does not depend on input {[g is None for g in found].index(True)}")
-    return tuple(x.detach() * 0 if g is None else g for g, x in zip(found, inputs, strict=True))
+    lead = seed.shape[:1] if is_batched and seed is not None else ()
+    return tuple(
+        x.detach().new_zeros((*lead, *x.shape)) if g is None else g for g, x in zip(found, inputs, strict=True)
+    )
 
 
 def _shaped(values: tuple[Any, ...], several: bool) -> Any:
@@ -99,9 +109,10 @@ def jacobian(
 ) -> Any:
     """The derivative of each element of `func(*inputs)` by each element of the inputs: (*output, *input).
 
-    One backward pass for each element of the output. Tuples of inputs or outputs give tuples. `strict`: AutogradError
-    where an output does not depend on an input; else zeros. `vectorize` and strategy, "reverse-mode" or "forward-mode",
-    are hints without effect. Raises ValueError for another strategy.
+    One backward pass for each element of the output, or with `vectorize` one for all of them at once, which takes more
+    memory. Tuples of inputs or outputs give tuples. `strict`: AutogradError where an output does not depend on an
+    input; else zeros. strategy, "reverse-mode" or "forward-mode", is a hint without effect. Raises ValueError for
+    another.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(f"jacobian(): strategy must be 'reverse-mode' or 'forward-mode', got {strategy!r}")
@@ -110,10 +121,17 @@ def jacobian(
     rows = []
     for out in outputs:
         flat = out.reshape(-1)
-        parts = [_gradients(flat[i], leaves, None, create_graph, strict, "jacobian") for i in range(flat.numel())]
+        if vectorize and flat.numel() > 1:
+            units = flat.detach().new_ones(flat.shape).diag()
+            columns = list(_gradients(flat, leaves, units, create_graph, strict, "jacobian", is_batched=True))
+        else:
+            parts = [_gradients(flat[i], leaves, None, create_graph, strict, "jacobian") for i in range(flat.numel())]
+            columns = [
+                shared_ops["stack"]([p[at] for p in parts]) if parts else x.new_zeros(0, *x.shape)
+                for at, x in enumerate(leaves)
+            ]
         blocks = []
-        for at, x in enumerate(leaves):
-            whole = shared_ops["stack"]([p[at] for p in parts]) if parts else x.new_zeros(0, *x.shape)
+        for whole, x in zip(columns, leaves, strict=True):
             block = whole.reshape((*out.shape, *x.shape))
             blocks.append(block if create_graph else block.detach())
         rows.append(_shaped(tuple(blocks), several_inputs))
@@ -131,8 +149,8 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples.
 
-    Raises ShapeError for a function that returns anything else. `vectorize` and `outer_jacobian_strategy` are hints
-    without effect.
+    Raises ShapeError for a function that returns anything else. `vectorize`: as of
+    `jacobian`. `outer_jacobian_strategy` is a hint without effect.
     """
     several, _ = _prepared(inputs, False)
 
