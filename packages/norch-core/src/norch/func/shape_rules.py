@@ -16,7 +16,8 @@ from ..ops.shape.strided import as_strided
 from ..ops.shape.views import SELECT, SLICE, permute
 from ..spec import infer_size, wrap_dim
 from ..tensor.assignment import fitting
-from ..tensor.indexing import IndexPlan, basic_view
+from ..tensor.index_plan import IndexPlan
+from ..tensor.indexing import basic_view
 from ..tensor_base import TensorBase
 from .batched import Batched, Level, VmapError, find_rule
 from .rules import front, fronts, is_at, rule

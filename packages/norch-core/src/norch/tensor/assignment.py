@@ -20,11 +20,23 @@ from ..ops.indexing import INDEX_ADD, INDEX_PUT, scatter, scatter_into
 from ..ops.indexing import scatter_add as added
 from ..ops.masks import masked_fill
 from ..ops.registry import method
-from ..ops.shape.views import RESHAPE, permute
+from ..ops.shape.views import RESHAPE, alias, permute
 from ..overriding import foreign_among
 from ..spec import Spec
 from ..tensor_base import TensorBase
-from .indexing import IndexPlan, are_places, as_one, basic_view, left_index, simple_view, unlisted
+from .index_plan import IndexPlan, as_one
+from .indexing import (
+    ALL,
+    are_places,
+    are_views,
+    basic_view,
+    beside_views,
+    left_index,
+    rows_of_mask,
+    simple_view,
+    unlisted,
+    where_true,
+)
 from .inplace import copy_as, fill_as
 from .rebasing import assign, check_writable
 from .transfer import cast
@@ -51,24 +63,30 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         if type(index) is int:
             _fill(self[index], value)
             return
-        if isinstance(index, TensorBase) and index.spec.dtype is bool_ and index.spec.shape == self.spec.shape:
-            mask: Any = index
-            if mask.spec.device is not self.spec.device:
-                mask = mask.to(self.device)
-            copy_as("__setitem__", self, masked_fill(self, mask, value))
+        if isinstance(index, TensorBase) and index.spec.dtype is bool_:
+            mask = _over_rows(index, self)  # type: ignore[arg-type]
+            if mask is not None:
+                copy_as("__setitem__", self, masked_fill(self, mask, value))
+                return
+    elif isinstance(index, TensorBase) and isinstance(value, TensorBase) and index.spec.dtype is bool_:
+        rows = rows_of_mask(self, index)  # type: ignore[arg-type]
+        if rows is not None:
+            put(self, rows, {0: where_true(index)}, value, False)  # type: ignore[arg-type]
             return
     elif type(index) is int and isinstance(value, TensorBase) and value.spec.ndim < self.spec.ndim:
         copy_as("__setitem__", self[index], value)  # type: ignore[arg-type]
         return
-    if type(index) is tuple and not any(type(p) is slice and p.step is not None for p in index):
-        found = simple_view(self, index)
+    parts = index if isinstance(index, tuple) else (index,)
+    if are_views(parts):
+        found = simple_view(self, parts)
+        if found is None and all(p is Ellipsis or p == ALL for p in parts) and len(parts) <= self.spec.ndim:
+            found = self if self.node is None else alias(self)
         if found is not None and type(value) in SCALARS:
             _fill(found, value)
             return
         if found is not None and isinstance(value, TensorBase):
             copy_as("__setitem__", found, fitting(value, tuple(found.spec.shape)))  # type: ignore[arg-type]
             return
-    parts = index if isinstance(index, tuple) else (index,)
     foreign = foreign_among((*parts, value))
     if foreign is not None:
         foreign("__setitem__", (self, index, value), {})
@@ -80,6 +98,11 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if are_places(self, parts):
         put(self, self, dict(enumerate(parts)), value, False)
         return
+    beside = beside_views(self, parts)
+    if beside is not None:
+        view, places, dim = beside
+        put(self, view, {dim: places}, value, False)
+        return
     if any(isinstance(p, slice) and p.step is not None and p.step < 0 for p in parts):
         _assign_reversed(self, parts, value)
         return
@@ -88,6 +111,16 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         copy_as("__setitem__", view, fitting(value, tuple(view.spec.shape)))
     else:
         put(self, view, chosen, value, False)
+
+
+def _over_rows(mask: Tensor, tensor: Tensor) -> Tensor | None:
+    """A mask of the first dims of `tensor` in a shape that broadcasts to all of them; None for another."""
+    shape, count = tensor.spec.shape, mask.spec.ndim
+    if not count or mask.spec.shape != shape[:count] or type(mask.spec) is not Spec:
+        return None
+    if mask.spec.device is not tensor.spec.device:
+        mask = mask.to(tensor.device)
+    return mask if count == len(shape) else mask.reshape((*mask.spec.shape, *[1] * (len(shape) - count)))
 
 
 def _fill(view: Tensor, value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -11,11 +10,10 @@ import numpy as np
 
 from ..device import CPU
 from ..dtype import bool_, int64, uint8
-from ..errors import DTypeError, IndexError, ShapeError
+from ..errors import DTypeError, IndexError
 from ..ops.creation import arange
-from ..ops.flat_index import flat_index
 from ..ops.from_data import as_tensor, of_new_array
-from ..ops.indexing import INDEX, gather
+from ..ops.indexing import INDEX
 from ..ops.masks import nonzero
 from ..ops.registry import method
 from ..ops.shape.joining import flip
@@ -24,25 +22,26 @@ from ..ops.shape.views import (
     SELECT,
     SLICE,
     alias,
-    permute,
-    reshape,
     select_dim,
     slice_dim,
     unsqueeze,
     wrap_index,
 )
 from ..overriding import of_foreign
-from ..spec import Spec, broadcast_shapes
+from ..spec import Spec
 from ..tensor_base import TensorBase
+from .index_plan import as_one, gathered
 
 if TYPE_CHECKING:
     from . import Tensor
 
 
-_ALL = slice(None)
+ALL = slice(None)
 _BOUND = (int, type(None))
 _INT = {int}
 _KNOWN = {int, slice, type(None)}
+VIEWED = {int, slice, type(None), type(Ellipsis)}
+"""The kinds of index that make views."""
 _PARTS = (slice, list, tuple, range, np.ndarray, TensorBase)
 
 
@@ -58,7 +57,7 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         return out
     if type(index) is slice:
         start, stop, shape = index.start, index.stop, self.spec.shape
-        if index.step is None and shape and type(start) in _BOUND and type(stop) in _BOUND and index != _ALL:
+        if index.step is None and shape and type(start) in _BOUND and type(stop) in _BOUND and index != ALL:
             start, stop, _ = index.indices(shape[0])
             length = stop - start if stop > start else 0
             return SLICE.call(self, 0, start, length, 1, start * self.spec.strides[0] if length else 0)
@@ -78,6 +77,9 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         if chosen is not None:
             return chosen
     try:
+        beside = beside_views(self, parts)
+        if beside is not None:
+            return INDEX.call(*beside)
         found = simple_view(self, parts)
         if found is not None:
             return found
@@ -90,7 +92,7 @@ def __getitem__(self: Tensor, index: Any) -> Tensor:
         if asked is None:
             raise
         return asked("__getitem__", (self, index), {})  # type: ignore[no-any-return]
-    return view if not tensors else _gather(view, tensors)
+    return view if not tensors else gathered(view, tensors)
 
 
 def left_index(tensor: Tensor, parts: tuple[Any, ...]) -> tuple[Any, Tensor, list[Any]] | None:
@@ -110,8 +112,8 @@ def left_index(tensor: Tensor, parts: tuple[Any, ...]) -> tuple[Any, Tensor, lis
         given[dots : dots + 1] = rest
     views: list[Any] = []
     for part in given:
-        views += [_ALL] * _dims_used(part) if isinstance(part, TensorBase) else [part]
-    is_whole = all(type(v) is slice and v == _ALL for v in views)
+        views += [ALL] * _dims_used(part) if isinstance(part, TensorBase) else [part]
+    is_whole = all(type(v) is slice and v == ALL for v in views)
     view = tensor if is_whole else tensor[tuple(views)]
     return owner, view, [p if isinstance(p, TensorBase) else None for p in given if type(p) is not int]
 
@@ -122,10 +124,12 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
     if places.device is not spec.device or not places.ndim or not spec.ndim:
         return None
     if places.dtype is bool_:
-        if places.shape != spec.shape or spec.device.type != "cpu":
+        if places.shape != spec.shape[: places.ndim] or spec.device.type != "cpu":
             return None
-        flat = RESHAPE.call(tensor, (spec.numel,))
-        return INDEX.call(tensor.reshape(-1) if flat is None else flat, _where_true(index), 0)
+        rows = rows_of_mask(tensor, index)
+        if rows is None:
+            rows = tensor.reshape((places.numel, *spec.shape[places.ndim :]))
+        return INDEX.call(rows, where_true(index), 0)
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
     return INDEX.call(tensor, index, 0)
@@ -138,6 +142,33 @@ def _by_tensors(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
         return None
     flat = RESHAPE.call(tensor, (prod(spec.shape[:count]), *spec.shape[count:]))
     return None if flat is None else INDEX.call(flat, as_one(index, spec.shape), 0)
+
+
+def beside_views(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] | None:
+    """Of one int64 index tensor, or a mask of one dim, among parts that make a view: that view, the indices, and the
+    dim of it that they are for. None for others."""
+    if len(index) < 2:
+        return None
+    at = [i for i, part in enumerate(index) if isinstance(part, TensorBase)]
+    if len(at) != 1 or tensor.left_to is not None:
+        return None
+    ((where,), spec) = at, tensor.spec
+    part, before = index[where], index[:where]
+    places = part.spec
+    if part.left_to is not None or places.device is not spec.device or not places.ndim or Ellipsis in before:
+        return None
+    if not are_views((*before, *index[where + 1 :])):
+        return None
+    given = where - before.count(None)
+    if places.dtype is bool_:
+        if places.ndim != 1 or given >= spec.ndim or places.shape[0] != spec.shape[given]:
+            return None
+        part = where_true(part)
+    elif places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
+        return None
+    view = simple_view(tensor, (*before, ALL, *index[where + 1 :]))
+    dim = where - sum([type(p) is int for p in before])
+    return tensor if view is None else view, part, dim
 
 
 def are_places(tensor: Tensor, index: tuple[Any, ...]) -> bool:
@@ -154,18 +185,18 @@ def are_places(tensor: Tensor, index: tuple[Any, ...]) -> bool:
     return 0 < len(index) <= spec.ndim
 
 
-def as_one(index: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Index tensors of dims of these sizes as one of the dim that they are together."""
-    places, size = index[0], sizes[0]
-    try:
-        for part, n in zip(index[1:], sizes[1:], strict=False):
-            places, size = flat_index(places, part, (size, n)), size * n
-    except ShapeError as error:
-        raise IndexError(str(error)) from None
-    return places
+def rows_of_mask(tensor: Tensor, mask: Tensor) -> Tensor | None:
+    """A view of `tensor`, on the CPU, in which the first dims, those of a mask, are one; None where there is none."""
+    shape, places, count = tensor.spec.shape, mask.spec, mask.spec.ndim
+    if not count or type(places) is not Spec or places.device is not tensor.spec.device or places.device is not CPU:
+        return None
+    if places.shape != shape[:count] or tensor.left_to is not None:
+        return None
+    rows: Tensor | None = tensor if count == 1 else RESHAPE.call(tensor, (places.numel, *shape[count:]))
+    return rows
 
 
-def _where_true(mask: Tensor) -> Tensor:
+def where_true(mask: Tensor) -> Tensor:
     """The indices, into the flattened mask, of its True elements."""
     spec = mask.spec
     if spec.device is not CPU:
@@ -206,7 +237,7 @@ def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
                 part = wrap_index(part, shape[at], at, "index", shape)
             out = SELECT.call(out, dim, part, part * out.spec.strides[dim])
         elif type(part) is slice:
-            if part != _ALL:
+            if part != ALL:
                 if part.step is None and type(part.start) in _BOUND and type(part.stop) in _BOUND:
                     start, stop, _ = part.indices(shape[at])
                     length = stop - start if stop > start else 0
@@ -223,6 +254,14 @@ def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
             sizes.insert(d, 1)
         out = RESHAPE.call(out, tuple(sizes))
     return None if out is tensor else out
+
+
+def are_views(index: tuple[Any, ...]) -> bool:
+    """Whether the parts make a view, as slices with steps forwards do."""
+    return all(
+        type(p) in VIEWED and (type(p) is not slice or p.step is None or (type(p.step) is int and p.step > 0))
+        for p in index
+    )
 
 
 def _only(tensor: Tensor, index: int) -> Tensor:
@@ -262,7 +301,7 @@ def basic_view(tensor: Tensor, index: Any) -> tuple[Tensor, dict[int, Tensor]]:
         elif isinstance(part, int):
             out = select_dim(out, dim, wrap_index(part, shape[given], given, "index", shape))
         elif part.spec.dtype is bool_ and (merged := _merged(part, out, dim)) is not None:
-            out, chosen[dim] = merged, _where_true(part)
+            out, chosen[dim] = merged, where_true(part)
             dim += 1
         elif part.spec.dtype is bool_:
             for found in _from_mask(part, out, dim):
@@ -349,54 +388,3 @@ def _from_mask(mask: Tensor, tensor: Tensor, dim: int) -> tuple[Tensor, ...]:
             f"of shape {tuple(tensor.spec.shape)}"
         )
     return tuple([n.to(tensor.spec.device) for n in nonzero(mask, as_tuple=True)]) if mask.spec.ndim else ()
-
-
-class IndexPlan:
-    """Index tensors merged into one: the rows they choose of a tensor whose indexed dims come first, made into one."""
-
-    def __init__(self, view: Tensor, chosen: dict[int, Tensor]) -> None:
-        dims = sorted(chosen)
-        shape = view.spec.shape
-        try:
-            self.shape = broadcast_shapes(*[chosen[d].spec.shape for d in dims], op="index")
-        except ShapeError as error:
-            raise IndexError(str(error)) from None
-        rest = [d for d in range(view.spec.ndim) if d not in chosen]
-        self.order = [*dims, *rest]
-        self.rest = tuple(shape[d] for d in rest)
-        self.size = prod(shape[d] for d in dims)
-        self.count = prod(self.shape)
-        self.at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-        rows = as_one([chosen[d] for d in dims], [shape[d] for d in dims]).reshape(-1)
-        lead = [1] * len(rest)
-        self.rows = reshape(rows, [self.count, *lead]).expand(self.count, *self.rest)
-
-    def flat(self, view: Tensor) -> Tensor:
-        """The tensor with its indexed dims first, made into one; a view where the strides allow."""
-        return permute(view, self.order).reshape(self.size, *self.rest)
-
-    def placed(self, result: Tensor) -> Tensor:
-        """The chosen rows with the index's own dims, where NumPy and PyTorch put them."""
-        out = reshape(result, [*self.shape, *self.rest])
-        n, at = len(self.shape), self.at
-        if at:
-            dims = list(range(out.spec.ndim))
-            out = permute(out, [*dims[n : n + at], *dims[:n], *dims[n + at :]])
-        return out
-
-    def unplaced(self, value: Tensor) -> Tensor:
-        """The reverse of `placed`, for a value that broadcasts to the chosen elements."""
-        n, at = len(self.shape), self.at
-        expanded = value.expand([*self.rest[:at], *self.shape, *self.rest[at:]])
-        if at:
-            dims = list(range(expanded.spec.ndim))
-            expanded = permute(expanded, [*dims[at : at + n], *dims[:at], *dims[at + n :]])
-        return reshape(expanded, [self.count, *self.rest])
-
-
-def _gather(view: Tensor, chosen: dict[int, Tensor]) -> Tensor:
-    if len(chosen) == 1:
-        ((dim, index),) = chosen.items()
-        return INDEX.call(view, index.to(int64).contiguous(), dim)
-    plan = IndexPlan(view, chosen)
-    return plan.placed(gather(plan.flat(view), 0, plan.rows))
