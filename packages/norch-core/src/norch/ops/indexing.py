@@ -266,7 +266,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return index_select(input.reshape(1), dim, index).reshape(())
     at = wrap_dim(dim, input.spec.ndim, "index_select")
     _require_elements("index_select", input.spec, at, index.spec)  # gather sees no index where another dim is empty
-    if index.spec.ndim == 1 and index.spec.dtype is int64:
+    if index.spec.ndim == 1 and index.spec.dtype is int64 and type(input.spec) is type(index.spec) is Spec:
         return INDEX.call(input, index, at)
     return gather(input, at, expand_index(index, tuple(input.spec.shape), at, "index_select"))
 

@@ -12,11 +12,12 @@ from ..errors import DTypeError, ShapeError
 from ..memory_formats import sparse_coo
 from ..ops.creation import zeros
 from ..ops.elementwise.arithmetic import mul
+from ..ops.masks import nonzero
 from ..ops.matrix.sparse_product import coo_matmul, parts_of
 from ..ops.shape.joining import cat, stack
 from ..tensor import Tensor
-from .structure import joined, merged, pick
-from .tensor import SparseTensor, make_coo
+from .structure import counted, flat_keys, joined, merged, pick
+from .tensor import SparseTensor, make_coo, with_entries
 
 
 class SparseProduct(Function):
@@ -130,8 +131,27 @@ def _is_plain(*operands: Tensor) -> bool:
 
 
 def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
-    i, j = joined(a.places.select(0, 1), b.places.select(0, 0), b.spec.shape[0])
-    places = stack([pick(a.places.select(0, 0), i), pick(b.places.select(0, 1), j)])
     shape = (a.spec.shape[0], b.spec.shape[1])
-    out = make_coo(*merged(places, pick(a.entries, i) * pick(b.entries, j), shape), shape, True)
+    pairs = pick(counted(b.places.select(0, 0), b.spec.shape[0]), a.places.select(0, 1)).sum()
+    if 0 < shape[0] * shape[1] <= min(_FILLED * int(pairs), 1 << 27):
+        out = make_coo(*_filled(a, b, shape), shape, True)
+    else:
+        i, j = joined(a.places.select(0, 1), b.places.select(0, 0), b.spec.shape[0])
+        places = stack([pick(a.places.select(0, 0), i), pick(b.places.select(0, 1), j)])
+        out = make_coo(*merged(places, pick(a.entries, i) * pick(b.entries, j), shape), shape, True)
     return out if sparse_coo in (a.layout, b.layout) else out.to_sparse_csr()
+
+
+_FILLED = 4
+"""Up to so many times as many elements as there are products the result is made dense, so that none is put in order."""
+
+
+def _filled(a: SparseTensor, b: SparseTensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """The places and values of a product, by that of `a` with all of `b`."""
+    rows, columns = a.places.unbind(0)
+    in_order = a.coalesced or a.crow is not None
+    values = _times(a.entries, b.to_dense(), rows, columns, shape[0], in_order).reshape(-1)
+    there = [with_entries(x, x.entries.new_ones(x.entries.shape)) for x in (a, b)]
+    counts = coo_matmul(there[0].entries, there[1].to_dense(), rows, columns, shape[0], in_order)
+    places = nonzero(counts).t()
+    return places, pick(values, flat_keys(places, shape))

@@ -12,6 +12,8 @@ from ..ops.copying import write
 from ..ops.creation import arange, zeros
 from ..ops.families import by_name
 from ..ops.from_data import as_tensor
+from ..ops.masks import nonzero
+from ..ops.reduction.sorting import searchsorted
 from ..ops.shape.joining import cat, stack
 from ..spec import Spec, broadcast_shapes, wrap_dim
 from ..tensor import Tensor
@@ -112,11 +114,15 @@ def _mul(a: Any, b: Any) -> SparseTensor:
         return with_entries(x, x.entries * at_places(y, x).to(result_dtype([(y.spec.dtype, 1)])))
     sizes = _alike("mul", x, y)
     one, two = (z if z.coalesced else z.coalesce() for z in (x, y))
-    keys = cat([flat_keys(one.places, sizes), flat_keys(two.places, sizes)])
-    # Numbers that are no larger than there are elements, so that they can be counted.
-    found, short = keys.unique(return_inverse=True)
-    n = one._nnz()
-    i, j = joined(short[:n], short[n:], found.spec.numel)
+    if _at_one_memory(one.places, two.places):
+        return _in_layout(with_entries(one, one.entries * two.entries), x, y)
+    left, right = flat_keys(one.places, sizes), flat_keys(two.places, sizes)
+    if left.spec.numel and right.spec.numel:
+        at = searchsorted(right, left).clamp(max=right.spec.numel - 1)
+        (i,) = nonzero(pick(right, at) == left, as_tuple=True)
+        j = pick(at, i)
+    else:
+        i = j = left[:0]
     out = make_coo(one.places.index_select(1, i), pick(one.entries, i) * pick(two.entries, j), x.spec.shape, True)
     return _in_layout(out, x, y)
 
