@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..submodules import late_submodules
 from ..tensor_base import TensorBase
+from . import garbage as garbage
 from .engine import backward, grad, queue_callback
 from .graph import Node
 from .lines import record_lines
