@@ -97,6 +97,9 @@ _NEVER = frozenset({int, float, bool, str, type(None), type(...)})
 """Types of arguments that are never asked."""
 
 
+_NESTED = frozenset({list, tuple, slice})
+
+
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if type(value) in (list, tuple):
@@ -112,7 +115,8 @@ def overriding(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     if _thread.disabled:
         return []
     found: list[Any] = []
-    for value in _flat((*args, *kwargs.values())):
+    values = (*args, *kwargs.values())
+    for value in _flat(values) if any(type(value) in _NESTED for value in values) else values:
         if type(value) in _NEVER or not is_overriding(value):
             continue
         if not found:
@@ -228,7 +232,7 @@ def call_asked(frame: FrameType | None, func: Callable[..., Any], args: Any, kwa
     within = _within(frame)
     if within is ENTRY:
         raise Overridden("left to the function that was called")
-    return disabled(func, (), args, kwargs) if within is UNASKED else ask(func, args, kwargs)
+    return disabled(func, (), args, kwargs) if within is UNASKED else ask(func, args, kwargs, found)
 
 
 def recover(error: Exception, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> tuple[Any] | None:

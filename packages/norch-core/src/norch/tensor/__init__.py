@@ -88,7 +88,11 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
             if kind is not cls and not issubclass(cls, kind):
                 return NotImplemented
         found = overriding.disabled(func, types, args, kwargs)
-        return found if func in _unwrapped() else overriding.disabled(overriding_methods.convert, types, (found, cls))
+        if func in _unwrapped():
+            return found
+        if type(found) is Tensor:
+            return found.as_subclass(cls)
+        return overriding.disabled(overriding_methods.convert, types, (found, cls))
 
     @staticmethod
     def _scalar(value: bool | int | float) -> Tensor:
