@@ -38,6 +38,8 @@ ACTIVATIONS = {
     "mish": (norch.mish, {}, lambda v: v * math.tanh(softplus(v))),
     "softplus": (norch.softplus, {}, softplus),
     "softplus_beta": (norch.softplus, {"beta": 2.0, "threshold": 3.1}, lambda v: softplus(v, 2.0, 3.1)),
+    "hardshrink": (norch.hardshrink, {"lambd": 0.7}, lambda v: v if abs(v) > 0.7 else 0.0),
+    "softshrink": (norch.softshrink, {"lambd": 0.7}, lambda v: v - max(min(v, 0.7), -0.7)),
     "softsign": (norch.softsign, {}, lambda v: v / (1 + abs(v))),
     "logsigmoid": (norch.logsigmoid, {}, lambda v: -softplus(-v, threshold=700)),
 }

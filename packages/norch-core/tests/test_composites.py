@@ -60,6 +60,8 @@ SAMPLES = {
     },
     "leaky_relu": [draw(3, 4), 0.2],
     "elu": [draw(3, 4), 0.7, 1.1, 1.3],
+    "hardshrink": [draw(3, 4), 0.7],
+    "softshrink": [draw(3, 4), 0.7],
     "hardtanh": [draw(3, 4), -1.5, 0.5],
     "clamp": [draw(3, 4), -1.5, 0.5],
     "axpy": [draw(3, 4), draw(4), -0.7],

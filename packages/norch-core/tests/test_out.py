@@ -17,7 +17,7 @@ from norch.testing.samples.record import flat
 
 NOT_IN_PYTORCH = {
     "clone", "einsum", "group_norm", "hardsigmoid", "hardswish", "hardtanh", "index_put", "leaky_relu", "logsigmoid",
-    "mish", "pad", "relu", "silu", "softplus", "softsign",
+    "mish", "pad", "relu", "silu", "softplus", "softshrink", "softsign",
 }  # fmt: skip
 """Functions that take no `out` there either, and here check their arguments themselves."""
 

@@ -61,12 +61,14 @@ for _op in by_name().values():
         RULES[_op.name] = elementwise
 rule(
     "where copy clamp relu gelu silu mish elu leaky_relu hardtanh hardswish hardsigmoid softplus softsign logsigmoid "
-    "erfc erfinv lgamma digamma trigamma entr sinc logit rsqrt exp2 frac nan_to_num threshold"
+    "erfc erfinv lgamma digamma trigamma entr sinc logit rsqrt exp2 frac nan_to_num threshold "
+    "hardshrink softshrink"
 )(elementwise)
 rule(
     "axpy clamp_between copysign nextafter hypot fmod logaddexp logaddexp2 trunc_divide xlogy relu_grad gelu_grad "
     "silu_grad elu_grad leaky_relu_grad hardtanh_grad softplus_grad sigmoid_grad tanh_grad binary_cross_entropy kl_div "
-    "atan2_grad binary_cross_entropy_grad binary_cross_entropy_with_logits_grad kl_div_grad sinc_grad gated"
+    "atan2_grad binary_cross_entropy_grad binary_cross_entropy_with_logits_grad kl_div_grad sinc_grad gated "
+    "hardshrink_grad softshrink_grad logsigmoid_grad softsign_grad"
 )(alike)
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .nn.quantized import *
     from .nn.recurrence import *
     from .nn.regions import *
+    from .nn.shrinking import *
     from .nn.softmax import *
     from .nn.volumes import *
     from .optimizer.adam import *
@@ -99,6 +100,7 @@ else:
         loss,
         normalization,
         pooling,
+        shrinking,
         softmax,
     )
     from .reduction import norms, reductions, scan, sorting, statistics, variance

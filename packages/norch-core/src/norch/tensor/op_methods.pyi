@@ -16,6 +16,7 @@ import norch.ops.masks as ops_masks
 import norch.ops.matrix.matmul as matrix_matmul
 import norch.ops.matrix.products as matrix_products
 import norch.ops.nn.activation as nn_activation
+import norch.ops.nn.shrinking as nn_shrinking
 import norch.ops.nn.softmax as nn_softmax
 import norch.ops.random as ops_random
 import norch.ops.reduction.norms as reduction_norms
@@ -143,7 +144,7 @@ class OpMethods:
     ge_ = in_place; geometric_ = ops_sampling.geometric_; geqrf = tensor_late_methods.geqrf; ger = matrix_matmul.outer;
     greater = elementwise_arithmetic.gt; greater_ = in_place; greater_equal = elementwise_arithmetic.ge;
     greater_equal_ = in_place; gt = elementwise_arithmetic.gt; gt_ = in_place; half = tensor_transfer.half;
-    hardshrink = nn_activation.hardshrink; hardsigmoid_ = in_place; hardswish_ = in_place; hardtanh_ = in_place;
+    hardshrink = nn_shrinking.hardshrink; hardsigmoid_ = in_place; hardswish_ = in_place; hardtanh_ = in_place;
     heaviside = elementwise_special.heaviside; heaviside_ = in_place; histc = reduction_statistics.histc;
     histogram = tensor_special.histogram; hsplit = shape_arranging.hsplit; hypot = elementwise_composites.hypot;
     hypot_ = in_place; i0 = tensor_special.i0; i0_ = in_place; igamma = tensor_special.igamma; igamma_ = in_place;

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def _elementwise(name: str) -> Any:
+def infer_floating(name: str) -> Any:
     """The inference rule of an elementwise composite: input's shape, dtype and layout; floating."""
 
     def infer(input: Spec, *attrs: Any) -> Spec:
@@ -80,7 +80,7 @@ def _leaky_relu_vjp(g: Tensor, y: Tensor, negative_slope: float) -> Tensor:
     return leaky_relu_grad(g, y, negative_slope)
 
 
-@composite(_elementwise("leaky_relu"), _leaky_relu_vjp, name="leaky_relu", elementwise=True)
+@composite(infer_floating("leaky_relu"), _leaky_relu_vjp, name="leaky_relu", elementwise=True)
 def _leaky_relu(input: Tensor, negative_slope: float) -> Tensor:
     return where(gt(input, 0), input, input * negative_slope)
 
@@ -105,7 +105,7 @@ def elu_grad(grad: Tensor, input: Tensor, alpha: float, scale: float, input_scal
     return (grad * where(gt(input, 0), scale, below)).to(grad.dtype)
 
 
-@composite(_elementwise("elu"), elu_grad, name="elu", elementwise=True)
+@composite(infer_floating("elu"), elu_grad, name="elu", elementwise=True)
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # The minimum keeps the branch that is not taken finite, and with it the branch's gradient.
     x = upcast(input)
@@ -179,7 +179,7 @@ def hardsigmoid_grad(grad: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-@composite(_elementwise("hardsigmoid"), hardsigmoid_grad, elementwise=True)
+@composite(infer_floating("hardsigmoid"), hardsigmoid_grad, elementwise=True)
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(input + 3) / 6, piecewise linear. Shape and dtype kept; raises DTypeError unless floating."""
     if not input.dtype.is_floating_point:
@@ -193,7 +193,7 @@ def hardswish_grad(grad: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-@composite(_elementwise("hardswish"), hardswish_grad, elementwise=True)
+@composite(infer_floating("hardswish"), hardswish_grad, elementwise=True)
 def hardswish(input: Tensor) -> Tensor:
     """input * relu6(input + 3) / 6 (Howard et al., 2019). Shape, dtype kept; raises DTypeError unless floating."""
     return input * (relu6(input + 3) * _SIXTH)
@@ -218,13 +218,6 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     Of integers the two are cut off to integers.
     """
     return _threshold(input, threshold, value)
-
-
-@public()
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """0 where |input| <= lambd, else `input`; NaN stays. Shape and dtype kept; raises DTypeError unless floating."""
-    floating("hardshrink", input.spec)
-    return where(le(absolute(input), lambd), 0.0, input)
 
 
 @elementwise_gradient
@@ -290,7 +283,7 @@ def gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor:
     return (grad * slope).to(grad.dtype)
 
 
-@composite(_elementwise("gelu"), gelu_grad, name="gelu", elementwise=True)
+@composite(infer_floating("gelu"), gelu_grad, name="gelu", elementwise=True)
 def _gelu(input: Tensor, approximate: str) -> Tensor:
     x = upcast(input)
     gate = erf(x * _SQRT_HALF) if approximate == "none" else _gelu_tanh(x)
@@ -317,7 +310,7 @@ def silu_grad(grad: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-@composite(_elementwise("silu"), silu_grad, elementwise=True)
+@composite(infer_floating("silu"), silu_grad, elementwise=True)
 def silu(input: Tensor) -> Tensor:
     """input * sigmoid(input), or swish (Elfwing et al., 2017). Dtype kept; raises DTypeError unless floating."""
     x = upcast(input)
@@ -337,7 +330,7 @@ def mish_grad(grad: Tensor, input: Tensor) -> Tensor:
 
 
 @public(method=False, inplace=True)
-@composite(_elementwise("mish"), mish_grad, elementwise=True)
+@composite(infer_floating("mish"), mish_grad, elementwise=True)
 def mish(input: Tensor) -> Tensor:
     """input * tanh(softplus(input)) (Misra, 2019). Shape and dtype kept; raises DTypeError unless floating."""
     x = upcast(input)
@@ -351,7 +344,7 @@ def softplus_grad(grad: Tensor, input: Tensor, beta: float, threshold: float) ->
 
 
 @public(method=False)
-@composite(_elementwise("softplus"), softplus_grad, elementwise=True)
+@composite(infer_floating("softplus"), softplus_grad, elementwise=True)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta; `input` where beta * input > `threshold`. Elementwise. DTypeError unless
     floating.
@@ -360,9 +353,10 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return where(gt(scaled, threshold), input, _log1p_exp(scaled) / beta)
 
 
-def _softsign_rule(g: Tensor, input: Tensor) -> Tensor:
+@elementwise_gradient
+def softsign_grad(grad: Tensor, input: Tensor) -> Tensor:
     size = absolute(input) + 1
-    return g / size / size
+    return grad / size / size
 
 
 def _infer_softsign(input: Spec) -> Inferred:
@@ -371,14 +365,19 @@ def _infer_softsign(input: Spec) -> Inferred:
 
 
 @public(method=False)
-@composite(_infer_softsign, _softsign_rule, elementwise=True)
+@composite(_infer_softsign, softsign_grad, elementwise=True)
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|). Shape kept; integers give the default dtype. Raises DTypeError for bool."""
     return input / (absolute(input) + 1)
 
 
+@elementwise_gradient
+def logsigmoid_grad(grad: Tensor, input: Tensor) -> Tensor:
+    return grad * sigmoid(-input)
+
+
 @public(method=False)
-@composite(_elementwise("logsigmoid"), lambda g, input: g * sigmoid(-input), elementwise=True)
+@composite(infer_floating("logsigmoid"), logsigmoid_grad, elementwise=True)
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)) without overflow. Shape and dtype kept; raises DTypeError unless floating."""
     return minimum(input, 0) - log1p(exp(-absolute(input)))

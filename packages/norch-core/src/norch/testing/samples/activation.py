@@ -76,6 +76,7 @@ SAMPLES = samples(
         strict=False,
     ),
     activation("hardshrink", lambda v, lambd=0.5: np.where(np.abs(v) > lambd, v, 0), (1.0,)),
+    activation("softshrink", lambda v, lambd=0.5: v - np.clip(v, -lambd, lambd), (1.0,)),
     Sample(
         "prelu",
         _prelu,

@@ -91,8 +91,7 @@ def softshrink(input: norch.Tensor, lambd: float = 0.5) -> norch.Tensor:
     """
     if lambd < 0:
         raise ValueError(f"softshrink(): lambd must be at least 0, got {lambd}")
-    x = input.float() if input.itemsize < 4 else input  # 16 bits would round lambd
-    return (x - x.clamp(-lambd, lambd)).to(input.dtype)
+    return norch.softshrink(input, lambd)
 
 
 def tanhshrink(input: norch.Tensor) -> norch.Tensor:
