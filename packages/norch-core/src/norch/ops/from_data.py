@@ -80,8 +80,10 @@ def as_tensor(
         moved = given.detach() if copy else given
         moved = moved.to(given.device if device is None else target, chosen or given.dtype)
         return moved.clone() if copy and moved.buffer is given.buffer else moved
-    if type(data) in SCALARS and type(data) is not int and (chosen is None or chosen.category == FLOATING):
-        return FILL.call(spec_for((), chosen or scalar_dtype(type(data)), target, "tensor"), data)
+    kind = type(data)
+    if kind in SCALARS and (chosen is None or chosen.category == FLOATING or (kind is int and chosen is int64)):
+        if kind is not int or -_EXACT <= data <= _EXACT:
+            return FILL.call(spec_for((), chosen or scalar_dtype(kind), target, "tensor"), data)
     if type(data) is list and (found := _of_one_type(data, chosen)) is not None:
         out = found
     else:
@@ -127,6 +129,9 @@ def _complex(data: Any, dtype: ComplexDType, device: Device) -> Any:
     return pairs.complex(*parts)
 
 
+_EXACT = 2**53
+"""Integers up to here are floats of 64 bits too."""
+
 _ARRAY_CODES = {"float32": "f", "float64": "d", "int64": "q"}
 """How `array` names a dtype."""
 
@@ -148,9 +153,12 @@ def _of_one_type(data: list[Any], dtype: DType | None) -> Tensor | None:
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
-    if kind is not float and kind is not int:
+    chosen = scalar_dtype(kind) if dtype is None and kind in SCALARS else dtype
+    if kind is bool and chosen is bool_:
+        buffer = CPU.backend.from_host(memoryview(bytearray(data)))
+        return None if buffer is None else make_tensor(spec_for(tuple(shape), chosen, CPU, "tensor"), buffer)
+    if chosen is None or (kind is not float and kind is not int):
         return None
-    chosen = scalar_dtype(kind) if dtype is None else dtype
     code = _ARRAY_CODES.get(chosen.name)
     if code is None or (code == "q" and kind is float):
         return None
@@ -341,6 +349,11 @@ def array_to_tensor(array: np.ndarray[Any, Any], dtype: DType | None, copy: bool
     if copy or not array.dtype.isnative or not flags.writeable:
         # asarray(order="C") keeps 0-d arrays 0-d, which ascontiguousarray does not
         array = np.array(array, own.numpy, order="C", copy=True)
+        flags = array.flags
+    if flags.c_contiguous and array.size:  # most are such
+        lent = CPU.backend.from_host(memoryview(array).cast("B") if own.itemsize >= 4 else bytes_of(array))  # type: ignore[arg-type]
+        if lent is not None:
+            return make_tensor(spec_for(array.shape, own, CPU, "tensor"), lent)
     strides = None
     if not array.flags.c_contiguous:
         strides = tuple([s // own.itemsize for s in array.strides])
