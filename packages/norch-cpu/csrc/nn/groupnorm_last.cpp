@@ -87,6 +87,7 @@ void sum_pixels(int64_t count, int64_t channels, const F& f, double* sums) {
     int64_t c = 0;
     for (; c + V * L <= channels; c += V * L) columns(c, std::integral_constant<int, V>(), Floats());
     for (; c + L <= channels; c += L) columns(c, std::integral_constant<int, 1>(), Floats());
+    if (c < channels && channels > L) columns(channels - L, std::integral_constant<int, 1>(), Floats()), c = channels;
     for (; c < channels; ++c) columns(c, std::integral_constant<int, 1>(), 0.0f);
 }
 
