@@ -39,18 +39,33 @@ struct Moves {
         }
         return at >= 0 && at < size ? at : -1;
     }
-    void reach(int64_t y, int64_t x, Reach* out) const {
+    /// Finds once which taps of a row each of `columns` sees, since that takes divisions.
+    [[gnu::cold]] void find_columns(int64_t columns) {
+        for (int64_t x = 0; x < columns; ++x) {
+            for (int64_t j = 0; j < kw; ++j) {
+                const int64_t at_x = seen(x, j, step_x, gap_x, left, w);
+                if (at_x >= 0) columns_seen.push_back({at_x * column, j});
+            }
+            ends.push_back(columns_seen.size());
+        }
+    }
+    /// The rows of taps that row y sees: where each begins in the source, and its first tap.
+    __attribute__((noinline)) void reach_rows(int64_t y, Reach* out) const {
         out->count = 0;
         for (int64_t i = 0; i < kh; ++i) {
             const int64_t at_y = seen(y, i, step_y, gap_y, top, h);
-            const int64_t from = (at_y < kept ? at_y : at_y % kept) * row;
-            for (int64_t j = 0; j < kw && at_y >= 0; ++j) {
-                const int64_t at_x = seen(x, j, step_x, gap_x, left, w);
-                if (at_x < 0) continue;
-                out->at[out->count] = from + at_x * column;
-                out->tap[out->count++] = i * kw + j;
-            }
+            if (at_y < 0) continue;
+            out->at[out->count] = (at_y < kept ? at_y : at_y % kept) * row;
+            out->tap[out->count++] = i * kw;
         }
+    }
+    __attribute__((noinline)) void reach(const Reach& rows, int64_t x, Reach* out) const {
+        out->count = 0;
+        for (size_t i = 0; i < rows.count; ++i)
+            for (size_t j = x ? ends[size_t(x - 1)] : 0; j < ends[size_t(x)]; ++j) {
+                out->at[out->count] = rows.at[i] + columns_seen[j].at;
+                out->tap[out->count++] = rows.tap[i] + columns_seen[j].tap;
+            }
     }
     Inner inner(int64_t columns) const {
         if (is_grad && step_x != 1) return {columns, columns, 0};
@@ -67,6 +82,11 @@ struct Moves {
     int64_t row, column;  // from one to the next, of those
     int64_t step_y, step_x, gap_y, gap_x, top, left;
     bool is_grad;
+    struct Seen {
+        int64_t at, tap;
+    };
+    std::vector<Seen> columns_seen;  // of all columns, one after another
+    std::vector<size_t> ends;        // of each column's
 };
 
 /// Rows of images whose channels lie side by side: as they are, or 16-bit floats as float32, of which the last `kept` are there.
@@ -82,7 +102,7 @@ public:
     const T* image(int64_t n) const {
         return is_half(dtype_) ? scratch_.data() : reinterpret_cast<const T*>(data_) + n * image_;
     }
-    void bring(int64_t n, int64_t y) {
+    __attribute__((noinline)) void bring(int64_t n, int64_t y) {
         if (!is_half(dtype_)) return;
         const int64_t place = y % kept_, index = n * h_ + y;
         if (there_[size_t(place)] == index) return;
@@ -141,7 +161,8 @@ template <class T>
     const DType dtype = out.dtype;
     const auto taps_of = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(r.operands[2], computed_dtype(dtype)));
     const Operand& weight = taps_of->view;
-    const Moves moves(r, weight, source, is_grad);
+    Moves moves(r, weight, source, is_grad);
+    moves.find_columns(out.shape[3]);
     const int64_t n = out.shape[0], channels = out.shape[1], rows = out.shape[2], columns = out.shape[3];
     const int64_t taps = moves.kh * moves.kw;
     const bool has_bias = !is_grad && r.operands.size() == 4;
@@ -165,7 +186,7 @@ template <class T>
         }
         const T* bias = has_bias ? biases.data() : nullptr;
         parallel_for(n * rows, ns, [&](int64_t begin, int64_t end) {
-            Reach reach = moves.room();
+            Reach reach = moves.room(), row_reach = moves.room();
             Rows<T> sources(data[1], source, moves.kept);
             Scratch<T> made(is_half(dtype) ? columns * channels : 0);
             for (int64_t i = begin; i < end; ++i) {
@@ -173,18 +194,19 @@ template <class T>
                     const int64_t at_y = moves.seen(i % rows, k, moves.step_y, moves.gap_y, moves.top, moves.h);
                     if (at_y >= 0) sources.bring(i / rows, at_y);
                 }
+                moves.reach_rows(i % rows, &row_reach);
                 const T* x = sources.image(i / rows);
                 char* const row = data[0] + i * columns * channels * size_of(dtype);
                 T* to = is_half(dtype) ? made.data() : reinterpret_cast<T*>(row);
                 for (int64_t column = 0; column < columns; ++column) {
                     if (column == inner.begin && by_run) {
-                        moves.reach(i % rows, column, &reach);
+                        moves.reach(row_reach, column, &reach);
                         sum_row_of_few(x, reach, packed.data(), width, channels, bias, run, to + column * channels);
                         column = inner.end - 1;
                         continue;
                     }
                     if (column == inner.begin && inner.end - column >= PLACES) {
-                        moves.reach(i % rows, column, &reach);
+                        moves.reach(row_reach, column, &reach);
                         for (; column < inner.end; column += PLACES) {
                             const int64_t at = std::min(column, inner.end - PLACES);
                             sum_channels<PLACES>(x + (at - inner.begin) * inner.step, inner.step, reach, packed.data(), width, channels, bias,
@@ -193,7 +215,7 @@ template <class T>
                         column = inner.end - 1;
                         continue;
                     }
-                    moves.reach(i % rows, column, &reach);
+                    moves.reach(row_reach, column, &reach);
                     sum_channels<1>(x, 0, reach, packed.data(), width, channels, bias, to + column * channels);
                 }
                 if (is_half(dtype)) convert_line(reinterpret_cast<const char*>(to), computed_dtype(dtype), columns * channels, row, dtype);
