@@ -77,7 +77,12 @@ class Places {
 public:
     Places(const Pool& p, const Planes& from, const SeenAs<T>& seen)
         : p_(p), from_(from), seen_(seen), span_((p.kh - 1) * p.gap_y + 1), slots_(p.step_y < span_ ? span_ : 0),
-          line_(p.columns * AT_ONCE), best_(slots_ * line_), at_(slots_ * line_), known_(slots_) {}
+          line_(p.columns * AT_ONCE), best_(slots_ * line_), at_(slots_ * line_), known_(slots_), beside_(p.columns) {
+        for (int64_t x = 0; x < p.columns; ++x) {
+            beside_[x] = true;
+            for (int64_t at = x * p.step_x - p.left, j = 0; j < p.kw; ++j, at += p.gap_x) beside_[x] &= at < 0 || at >= p.w;
+        }
+    }
 
     /// Before the first row of each part.
     void begin(const char* image, int64_t count) {
@@ -101,8 +106,7 @@ public:
     /// For each channel the offset of window (y, x)'s; the nearest element if it has none.
     const int32_t* of(int64_t y, int64_t x) {
         const int64_t count = count_;
-        const int64_t top = y * p_.step_y - p_.top, left = x * p_.step_x - p_.left;
-        const auto nearest = int32_t(std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w + std::clamp<int64_t>(left, 0, p_.w - 1));
+        const int64_t top = y * p_.step_y - p_.top;
         T best[AT_ONCE];
         bool is_first = true;
         for (int64_t i = 0; i < p_.kh; ++i) {
@@ -116,9 +120,10 @@ public:
             meet(best, result_, best_.data() + from, count, is_first, [found = at_.data() + from](int64_t c) { return found[c]; });
             is_first = false;
         }
-        bool is_beside = true;
-        for (int64_t j = 0; j < p_.kw; ++j) is_beside &= left + j * p_.gap_x < 0 || left + j * p_.gap_x >= p_.w;
-        if (is_first || is_beside) std::fill_n(result_, count_, nearest);
+        if (is_first || beside_[x]) {
+            const int64_t left = x * p_.step_x - p_.left;
+            std::fill_n(result_, count, int32_t(std::clamp<int64_t>(top, 0, p_.h - 1) * p_.w + std::clamp<int64_t>(left, 0, p_.w - 1)));
+        }
         return result_;
     }
 
@@ -156,6 +161,7 @@ private:
     Scratch<T> best_;
     Scratch<int32_t> at_;
     Scratch<int64_t> known_;  // the row that each of them holds
+    Scratch<bool> beside_;    // columns whose windows have no element
     const char* image_ = nullptr;
     int64_t count_ = 0;  // channels
     int32_t result_[AT_ONCE] = {};
