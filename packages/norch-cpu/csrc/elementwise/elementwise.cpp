@@ -18,6 +18,7 @@ constexpr int64_t SEGMENT = 16384;      // elements of a piece that is read wher
 constexpr double TILE_NS = 2500;        // of rows that are read where they lie: the same, and many for many threads
 constexpr int64_t TRANSPOSED_SIDE = 64; // columns of a tile with a transposed operand
 constexpr int64_t SHORT_ROW = 16;       // columns of rows that are not worth a call of the loop each
+constexpr int64_t SHORT_ROW_OF_SMALL = 128;  // the same where some have a byte or two, of which a vector holds many
 
 class Elementwise final : public ElementwiseKernel {
 public:
@@ -108,7 +109,11 @@ private:
     /// Short rows are laid one behind the other, so that the loop goes over a whole tile; what is repeated only in rows or
     /// only in columns is written out for that.
     void join_rows() {
-        if (columns_ < 2 || columns_ > SHORT_ROW || rows_ < 16) return;
+        int64_t smallest = 8;
+        for (int i = 0; i < count_; ++i)
+            if (!part_[i].is_scalar) smallest = std::min(smallest, part_[i].size);
+        if (columns_ < 2 || columns_ > (smallest <= 2 ? SHORT_ROW_OF_SMALL : SHORT_ROW) || rows_ < 16) return;
+        if (columns_ > SHORT_ROW && (columns_ % 64 == 0 || transposed_)) return;  // where 64 divides them nothing is left over
         unsigned ones = 0;
         for (int i = 0; i < count_; ++i) {
             const Part& p = part_[i];
