@@ -80,3 +80,12 @@ def test_what_has_no_meaning() -> None:
             make_dual(norch.ones(1), norch.ones(1))
     finally:
         exit_dual_level()
+
+
+def test_programs_ask_which_level_there_is():
+    from norch.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with dual_level():
+        assert forward_ad._current_level == 0
+    assert forward_ad._current_level == -1

@@ -36,3 +36,29 @@ def test_text_of_parts_is_indented():
     from norch.nn.modules.module import _addindent
 
     assert _addindent("a\nb\nc", 2) == "a\n  b\n  c"
+
+
+def test_names_of_parts_that_copies_of_pytorchs_files_import():
+    from norch import functional
+    from norch.nn.modules.conv import Tensor, _pair, _size_2_t
+    from norch.optim.optimizer import _default_to_fused_or_foreach
+
+    assert functional.F is F
+    assert F._Reduction.get_enum("mean") == 1
+    assert (_pair(3), Tensor) == ((3, 3), norch.Tensor)
+    assert _size_2_t is not None
+    assert _default_to_fused_or_foreach([], False) == (False, False)
+
+
+def test_checkpoints_by_their_functions_name():
+    from norch.utils.checkpoint import CheckpointFunction
+
+    calls = []
+    weight = norch.tensor([2.0], requires_grad=True)
+
+    def part(x):
+        calls.append(1)
+        return x * weight * x
+
+    CheckpointFunction.apply(part, True, norch.tensor([3.0], requires_grad=True)).sum().backward()
+    assert (weight.grad.tolist(), len(calls)) == ([9.0], 2)

@@ -194,7 +194,7 @@ def test_what_trainers_import() -> None:
     code = """
 from norch.compat.standin import install
 install()
-import torch, torch._dynamo.config, torch._inductor.config, torch.utils._device
+import torch, torch._dynamo.config, torch._functorch.config, torch._inductor.config, torch.utils._device
 from torch._subclasses.fake_tensor import FakeTensorConverter
 from torch._utils import _take_tensors
 from torch.distributed._tensor.placement_types import DTensorSpec, Shard
@@ -204,6 +204,8 @@ torch._inductor.config.coordinate_descent_tuning = torch._inductor.config.triton
 torch._dynamo.config.cache_size_limit = max(32, torch._dynamo.config.cache_size_limit)
 with torch._dynamo.config.patch(verbose=True):
     assert torch._dynamo.config.cache_size_limit == 32
+    torch._dynamo.config.capture_scalar_outputs |= not torch._dynamo.config.suppress_errors
+torch._functorch.config.donated_buffer = False
 assert torch._inductor.config.patch("graph_partition", True)(lambda: 3)() == 3
 floats = [torch.ones(n) for n in (3, 5, 100, 2)]
 given = [floats[0], torch.ones(2).double(), *floats[1:], torch.eye(3).to_sparse()]

@@ -147,3 +147,19 @@ def test_tensorboard_reads_the_files(tmp_path):
         writer.add_scalar("loss", norch.tensor(0.5), 1)
     found = accumulator.EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in found.Scalars("loss")] == [(1, 0.5)]
+
+
+def test_what_runs_were_given_and_reached(tmp_path):
+    from norch.utils.tensorboard import summary
+
+    with SummaryWriter(tmp_path) as writer:
+        for part in summary.hparams({"lr": norch.tensor(0.5), "kind": "sgd"}, {"loss": 1.0}):
+            writer._get_file_writer().add_summary(part, 3)
+        writer.file_writer.add_summary(summary.scalar("loss", norch.tensor([0.25], requires_grad=True)), 4)
+    found = values(tmp_path)
+    tags = ["experiment", "session_start_info", "session_end_info"]
+    assert {("_hparams_/" + tag, 3) for tag in tags} | {("loss", 4)} == set(found)
+    assert b"lr" in found["_hparams_/session_start_info", 3].metadata.plugin_data.content
+    assert found["loss", 4].simple_value == 0.25
+    with pytest.raises(AttributeError):
+        _ = summary._nothing

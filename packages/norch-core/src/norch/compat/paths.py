@@ -22,7 +22,9 @@ from ..backend import registry
 from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError
-from ..tensor import printing
+from ..func.dual_numbers import current_level
+from ..tensor import Tensor, printing
+from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
 from .aten import Overload, Packet
@@ -44,6 +46,12 @@ from .path_functions import (
 )
 
 ROOT = __name__.partition(".")[0]
+
+
+class Asked(NamedTuple):
+    """A name whose value changes: `function` gives it, anew each time."""
+
+    function: Callable[[], Any]
 
 
 class Place(NamedTuple):
@@ -86,10 +94,20 @@ class _Unchanged(ContextDecorator, nullcontext[None]):
 
 _SETTINGS = {"patch": lambda *args, **kwargs: _Unchanged()}
 """Of compilers, which scripts set: nothing reads them."""
+_OFF = "capture_dynamic_output_shape_ops capture_scalar_outputs compiled_autograd disable error_on_recompile verbose"
+_DYNAMO_SETTINGS: dict[str, Any] = _SETTINGS | dict.fromkeys([*_OFF.split(), "suppress_errors"], False)
+_DYNAMO_SETTINGS |= dict.fromkeys(("cache_size_limit", "recompile_limit"), 8)
+_DYNAMO_SETTINGS |= {"optimize_ddp": True, "assume_static_by_default": True, "automatic_dynamic_shapes": True}
+_FUNCTORCH_SETTINGS = _SETTINGS | {"donated_buffer": True, "functionalize_rng_ops": False}
 _ANNOTATIONS = [f"_size_{n}_t" for n in ("any", 1, 2, 3, 4, 5, 6)] + [
     f"_{kind}_{n}_t" for kind in ("scalar_or_tuple", "ratio") for n in ("any", 1, 2, 3, 4, 5, 6)
 ]
 _ANNOTATIONS += [f"_size_{n}_opt_t" for n in ("any", 2, 3)] + ["_maybe_indices_t"]
+_MODULE_UTILS: dict[str, Any] = {
+    name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)
+}
+_MODULE_UTILS |= {"_ntuple": _ntuple, "_list_with_default": _list_with_default}
+_MODULE_UTILS["_reverse_repeat_tuple"] = lambda t, n: tuple(x for x in reversed(t) for _ in range(n))
 _JIT_SWITCHES = "profiling_executor profiling_mode texpr_fuser_enabled nvfuser_enabled bailout_depth autocast_mode"
 _SIGNALS = [f"_set_{name}" for name in ("SIGCHLD_handler", "worker_pids", "worker_signal_handlers")]
 _SIGNALS += ["_error_if_any_worker_fails", "_remove_worker_pids"]
@@ -106,8 +124,10 @@ PLACES: dict[str, Place] = {
     "_C": Place(
         ("compat.c_functions",),
         dict.fromkeys((f"_jit_set_{n}" for n in _JIT_SWITCHES.split()), lambda value: None)
-        | {"_get_graph_executor_optimize": lambda new_settings=None: True},
+        | {"_get_graph_executor_optimize": lambda new_settings=None: True}
+        | {"_set_graph_executor_optimize": lambda optimize: None},
     ),
+    "_VF": Place(("nn.flat_recurrence", "nn.functional.cells", "nn.functional", "")),
     "_tensor": Place(("compat.plain_pickles", "")),
     "_tensor_str": Place(
         names={
@@ -131,11 +151,12 @@ PLACES: dict[str, Place] = {
     "ao.quantization.quantize": Place(("nn.quantizing",)),
     "ao.nn.quantized": Place(("nn.quantized",)),
     "quantization": Place(("nn.quantizing",)),
-    "autograd.forward_ad": Place(("func.dual_numbers",)),
+    "autograd.forward_ad": Place(("func.dual_numbers",), {"_current_level": Asked(current_level)}),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
     "autograd.gradcheck": Place(("autograd",), {"GradcheckError": AutogradError}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
+    "profiler.profiler": Place(("profiler",)),
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),
@@ -143,7 +164,8 @@ PLACES: dict[str, Place] = {
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",), names={"is_dynamo_supported": lambda: True}),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER),
-    "_dynamo.config": Place(names=_SETTINGS | dict.fromkeys(("cache_size_limit", "recompile_limit"), 8)),
+    "_dynamo.config": Place(names=_DYNAMO_SETTINGS),
+    "_functorch.config": Place(names=_FUNCTORCH_SETTINGS),
     "_inductor.config": Place(names=_SETTINGS | {"triton": SimpleNamespace()}),
     "_dynamo.utils": Place(
         names={"is_compile_supported": lambda device_type: False, "disable_cache_limit": nullcontext}
@@ -154,7 +176,7 @@ PLACES: dict[str, Place] = {
     "distributed.autograd": Place(names={"is_available": lambda: False}),
     "distributed.rpc": Place(names={"is_available": lambda: False}),
     "distributed.elastic.multiprocessing.errors": Place(names={"record": unchanged}),
-    "functional": Place(("",)),
+    "functional": Place(("",), {"F": Asked(lambda: import_module(f"{ROOT}.nn.functional"))}),
     "futures": Place(("distributed.futures",)),
     "fx.experimental.symbolic_shapes": Place(("compat.symbolic_numbers",)),
     "distributed._composable": Place(("distributed.fsdp",)),
@@ -183,12 +205,7 @@ PLACES: dict[str, Place] = {
     "multiprocessing.spawn": Place(("distributed.spawning",)),
     "nn._reduction": Place(names={"get_enum": {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}.__getitem__}),
     "nn.common_types": Place(names=dict.fromkeys(_ANNOTATIONS, Any)),
-    "nn.modules.utils": Place(
-        ("nn.state",),
-        names={name: _ntuple(i) for i, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1)}
-        | {"_ntuple": _ntuple, "_list_with_default": _list_with_default}
-        | {"_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n))},
-    ),
+    "nn.modules.utils": Place(("nn.state",), names=_MODULE_UTILS),
     "nn.parallel.distributed": Place(("distributed.data_parallel",)),
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "onnx.operators": Place(names={"shape_as_tensor": _shape_as_tensor, "reshape_from_tensor_shape": _reshaped}),
@@ -199,7 +216,7 @@ PLACES: dict[str, Place] = {
     "torch_version": Place(("compat.torch_version",)),
     "types": Place(
         names={"Number": int | float | bool, "Device": Any, "_device": Device, "_dtype": DType, "_size": Sequence}
-        | {"_int": int, "_float": float, "_bool": bool}
+        | {"_int": int, "_float": float, "_bool": bool, "Storage": Storage}
     ),
     "utils.data._utils": Place(
         ("utils.data",), {"HAS_NUMPY": True, "MP_STATUS_CHECK_INTERVAL": 5.0, "python_exit_status": False}
@@ -268,6 +285,8 @@ _SAME = (
 )
 for _name in [*_SAME.split(), *_HOMES]:
     PLACES[f"nn.modules.{_name}"] = Place((f"nn.{_HOMES.get(_name, _name)}", "nn"))
+_PARTS = _MODULE_UTILS | dict.fromkeys(_ANNOTATIONS, Any)
+PLACES["nn.modules.conv"] = Place(("nn.convolution", "nn"), _PARTS | {"Tensor": Tensor})
 PLACES["nn.modules.module"] = Place(
     ("nn.module", "nn.state", "nn.registry", "nn.global_hooks", "nn"), {"_addindent": _addindent}
 )
@@ -294,6 +313,8 @@ class _PathModule(_Package):
     def __getattr__(self, name: str) -> Any:
         path = self.__name__.partition(".")[2]
         found = _find(path, name)
+        if isinstance(found, Asked):
+            return found.function()
         self.__dict__[name] = found
         return found
 

@@ -36,6 +36,11 @@ class _Level:
 _level: _Level | None = None
 
 
+def current_level() -> int:
+    """0 within a `dual_level`, and -1 outside, as PyTorch counts them."""
+    return -1 if _level is None else 0
+
+
 def enter_dual_level() -> int:
     """Begins what `dual_level` is about, and returns 0. Raises AutogradError within another."""
     global _level

@@ -9,9 +9,8 @@ from typing import Any
 
 import norch
 
-from . import functional as F
 from . import init
-from .functional.recurrence import recurrence
+from .flat_recurrence import through_layers
 from .layer import MAX_LAYERS, layer
 from .module import Module
 from .parameter import Parameter
@@ -140,20 +139,9 @@ class RNNBase(Module):
         self, input: norch.Tensor, states: list[norch.Tensor], mask: norch.Tensor | None
     ) -> tuple[norch.Tensor, list[norch.Tensor]]:
         """(T, N, *) through all layers. The states are those of all layers and directions."""
-        own, directions = self.__dict__, 2 if self.bidirectional else 1
-        first = [x.unbind(0) for x in states]
-        last = []
-        for i in range(0, len(self._all_names), directions):
-            if i and self.training and self.dropout:
-                input = F.dropout(input, self.dropout)
-            outputs = []
-            for d in range(directions):
-                weights = [own[name] if name else None for name in self._all_names[i + d]]
-                out, *rest = recurrence(self.mode, input, [x[i + d] for x in first], weights, mask, d == 1)
-                outputs.append(out)
-                last.append(rest)
-            input = outputs[0] if directions == 1 else norch.cat(outputs, -1)
-        return input, [norch.stack(x) for x in zip(*last)]
+        own, dropout = self.__dict__, self.dropout if self.training else 0.0
+        weights = [[own[name] if name else None for name in names] for names in self._all_names]
+        return through_layers(self.mode, input, states, weights, mask, 2 if self.bidirectional else 1, dropout)
 
     def _check_width(self, input: norch.Tensor) -> None:
         if input.shape[-1] != self.input_size:

@@ -51,6 +51,11 @@ def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]
     return call
 
 
+def _default_to_fused_or_foreach(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+    """Whether optimisers of one's own that are written as PyTorch's take their paths `fused` and `foreach`: neither."""
+    return False, False
+
+
 class Optimizer(switches.Replayed):
     """Base of all optimisers. A subclass passes its options as `defaults` and defines `step`.
 

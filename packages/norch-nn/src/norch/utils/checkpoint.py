@@ -132,6 +132,16 @@ def checkpoint(
     return tree_unflatten(results, made[0])
 
 
+class CheckpointFunction:
+    """By which programs that know PyTorch's name ask for `checkpoint` with use_reentrant=True."""
+
+    @staticmethod
+    def apply(run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        """`run_function(*args)`, which runs again in the backward pass, with the random numbers of the first time if
+        `preserve_rng_state`."""
+        return checkpoint(run_function, *args, use_reentrant=True, preserve_rng_state=preserve_rng_state)
+
+
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Two contexts that do nothing: what `context_fn` gives unless it is chosen."""
     return nullcontext(), nullcontext()

@@ -24,6 +24,9 @@ from .block_mask import noop_mask as noop_mask
 from .block_mask import or_masks as or_masks
 from .block_mask import over_indices
 
+_mask_mod_signature = Callable[[norch.Tensor, norch.Tensor, norch.Tensor, norch.Tensor], norch.Tensor]
+_score_mod_signature = Callable[[norch.Tensor, norch.Tensor, norch.Tensor, norch.Tensor, norch.Tensor], norch.Tensor]
+
 
 class AuxRequest(NamedTuple):
     """What `flex_attention` gives besides. lse: the logarithm of the sums of exponentials. max_scores: the largest."""

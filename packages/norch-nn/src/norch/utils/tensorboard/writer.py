@@ -102,6 +102,9 @@ class SummaryWriter:
         """Where the events are written."""
         return self.log_dir
 
+    def _get_file_writer(self) -> Any:
+        return self._writer._get_file_writer()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
