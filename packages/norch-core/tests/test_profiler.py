@@ -9,7 +9,7 @@ import pytest
 from profiler_harness import CPU, alone, make_tensors, rows, step
 
 import norch
-from norch.profiler import profile, record_function
+from norch.profiler import ProfilerAction, profile, record_function
 
 alone = pytest.fixture(autouse=True)(alone)
 tensors = pytest.fixture(make_tensors)
@@ -293,3 +293,22 @@ def test_counts_are_those_of_pytorch():
     }
     missing = {n for n in attributes if not n.endswith("_str")} - set(dir(ours.key_averages()[0]))
     assert missing <= {"cpu_children", "cpu_parent"}
+
+
+def test_what_loggers_ask_of_profiles():
+    from norch.profiler.profiler import _default_schedule_fn
+
+    assert _default_schedule_fn(3) == ProfilerAction.RECORD
+    assert not norch.autograd._profiler_enabled()
+    with profile(record_shapes=True) as prof:
+        assert norch.autograd._profiler_enabled()
+        norch.ones(2) + 1
+    assert prof.events().key_averages(group_by_input_shapes=True)
+    prof = profile()
+    prof.start()
+    norch.autograd._disable_profiler()
+    assert not norch.autograd._profiler_enabled()
+    with pytest.raises(RuntimeError, match="no profile runs"):
+        norch.autograd._disable_profiler()
+    with profile():  # which may begin again
+        pass

@@ -52,3 +52,12 @@ def test_a_module_that_raises_is_left():
         except KeyError:
             pass
     assert tracker.parents == {"Global"}
+
+
+def test_of_several_paths_the_last_is_the_name():
+    shared, found = nn.Linear(2, 2), []
+    shared.register_forward_pre_hook(lambda *_: found.append(set(tracker.parents)))
+    model = nn.Sequential(nn.Sequential(shared), shared)
+    with ModuleTracker() as tracker:
+        model(norch.ones(1, 2))
+    assert found == [{"Global", "Sequential", "Sequential.0", "Sequential.1"}, {"Global", "Sequential", "Sequential.1"}]

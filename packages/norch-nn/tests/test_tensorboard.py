@@ -120,6 +120,17 @@ def test_the_graph_of_a_model(tmp_path, capsys):
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_a_graph_changes_nothing_of_the_model(tmp_path):
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Sequential(nn.Linear(2, 2).eval()))
+    state = norch.get_rng_state()
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_graph(model, norch.ones(3, 2) * 5)
+    assert model[0].running_mean.tolist() == [0, 0]
+    assert model[0].num_batches_tracked == 0
+    assert norch.equal(norch.get_rng_state(), state)
+    assert [module.training for module in model.modules()] == [True, True, True, True, False]
+
+
 def test_a_model_without_a_graph(tmp_path):
     with SummaryWriter(tmp_path) as writer:
         with pytest.raises(ValueError, match="input_to_model is needed"):

@@ -82,6 +82,8 @@ class Variable(metaclass=_VariableMeta):
 
 _LATER = {
     "Function": "function",
+    "_disable_profiler": "..profiler.session",
+    "_profiler_enabled": "..profiler.session",
     "_unsafe_preserve_version_counter": "versions",
     "detect_anomaly": "anomaly",
     "gradcheck": "..testing.gradcheck",

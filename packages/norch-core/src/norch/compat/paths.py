@@ -22,7 +22,6 @@ from ..backend import registry
 from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError
-from ..func.dual_numbers import current_level
 from ..tensor import Tensor, printing
 from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
@@ -151,12 +150,15 @@ PLACES: dict[str, Place] = {
     "ao.quantization.quantize": Place(("nn.quantizing",)),
     "ao.nn.quantized": Place(("nn.quantized",)),
     "quantization": Place(("nn.quantizing",)),
-    "autograd.forward_ad": Place(("func.dual_numbers",), {"_current_level": Asked(current_level)}),
+    "autograd.forward_ad": Place(
+        ("func.dual_numbers",),
+        {"_current_level": Asked(lambda: import_module(f"{ROOT}.func.dual_numbers").current_level())},
+    ),
     "autograd.anomaly_mode": Place(("autograd.anomaly",)),
     "autograd.gradcheck": Place(("autograd",), {"GradcheckError": AutogradError}),
     "autograd.grad_mode": Place(("",)),
     "autograd.profiler": Place(("profiler.legacy",)),
-    "profiler.profiler": Place(("profiler",)),
+    "profiler.profiler": Place(("profiler.session", "profiler")),
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER),

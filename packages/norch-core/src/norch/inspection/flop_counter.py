@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 from ..observing import observed_by
@@ -18,19 +19,28 @@ class FlopCounterMode:
         counter.get_total_flops()
 
     Products are those of matrices, convolutions, attention and recurrent layers, backward passes too; nothing else is
-    counted. display: whether a table is printed at the end. `norch.summary` counts by layer. `mods` and `depth` are
-    taken for PyTorch's sake.
+    counted. display: whether a table is printed at the end. `mods` and `depth` are taken for PyTorch's sake.
+
+    `flop_counts` has the operations by op, of all under "Global", and of each module of norch-nn that was at work,
+    forward and backward, under its path from the outermost one: "Net", "Net.layers.0".
     """
 
     def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
         if custom_mapping:
             raise NotImplementedError("FlopCounterMode(): norch takes no custom_mapping; ops that are products count")
         self.display = display
-        self._flops: Counter[str] = Counter()
+        self.flop_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._tracker: Any = None
         self._open = ExitStack()
 
     def __enter__(self) -> FlopCounterMode:
-        self._flops.clear()
+        self.flop_counts.clear()
+        try:
+            self._tracker = import_module("norch.utils.module_tracker").ModuleTracker()
+        except ImportError:  # without norch-nn there are no modules
+            self._tracker = None
+        else:
+            self._open.enter_context(self._tracker)
         self._open.enter_context(observed_by(FlopCounter(self._count)))
         return self
 
@@ -40,18 +50,19 @@ class FlopCounterMode:
             print(self.get_table())
 
     def _count(self, flops: int, op: str) -> None:
-        self._flops[op] += flops
+        for name in ("Global",) if self._tracker is None else self._tracker.parents:
+            self.flop_counts[name][op] += flops
 
     def get_total_flops(self) -> int:
         """Of all ops."""
-        return sum(self._flops.values())
+        return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[str, int]]:
-        """By the names of ops, under "Global"."""
-        return {"Global": dict(self._flops)}
+        """What `flop_counts` has: by module, and "Global", the operations of each op."""
+        return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
         """The ops with their operations, the most first, and the sum."""
-        rows = [*self._flops.most_common(), ("all", self.get_total_flops())]
+        rows = [*self.flop_counts["Global"].most_common(), ("all", self.get_total_flops())]
         wide = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:{wide}}  {flops:>20,}" for name, flops in rows)

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from ..submodules import late_submodules
 from .event import FunctionEvent
 from .event_list import EventList
 from .session import (
@@ -45,3 +46,6 @@ __all__ = [
 def kineto_available() -> bool:
     """True: `profile` is here, as it is in PyTorch where that library is."""
     return True
+
+
+__getattr__ = late_submodules(__name__)

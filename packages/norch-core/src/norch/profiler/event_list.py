@@ -85,14 +85,15 @@ class EventList(list[Any]):
         return float(sum(event.self_cpu_time_total for event in self))
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_line: bool = False
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_line: bool = False
     ) -> EventList:
         """The events added up by name.
 
-        group_by_input_shape: by the shapes of arguments too. group_by_stack_n: by as many of the innermost lines of the
-        stack too. group_by_line: by the line of the program alone; the backward pass counts for what it differentiates.
+        group_by_input_shapes: by the shapes of arguments too. group_by_stack_n: by as many of the innermost lines of
+        the stack too. group_by_line: by the line of the program alone; the backward pass counts for what it
+        differentiates.
         """
-        key = _by_line if group_by_line else _by(group_by_input_shape, group_by_stack_n)
+        key = _by_line if group_by_line else _by(group_by_input_shapes, group_by_stack_n)
         found: dict[Any, Average] = {}
         keys: dict[int, Any] = {}
         for event in self:
@@ -103,7 +104,7 @@ class EventList(list[Any]):
                 if group_by_line:
                     average.text = "" if event.line is None else event.line.text()
                 average.stack = event.stack[:group_by_stack_n]
-                if group_by_input_shape:
+                if group_by_input_shapes:
                     average.input_shapes = str(event.input_shapes)
             outer = event.parent
             while outer is not None and keys.get(id(outer)) != at:

@@ -131,6 +131,25 @@ class record_function:
 
 
 _running = Lock()
+_now: list[profile] = []
+"""The profile that runs."""
+
+
+def _default_schedule_fn(_: int) -> ProfilerAction:
+    """The schedule of a profile that is given none: every step is noted."""
+    return ProfilerAction.RECORD
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profile runs."""
+    return bool(_now)
+
+
+def _disable_profiler() -> None:
+    """Ends the profile that runs, without what it noted. Raises RuntimeError where none does."""
+    if not _now:
+        raise RuntimeError("_disable_profiler(): no profile runs")
+    _now[0]._abandon()
 
 
 class profile:
@@ -176,7 +195,7 @@ class profile:
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_flops = with_stack, with_flops
         self.step_num = 0
-        self.current_action = ProfilerAction.RECORD if schedule is None else schedule(0)
+        self.current_action = (schedule or _default_schedule_fn)(0)
         self._metadata: dict[str, Any] = {}
         self._recorder: Recorder | None = None
         self._step: record_function | None = None
@@ -199,9 +218,10 @@ class profile:
         if not _running.acquire(blocking=False):
             raise RuntimeError("Profiler is already enabled: profiles cannot be nested, nor run beside each other")
         self._entered = True
+        _now.append(self)
         try:
             self.step_num = 0
-            self.current_action = ProfilerAction.RECORD if self.schedule is None else self.schedule(0)
+            self.current_action = (self.schedule or _default_schedule_fn)(0)
             self._go(self.current_action)
             self._begin_step()
         except BaseException:
@@ -227,7 +247,7 @@ class profile:
         self._end_step()
         before = self.current_action
         self.step_num += 1
-        now = ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
+        now = (self.schedule or _default_schedule_fn)(self.step_num)
         self.current_action = now
         if before == ProfilerAction.RECORD_AND_SAVE:
             self._finish()
@@ -306,6 +326,7 @@ class profile:
         self._drop()
         if self._entered:
             self._entered = False
+            _now.clear()
             _running.release()
 
     # --- What was noted -----------------------------------------------------------------------------------------------

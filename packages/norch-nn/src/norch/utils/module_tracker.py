@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class ModuleTracker:
     """Within `with`, `parents` holds the names of the modules that are computing, in forward and backward passes.
 
-    A name is the path from the outermost module, whose class begins it: "Sequential.0". "Global" is always among them.
-    In a backward pass a module is at work from the gradients of what it returned to those of its arguments.
+    A name is the path from the outermost module, whose class begins it: "Sequential.0"; of several paths it is the
+    last. "Global" is always among them. In a backward pass a module is at work from the gradients of what it returned
+    to those of its arguments.
     """
 
     parents: set[str]
@@ -55,9 +56,14 @@ class ModuleTracker:
 
     def _get_mod_name(self, mod: nn.Module) -> str:
         if mod not in self._names:
-            for path, module in mod.named_modules():
-                self._names[module] = f"{type(mod).__name__}.{path}".rstrip(".")
+            self._name(mod, type(mod).__name__)
         return self._names[mod]
+
+    def _name(self, mod: nn.Module, name: str) -> None:
+        known = mod in self._names
+        self._names[mod] = name
+        for part, below in () if known else mod.named_children():
+            self._name(below, f"{name}.{part}")
 
     def _get_append_fn(self, mod: nn.Module, name: str, is_bw: bool) -> Callable[..., None]:
         def append(*_: Any) -> None:

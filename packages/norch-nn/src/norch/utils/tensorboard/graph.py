@@ -50,7 +50,8 @@ def graph_event(graph: Any) -> Any:
 
 
 def model_graph(model: Any, inputs: Any) -> Any:
-    """TensorBoard's GraphDef of `model(*inputs)`. Raises ValueError where nothing is recorded."""
+    """TensorBoard's GraphDef of `model(*inputs)`, as it computes in evaluation. Raises ValueError where nothing is
+    recorded."""
     if inputs is None:
         raise ValueError("add_graph(): input_to_model is needed, a tensor or a tuple of arguments")
     args = inputs if isinstance(inputs, list | tuple) else (inputs,)
@@ -58,10 +59,15 @@ def model_graph(model: Any, inputs: Any) -> Any:
     args = [a.detach().requires_grad_() if isinstance(a, norch.Tensor) and a.is_floating_point() else a for a in args]
     calls = _Calls(model)
     hooks = [hook for module in model.modules() for hook in _watched(module, calls)]
+    training = [module for module in model.modules() if module.training]
     try:
+        for module in training:
+            module.training = False
         with norch.enable_grad():
             result = list(tensors(model(*args)))
     finally:
+        for module in training:
+            module.training = True
         for hook in hooks:
             hook.remove()
     ends = [tensor.grad_fn for tensor in result]
