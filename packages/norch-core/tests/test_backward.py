@@ -10,6 +10,8 @@ import pytest
 import norch
 from norch import AutogradError, DTypeError, ShapeError, Tensor
 from norch.autograd import grad
+from norch.autograd.graph import Node
+from norch.autograd.passes import leading_to
 
 Call = Callable[[Tensor], Tensor]
 
@@ -347,3 +349,38 @@ def test_zeros_for_gradients_that_are_not_there_can_be_differentiated():
     (second,) = norch.autograd.grad(first, x, create_graph=True, materialize_grads=True)
     assert (second.item(), second.requires_grad) == (0.0, True)
     assert norch.autograd.grad(second, x, materialize_grads=True)[0].item() == 0.0
+
+
+class Unseen(Node):
+    """A node whose edges nothing may ask for."""
+
+    __slots__ = ()
+
+    @property
+    def edges(self) -> Any:
+        raise AssertionError("a node that is older than every target was looked at")
+
+
+def test_what_is_older_than_every_target_is_not_looked_at() -> None:
+    old, target, between, root = Unseen(), Node(), Node(), Node()
+    old.sequence_number, old.hooks = 1, None
+    target.sequence_number, target.edges = 2, (old,)
+    between.sequence_number, between.edges = 3, (target, old)
+    root.sequence_number, root.edges = 4, (old, between, None)
+    assert leading_to([root], {target: None}) == {target, between, root}
+    assert leading_to([target, old], {between: None}) == set()
+    assert leading_to([root], {}) == set()
+
+
+def test_the_gradient_of_a_new_leaf_behind_a_long_graph() -> None:
+    h = norch.ones(2, requires_grad=True)
+    for _ in range(20):
+        h = h * 1.5
+        x = norch.zeros(2, requires_grad=True)
+        y = ((h + x) ** 2).sum()
+        (found,) = norch.autograd.grad(y, x, create_graph=True)
+        h = h - 0.25 * found
+    expected = (1.5 * 0.5) ** 20
+    assert norch.allclose(h, norch.tensor(expected))
+    (found,) = norch.autograd.grad(h.sum(), [x], allow_unused=True)
+    assert found is None or found.shape == x.shape

@@ -159,12 +159,16 @@ class BackwardPass:
 
 
 def leading_to(roots: Iterable[Node], targets: dict[Node, Any]) -> set[Node]:
-    """The targets below `roots`, and the nodes from which one can be reached."""
-    seen = set(roots)
-    stack = list(roots)
+    """The targets below `roots`, and the nodes from which one can be reached.
+
+    Of nodes that are older than every target none is looked at: their edges lead to older ones yet.
+    """
+    oldest = min((node.sequence_number for node in targets), default=0)
+    seen = {root for root in roots if targets and root.sequence_number >= oldest}
+    stack = list(seen)
     while stack:
         for edge in stack.pop().edges:
-            if edge is not None and edge not in seen:
+            if edge is not None and edge.sequence_number >= oldest and edge not in seen:
                 seen.add(edge)
                 stack.append(edge)
     leading: set[Node] = set()
