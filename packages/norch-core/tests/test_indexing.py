@@ -197,6 +197,22 @@ def test_indices_of_every_type() -> None:
     assert x[norch.empty(0, dtype=norch.int64)].shape == (0, 4)
 
 
+ROWS, COLUMNS = np.array([[1], [0]]), np.array([3, 0, 2])
+
+
+@pytest.mark.parametrize("index", [
+    (..., COLUMNS), (..., ROWS, COLUMNS), (..., COLUMNS, 0), (..., COLUMNS, slice(1, 3)), (slice(0, 1), ..., COLUMNS),
+    (..., None, COLUMNS), (..., np.array([True, False, True, True])), (None, ..., ROWS, None),
+])  # fmt: skip
+def test_arrays_of_numpy_after_an_ellipsis(index: Index) -> None:
+    x = np.arange(64.0).reshape(4, 4, 4)
+    assert np.array_equal(norch.tensor(x)[index].numpy(), x[index])
+    y = norch.tensor(x)
+    y[index] = -1.0
+    x[index] = -1.0
+    assert np.array_equal(y.numpy(), x)
+
+
 def test_a_list_of_more_than_numbers_is_taken_for_a_tuple() -> None:
     x = norch.arange(12).reshape(3, 4)
     assert x[[[0, 1], [2, 0]]].tolist() == x[[0, 1], [2, 0]].tolist() == [2, 4]

@@ -224,8 +224,10 @@ def simple_view(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
             continue
         if part is Ellipsis:
             rest = index[i + 1 :]
+            if not {type(p) for p in rest} <= _KNOWN:  # of arrays count() would ask each element
+                return None
             skipped = ndim - at - len(rest) + rest.count(None)
-            if skipped < 0 or not {type(p) for p in rest} <= _KNOWN:
+            if skipped < 0:
                 return None
             dim += skipped
             at += skipped
