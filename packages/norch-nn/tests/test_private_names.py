@@ -48,6 +48,12 @@ def test_names_of_parts_that_copies_of_pytorchs_files_import():
     assert (_pair(3), Tensor) == ((3, 3), norch.Tensor)
     assert _size_2_t is not None
     assert _default_to_fused_or_foreach([], False) == (False, False)
+    from norch.optim.swa_utils import _group_tensors_by_device_and_dtype
+
+    ((found, places),) = _group_tensors_by_device_and_dtype(
+        [[norch.ones(1), norch.ones(2)]], with_indices=True
+    ).values()
+    assert ([len(x) for x in found[0]], list(places)) == ([1, 2], [0, 1])
 
 
 def test_checkpoints_by_their_functions_name():

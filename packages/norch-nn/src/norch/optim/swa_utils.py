@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -220,3 +221,10 @@ class SWALR(LRScheduler):
         """How much of the way has been gone."""
         t = max(0, min(1, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
+
+
+def __getattr__(name: str) -> Any:
+    """What averages of one's own group parameters by."""
+    if name == "_group_tensors_by_device_and_dtype":
+        return getattr(import_module("norch.utils._foreach_utils"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
