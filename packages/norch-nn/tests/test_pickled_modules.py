@@ -125,6 +125,28 @@ def test_buffers_that_are_not_kept():
     assert found.passing.item() == 3
 
 
+class Restored(nn.Module):
+    """Which puts its state into its `__dict__` itself, as torchmetrics' do."""
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.restored = sorted(name for name in state if not name.startswith("_"))
+
+
+def test_a_module_with_a_setstate_of_its_own():
+    parameters = {"weight": tensor("0", 2, (1, 2)), "bias": tensor("1", 1, (1,))}
+    linear = module("torch.nn.modules.linear", "Linear", parameters.items(), in_features=2, out_features=1)
+    made = module(__name__, "Restored", (), {"scale": tensor("1", 1, (1,))}.items(), {"layer": linear}.items(), size=3)
+    found = load(zipped(made, {"0": floats(1, 2), "1": floats(5)}))
+    assert found.restored == ["size", "training"]
+    for again in (found, copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert again.scale.tolist() == again._buffers["scale"].tolist() == [5]
+        assert list(again.state_dict()) == ["scale", "layer.weight", "layer.bias"]
+        assert again.size == 3
+        again.scale = norch.ones(1)
+        assert again.state_dict()["scale"].tolist() == [1]
+
+
 def test_hooks_on_the_state_are_refused():
     hooks = OrderedDict({0: Name(__name__, "double")})
     with pytest.raises(norch.CheckpointError, match=r"Module: it has hooks on its state_dict.*save its state_dict\(\)"):

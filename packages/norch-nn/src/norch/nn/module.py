@@ -75,6 +75,8 @@ class Module(Movable, Traversable, Hookable):
             own = vars(norch).get(value.__name__) if isinstance(value, FunctionType) else None
             if own is not None and own is value:
                 setattr(cls, name, staticmethod(own))  # PyTorch's are built in, and no methods of a class
+        if "__setstate__" in vars(cls) and not is_own:
+            cls.__setstate__ = pickled.adopting(cls.__setstate__)  # type: ignore[assignment]
         access = AskedFirst if "__getattr__" in vars(cls) and not is_own else NamedAccess
         if names_getattr(cls) and not issubclass(cls, access):
             cls.__bases__ = (*cls.__bases__, access)
@@ -119,9 +121,7 @@ class Module(Movable, Traversable, Hookable):
         if pickled.has_registries(attributes):
             self.__dict__.update(pickled.by_registries(attributes))
         elif pickled.is_pytorch(attributes):
-            Module.__init__(self)
-            pickled.adopt(self, attributes)
-            self._complete()
+            self._adopt(attributes)
         else:
             self.__dict__.update(attributes or {})
         list_registries(self)
@@ -129,6 +129,12 @@ class Module(Movable, Traversable, Hookable):
             mark(self, name)
         for name, value in slots.items():
             setattr(self, name, value)
+
+    def _adopt(self, attributes: dict[str, Any]) -> None:
+        """Takes what PyTorch pickled of a module."""
+        Module.__init__(self)
+        pickled.adopt(self, attributes)
+        self._complete()
 
     def _complete(self) -> None:
         """Sets the attributes that a module of PyTorch does not have."""

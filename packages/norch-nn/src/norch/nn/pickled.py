@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import norch
@@ -78,3 +80,17 @@ def adopt(module: Module, state: dict[str, Any]) -> None:
             f"{type(module).__name__}: it has hooks on its state_dict, which norch's do not fit; where PyTorch is "
             "installed, save its state_dict() and load that into a model of norch"
         )
+
+
+def adopting(setstate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """The `__setstate__` of a class of one's own, which gets the attributes alone of what PyTorch pickled: it may put
+    them into the `__dict__`, where PyTorch's modules have their registries too."""
+
+    @wraps(setstate)
+    def call(module: Any, state: Any) -> None:
+        if is_pytorch(state) and not has_registries(state):
+            module._adopt(state)
+            state = {name: value for name, value in state.items() if name not in _INTERNAL}
+        setstate(module, state)
+
+    return call
