@@ -416,3 +416,15 @@ def test_places_of_triangles_take_a_layout() -> None:
     assert norch.scalar_tensor(3, layout=norch.strided).item() == 3
     with pytest.raises(TypeError, match=r"triu_indices\(\): unexpected arguments colour"):
         norch.triu_indices(2, 2, colour=1)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [
+    (norch.tensor(0.5, dtype=norch.float64), norch.float32), (norch.tensor(0.5, dtype=norch.bfloat16), norch.float32),
+    (norch.tensor(2, dtype=norch.int32), norch.int64), (norch.tensor(2, dtype=norch.uint8), norch.int64),
+    (norch.tensor(True), norch.bool),
+])  # fmt: skip
+def test_full_of_a_0d_tensor_has_the_dtype_of_a_number(value, dtype):
+    found = norch.full((2, 3), value)
+    assert found.dtype is dtype
+    assert found.tolist() == [[value.item()] * 3] * 2
+    assert norch.full((2,), value, dtype=norch.float16).dtype is norch.float16

@@ -344,3 +344,14 @@ def test_normal_numbers_of_tensors_go_into_out():
     assert norch.normal(norch.zeros(3), 1e-3, out=out) is out
     assert float(out.abs().max()) < 1
     assert norch.normal(norch.zeros(2), norch.ones(2), requires_grad=True).requires_grad
+
+
+def test_normal_of_a_size_takes_tensors_of_one_element():
+    norch.manual_seed(3)
+    found = norch.normal(norch.tensor(5), norch.tensor(2.0, dtype=norch.float64), size=(4, 3))
+    norch.manual_seed(3)
+    assert norch.equal(found, norch.normal(5.0, 2.0, (4, 3)))
+    with pytest.raises(norch.ShapeError):
+        norch.normal(norch.zeros(2), 1.0, (3,))
+    with pytest.raises(norch.ShapeError, match="must not be negative"):
+        norch.normal(0.0, norch.tensor(-1.0), (3,))

@@ -113,7 +113,7 @@ _SIGNALS += ["_error_if_any_worker_fails", "_remove_worker_pids"]
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
 _EMPTY = (
-    "_functorch ao ao.nn _higher_order_ops _inductor distributed.elastic "
+    "_functorch ao ao.nn _higher_order_ops _inductor _inductor.codecache distributed.elastic "
     "distributed.elastic.multiprocessing distributed.algorithms.model_averaging"
 )
 

@@ -187,12 +187,14 @@ def full(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`fill_value` (a number) in shape `size`; its own dtype (bool, int64 or the default) unless `dtype` is given.
+    """`fill_value`, a number or a 0-d tensor, in shape `size`; in the dtype of a number of its kind (bool, int64 or the
+    default) unless `dtype` is given.
 
     Raises DTypeError for anything but a number.
     """
     if hasattr(fill_value, "spec"):
-        chosen = fill_value.spec.dtype if dtype is None else dtype
+        kind = float if fill_value.is_floating_point() else bool if fill_value.spec.dtype is bool_ else int
+        chosen = scalar_dtype(kind) if dtype is None else dtype
         out = filled(spec_for(size, chosen, device, "full"), fill_value)
     else:
         value = fill_value if type(fill_value) in SCALARS else getattr(fill_value, "item", lambda: fill_value)()

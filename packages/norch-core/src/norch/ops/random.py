@@ -238,10 +238,14 @@ def normal(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """Normal with the given `mean` and standard deviation `std`: numbers, with `size`; or tensors that broadcast.
+    """Normal with the given `mean` and standard deviation `std`: numbers, or tensors of one element, with `size`; or
+    tensors that broadcast.
 
-    Raises ShapeError for a negative standard deviation, or for two numbers without a size.
+    Raises ShapeError for a negative standard deviation, for two numbers without a size, and for tensors of several
+    elements with one.
     """
+    if size is not None:
+        mean, std = (v.item() if hasattr(v, "spec") else v for v in (mean, std))
     if not hasattr(std, "spec") and std < 0:
         raise ShapeError(f"normal(): std must not be negative, got {std}")
     given = [v for v in (mean, std) if hasattr(v, "spec")]
