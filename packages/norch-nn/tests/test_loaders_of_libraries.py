@@ -176,6 +176,10 @@ def test_what_such_loaders_tell_their_workers():
         seen = []
         dataloader._sharding_worker_init_fn(seen.append, 1, 0, 1)
         assert seen == [1]
+        pipe = loading.datapipes.iter.IterableWrapper(range(12)).sharding_filter()
+        worker._worker_info = worker.WorkerInfo(id=1, num_workers=2, seed=3, dataset=pipe)
+        dataloader._sharding_worker_init_fn(None, 3, 2, 1)  # the second worker of the last of three processes
+        assert list(pipe) == [5, 11]
     finally:
         worker._worker_info = None
     assert worker.ManagerWatchdog().is_alive()

@@ -124,7 +124,7 @@ def _sharding_worker_init_fn(
     """Has a data pipe give the samples of one worker of one process alone, and calls `worker_init_fn(worker_id)`."""
     info = get_worker_info()
     if info is not None and hasattr(info.dataset, "apply_sharding"):
-        info.dataset.apply_sharding(world_size * info.num_workers, rank_id * info.num_workers + worker_id)
+        info.dataset.apply_sharding(world_size * info.num_workers, worker_id * world_size + rank_id)
     if worker_init_fn is not None:
         worker_init_fn(worker_id)
 
