@@ -10,7 +10,7 @@ Others are those of the modules: see `norch.nn`.
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 
 import norch
 from norch import adaptive_avg_pool1d as adaptive_avg_pool1d
@@ -157,5 +157,5 @@ _late = norch.late_submodules(__name__)
 def __getattr__(name: str) -> object:
     """What copies of PyTorch's functions ask before they compute, and by which losses know reductions."""
     if name == "_Reduction":
-        return import_module("norch.nn._reduction")
+        return _import_module("norch.nn._reduction")
     return getattr(norch.overrides, name) if name in ("handle_torch_function", "has_torch_function") else _late(name)
