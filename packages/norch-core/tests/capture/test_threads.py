@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from capture_harness import image, numbers
 
 import norch
+from norch.capturing import recording
 from norch.dispatch import plan as planning
 
 
@@ -26,6 +28,21 @@ def _often():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+
+
+def test_arguments_of_kernels_are_whole_wherever_they_are_seen(device, monkeypatch):
+    """What a recording looks through while another thread puts the arguments of a kernel together."""
+    seen = []
+
+    def look(value):
+        seen.append(gc.get_objects())
+        return plain(value)
+
+    plain = recording.plain
+    monkeypatch.setattr(recording, "plain", look)
+    step = norch.capture(lambda x: (x * 2).sum())
+    assert [step(batch(device, 1, 3)).item() for _ in range(3)] == [(batch(device, 1, 3) * 2).sum().item()] * 3
+    assert seen
 
 
 def together(*works):

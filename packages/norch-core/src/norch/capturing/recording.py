@@ -77,7 +77,7 @@ class Compiled:
 
         def call(*args: Any) -> None:
             recorder = active
-            kernel(*(args if recorder is None else map(plain, args)))
+            kernel(*(args if recorder is None else [plain(x) for x in args]))  # no tuple that grows while gc sees it
             if recorder is not None:
                 if recorder.thread == get_ident():
                     recorder.called(self, args)
@@ -97,7 +97,7 @@ class Compiled:
                 return
             recorder.hidden += 1
             try:
-                kernel(*map(plain, args))
+                kernel(*[plain(x) for x in args])
             finally:
                 recorder.hidden -= 1
             recorder.called(self, args)
