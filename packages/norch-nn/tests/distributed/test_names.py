@@ -30,3 +30,13 @@ def test_debug_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "loud")
     with pytest.raises(ValueError, match="OFF, INFO or DETAIL"):
         dist.set_debug_level_from_env()
+
+
+def test_names_of_before() -> None:
+    assert dist.reduce_op.SUM is dist.ReduceOp.SUM
+    assert dist._all_gather_base is dist.all_gather_into_tensor
+    assert dist._reduce_scatter_base is dist.reduce_scatter_tensor
+    with pytest.raises(AttributeError):
+        _ = dist.reduce_op.NOTHING
+    with pytest.raises(ValueError, match="each rank is in one list"):
+        dist.new_subgroups_by_enumeration([[0, 1], [1]])

@@ -115,6 +115,12 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     "distributed.tensor._utils": [("compute_local_shape_and_global_offset", "norch.distributed.shard cuts tensors")],
     "distributed.tensor.placement_types": [("_StridedShard", "norch.distributed.tensor.Shard cuts a dim in one piece")],
     "distributed._tensor.placement_types": [("DTensorSpec TensorMeta", "norch.distributed's tensors are whole")],
+    "fx.operator_schemas": [
+        (
+            "get_signature_for_torch_op normalize_function normalize_module",
+            "calls keep the arguments that they are given",
+        )
+    ],
     "jit": [
         ("_get_trace_graph", "norch.utils.flop_counter counts a model's operations"),
         ("ScriptFunction", _RECORDS),

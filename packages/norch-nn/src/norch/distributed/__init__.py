@@ -60,6 +60,7 @@ from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .process_group import ProcessGroup, Work
 from .reduce_op import ReduceOp
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from .subgroups import new_subgroups, new_subgroups_by_enumeration, split_group
 from .world import (
     Backend,
     GroupMember,
@@ -82,8 +83,6 @@ from .world import (
     is_nccl_available,
     is_torchelastic_launched,
     new_group,
-    new_subgroups,
-    split_group,
 )
 
 # The names of norch's ancestor.
@@ -91,9 +90,13 @@ broadcast_tensor = broadcast
 allreduce_sum_tensor = all_reduce
 
 _submodule = norch.late_submodules(__name__)
+_FORMER = {"_all_gather_base": all_gather_into_tensor, "_reduce_scatter_base": reduce_scatter_tensor}
+"""By PyTorch's names of before."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        return _FORMER[name]
     if name == "GradBucket":  # what hooks are annotated with; norch.nn comes with it
         return import_module(".data_parallel.buckets", __name__).GradBucket
     return _submodule(name)
@@ -154,6 +157,7 @@ __all__ = [
     "monitored_barrier",
     "new_group",
     "new_subgroups",
+    "new_subgroups_by_enumeration",
     "recv",
     "recv_object_list",
     "reduce",

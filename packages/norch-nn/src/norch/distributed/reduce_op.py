@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 
 class ReduceOp(Enum):
@@ -19,3 +20,10 @@ class ReduceOp(Enum):
 
 
 ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name for the type of SUM and the others
+
+
+def __getattr__(name: str) -> Any:
+    """The reductions, as `distributed.reduce_op.SUM`: PyTorch's older name for `ReduceOp.SUM`."""
+    if name in ReduceOp.__members__:
+        return ReduceOp[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -231,33 +231,6 @@ def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
         found.timeout = seconds(timeout)
 
 
-def new_subgroups(group_size: int | None = None, group: Any = None, timeout: Any = None, **kwargs: Any) -> Any:
-    """Groups of `group_size` neighbours (those of a host by default): this process's group, and all.
-
-    Raises ValueError for a size that does not divide the number of processes.
-    """
-    size = group_size or _place.local_world_size
-    total = get_world_size()
-    if total % size:
-        raise ValueError(f"new_subgroups(): {total} processes cannot be split into groups of {size}")
-    groups = [new_group(range(i, i + size), timeout=timeout) for i in range(0, total, size)]
-    return groups[get_rank() // size], groups
-
-
-def split_group(
-    parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None, timeout: Any = None, **kwargs: Any
-) -> Any:
-    """This process's group of those that `split_ranks` lists; None where it is in none.
-
-    parent_pg: all processes. Raises as new_group does.
-    """
-    mine = None
-    for ranks in split_ranks or ():
-        made = new_group(ranks, timeout=timeout)
-        mine = made if made is not GroupMember.NON_GROUP_MEMBER else mine
-    return mine
-
-
 def destroy_process_group(group: Any = None) -> None:
     """Leaves a group, or all of them, after what is under way. All members call it."""
     found = world() if group is None else resolve(group)

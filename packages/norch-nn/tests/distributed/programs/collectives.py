@@ -251,6 +251,13 @@ assert float(x) == rank % 2 == dist.get_global_rank(own, 0) and dist.get_group_r
 dist.barrier(own)
 dist.monitored_barrier()
 dist.destroy_process_group(own)
+lists = [list(range(0, size, 2)), list(range(1, size, 2))][: min(size, 2)]
+own, groups = dist.new_subgroups_by_enumeration(lists)
+x = norch.tensor(1.0)
+dist.all_reduce(x, op=dist.reduce_op.SUM, group=own)
+assert float(x) == len(lists[rank % 2]) and len(groups) == len(lists) and groups[rank % 2] is own
+first, _ = dist.new_subgroups_by_enumeration([[0]])
+assert (first is None) == (rank != 0)
 print(f"rank {rank} of {size}: all right\n", end="")
 dist.destroy_process_group()
 assert not dist.is_initialized()
