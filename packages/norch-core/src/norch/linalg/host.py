@@ -46,7 +46,7 @@ def on_host(op: str, routine: Callable[..., Any], *operands: Tensor) -> Any:
             found = routine(*[x.detach().cpu().numpy() for x in operands])
     except np.linalg.LinAlgError as error:
         shapes = " and ".join(str(tuple(x.shape)) for x in operands)
-        raise LinAlgError(f"linalg.{op}(): {error} (shape {shapes})") from None
+        raise LinAlgError(f"linalg.{op}(): {_FAILURES.get(op, error)} (shape {shapes})") from None
     arrays = found if isinstance(found, tuple) else (found,)
     results = tuple(as_tensor(np.ascontiguousarray(a).reshape(np.shape(a)), device=device) for a in arrays)
     return results if isinstance(found, tuple) else results[0]
@@ -60,12 +60,12 @@ def of_all_samples(x: Any) -> Any:
 
 
 _FAILURES = {
-    "cholesky": "Matrix is not positive definite",
+    "cholesky": "the matrix is not positive-definite",
     "eigh": "Eigenvalues did not converge",
     "eigvalsh": "Eigenvalues did not converge",
-    "inv": "Singular matrix",
-    "lu_factor": "Singular matrix",
-    "solve": "Singular matrix",
+    "inv": "the matrix is singular",
+    "lu_factor": "the matrix is singular",
+    "solve": "the matrix is singular",
     "svd": "SVD did not converge",
     "svdvals": "SVD did not converge",
 }
