@@ -300,6 +300,25 @@ def test_whole_objects_are_saved_and_loaded_on_trust(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_bytes() == before
 
 
+@pytest.mark.parametrize("names", [
+    np.array(["a", "bc"]), np.array(["a", None, 3], object), np.array([b"a"]), np.array([1j, 2]),
+    np.array(["2020-01-01"], "datetime64[D]"), np.array([(1, 2.0)], [("i", "i4"), ("x", "f8")]), np.array([], object),
+], ids=lambda names: str(names.dtype)[:9])  # fmt: skip
+def test_arrays_of_other_things_than_numbers_are_pickled(names: np.ndarray, tmp_path: Path) -> None:
+    norch.save({"model_state_dict": {"w": norch.ones(2)}, "var_names": names}, tmp_path / "model.pt")
+    found = norch.load(tmp_path / "model.pt", weights_only=False)
+    assert found["model_state_dict"]["w"].tolist() == [1, 1]
+    assert found["var_names"].dtype == names.dtype
+    assert found["var_names"].tolist() == names.tolist()
+
+
+def test_tensors_may_be_keys_of_what_is_pickled(tmp_path: Path) -> None:
+    weight = norch.ones(2)
+    norch.save({"order": {weight: 1}, "weight": weight}, tmp_path / "x")
+    found = norch.load(tmp_path / "x", weights_only=False)
+    assert found["order"][found["weight"]] == 1
+
+
 def test_classes_on_pytorch_itself_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     base = type("Module", (), {"__module__": "torch.nn.modules.module"})
     monkeypatch.setattr(sys.modules[__name__], "Theirs", type("Theirs", (base,), {}), raising=False)

@@ -113,7 +113,9 @@ class Encoder:
         pairs = []
         for key, value in values.items():
             if isinstance(key, Tensor | np.ndarray):
-                raise DTypeError(f"save(): {self._where()} has a {type(key).__name__} as a key; use its name or number")
+                raise NoStateError(
+                    f"save(): {self._where()} has a {type(key).__name__} as a key; use its name or number"
+                )
             plain = plain and type(key) is str and not key.startswith("$")
             self._path.append(key if isinstance(key, str) else repr(key)[:40])
             pairs.append((self.encode(key), self.encode(value)))
@@ -131,7 +133,7 @@ class Encoder:
 
     def _array(self, value: np.ndarray[Any, Any]) -> Any:
         if name_of(value.dtype) is None:
-            raise DTypeError(f"save(): {self._where()} is an array of {value.dtype}, which a checkpoint cannot hold")
+            raise NoStateError(f"save(): {self._where()} is an array of {value.dtype}, which a state cannot hold")
         return {"$array": self._number(value, self.arrays)}
 
     def _number(self, value: Any, found: list[tuple[str, Any]]) -> int:
