@@ -23,6 +23,10 @@ def test_switches_of_backends():
         backends.cudnn.benchmrk = True
     assert backends.mps.is_available() is False
     assert backends.cuda.is_built() == norch.cuda.is_available()
+    plans = backends.cuda.cufft_plan_cache[0]
+    plans.max_size = 10
+    plans.clear()
+    assert (plans.size, backends.cuda.cufft_plan_cache.max_size) == (0, 10)
     assert norch.backends.mkldnn.is_available() is False
 
 

@@ -206,3 +206,14 @@ def test_a_stream_can_be_set_for_good(cuda):
         norch.cuda.set_stream(before)
     assert norch.cuda.current_stream() == before
     assert norch.cuda.StreamContext is norch.cuda.stream
+
+
+def test_streams_tell_their_priority(cuda):
+    least, greatest = norch.cuda.Stream.priority_range()
+    assert least == 0 > greatest
+    assert norch.cuda.Stream().priority == norch.cuda.default_stream().priority == 0
+    side = norch.cuda.Stream(priority=-1)
+    assert side.priority == -1
+    with side:
+        assert norch.cuda.current_stream().priority == -1
+    assert norch.cuda.Stream(priority=-1000).priority == greatest

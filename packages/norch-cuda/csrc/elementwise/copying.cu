@@ -1,5 +1,6 @@
 // copy between equal dtypes, fill, where: what moves elements and computes nothing. casting.cu has the casts.
 #include "elementwise/elementwise.cuh"
+#include "elementwise/interleaving.h"
 #include "elementwise/joining.h"
 #include "runtime/families.h"
 
@@ -110,11 +111,7 @@ private:
 };
 
 /// The kernel for a copy whose input is contiguous along another dim than its output, or null.
-KernelPtr transpose(const Request& request) {
-    const int64_t itemsize = size_of(request.operands[0].dtype);
-    const auto pieces = cut<2>(collapse(request.operands));
-    if (pieces.size() != 1) return nullptr;
-    const Layout<2>& layout = pieces[0].layout;
+KernelPtr transpose(const Layout<2>& layout, int64_t itemsize) {
     if (layout.ndim < 2 || layout.stride[0][0] != itemsize || layout.stride[1][0] == itemsize) return nullptr;
     for (int d = 1; d < layout.ndim; ++d) {
         if (layout.stride[1][d] != itemsize || layout.size[d].divisor < 8 || layout.size[0].divisor < 8) continue;
@@ -134,8 +131,11 @@ KernelPtr fill(const Request& request) {
 
 KernelPtr copy(const Request& request) {
     if (request.operands[0].dtype != request.operands[1].dtype) return cast(request);
-    if (KernelPtr kernel = transpose(request)) return kernel;
-    return fill(request);
+    const auto pieces = cut<2>(collapse(request.operands));
+    if (pieces.size() != 1) return fill(request);
+    const int64_t itemsize = size_of(request.operands[0].dtype);
+    if (KernelPtr kernel = transpose(pieces[0].layout, itemsize)) return kernel;
+    return interleave(pieces[0].layout, itemsize, fill(request));
 }
 
 KernelPtr where(const Request& request) {

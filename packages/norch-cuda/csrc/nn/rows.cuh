@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/device.cuh"
 
@@ -90,6 +91,17 @@ __device__ inline void store_values(T* to, const C* x) {
 #pragma unroll
     for (int j = 0; j < VEC; ++j) packet.v[j] = downcast<T>(x[j]);
     *reinterpret_cast<Packet<T, VEC>*>(to) = packet;
+}
+/// The same, of what should not take the cache's room from what is yet to be read.
+template <class T, int VEC, class C>
+__device__ inline void stream_values(T* to, const C* x) {
+    if constexpr (sizeof(Packet<T, VEC>) == 16) {
+        Packet<T, VEC> packet;
+        store_values<T, VEC>(packet.v, x);
+        __stcs(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(packet));
+    } else {
+        store_values<T, VEC>(to, x);
+    }
 }
 
 /// Packet k of thread `lane` of a row is at (k * lanes + lane) * VEC. `empty` stands for what lies past n.

@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(MAX_THREADS) softmax_loop_kernel(const __grid_
                 x[j] -= largest;
                 x[j] = a.is_log ? x[j] - last : std::exp(x[j]) * last;
             }
-            store_values<T, VEC>(packed_out + start + k * step, x);
+            stream_values<T, VEC>(packed_out + start + k * step, x);
         }
         if (single >= 0) {
             const C x = C(upcast(in[single])) - largest;
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(MAX_THREADS) softmax_grad_loop_kernel(const Gr
             load_values<T, VEC>(ys, y + i);
 #pragma unroll
             for (int j = 0; j < VEC; ++j) gs[j] = gradient_of(a.is_log, gs[j], ys[j], sum);
-            store_values<T, VEC>(out + i, gs);
+            stream_values<T, VEC>(out + i, gs);
         }
     }
 }

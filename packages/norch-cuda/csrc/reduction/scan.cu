@@ -8,7 +8,7 @@ namespace {
 template <class T>
 struct RunningSum {
     using State = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-    static constexpr bool HAS_PACKETS = true;
+    static constexpr bool HAS_PACKETS = true, IS_COMMUTATIVE = true;
     bool is_bool;
 
     __device__ static State identity() { return State(0); }

@@ -1,9 +1,9 @@
 // Scans along a dim: what a struct S combines, the same in every run. Lines that are few and long are cut into chunks:
 // these are combined first, and each then starts from what those before it gave.
 //
-// S has State, of whole 4-byte words; identity() and combine(earlier, later); load(x, extra) and store(out, extra, state)
-// of one element; HAS_PACKETS, and if so load_packet(states, x) and store_packet(out, extra, states) of ROW_ITEMS. `extra`
-// is a second result or operand.
+// S has State, of whole 4-byte words; identity() and combine(earlier, later), in any order where IS_COMMUTATIVE is there;
+// load(x, extra) and store(out, extra, state) of one element; HAS_PACKETS, and if so load_packet(states, x) and
+// store_packet(out, extra, states) of ROW_ITEMS. `extra` is a second result or operand.
 #pragma once
 
 #include <algorithm>
@@ -96,19 +96,41 @@ __global__ void __launch_bounds__(THREADS)
         for (uint32_t c = lane * each; c < last; ++c) part = S::combine(part, totals[int64_t(line) * p.chunks + c]);
         carry = over_block(scan_warp<S>(part), before);
     }
-    const int64_t begin = chunk * p.chunk, end = min(begin + p.chunk, p.n);
-    for (int64_t base = begin; base < end; base += lanes * ITEMS) {
-        const int64_t i = base + lane * ITEMS;
-        const bool is_packet = S::HAS_PACKETS && p.has_packets && i + ITEMS <= end;
-        W sum[ITEMS];
-        if (is_packet) {
-            if constexpr (S::HAS_PACKETS) s.load_packet(sum, x + i * p.stride[0], i);
+    const int64_t begin = chunk * p.chunk, end = min(begin + p.chunk, p.n), apart = lanes * ITEMS;
+    auto allows_packet = [&](int64_t i) { return S::HAS_PACKETS && p.has_packets && i + ITEMS <= end; };
+    auto load = [&](W (&items)[ITEMS], int64_t i) {
+        if (allows_packet(i)) {
+            if constexpr (S::HAS_PACKETS) s.load_packet(items, x + i * p.stride[0], i);
         } else {
 #pragma unroll
             for (int k = 0; k < ITEMS; ++k)
-                sum[k] = i + k < end ? s.load(x + (i + k) * p.stride[0], extra + (i + k) * p.stride[2], i + k)
-                                     : S::identity();
+                items[k] = i + k < end ? s.load(x + (i + k) * p.stride[0], extra + (i + k) * p.stride[2], i + k)
+                                       : S::identity();
         }
+    };
+    if constexpr (requires { S::IS_COMMUTATIVE; }) {
+        if (is_first) {
+            W part = S::identity(), before;
+#pragma unroll 4
+            for (int64_t i = begin + lane * ITEMS; i < end; i += apart) {
+                W items[ITEMS];
+                load(items, i);
+#pragma unroll
+                for (int k = 0; k < ITEMS; ++k) part = S::combine(part, items[k]);
+            }
+            carry = over_block(scan_warp<S>(part), before);
+            if (lane == 0) totals[int64_t(line) * p.chunks + chunk] = carry;
+            return;
+        }
+    }
+    W sum[ITEMS], next[ITEMS];
+    load(next, begin + lane * ITEMS);
+    for (int64_t base = begin; base < end; base += apart) {
+        const int64_t i = base + lane * ITEMS;
+        const bool is_packet = allows_packet(i);
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) sum[k] = next[k];
+        if (base + apart < end) load(next, i + apart);
 #pragma unroll
         for (int k = 1; k < ITEMS; ++k) sum[k] = S::combine(sum[k - 1], sum[k]);
         const W reached = scan_warp<S>(sum[ITEMS - 1]);

@@ -210,6 +210,12 @@ void add_runtime(nb::module_& m) {
             settle_late_work();
             return uintptr_t(s.handle);
         })
+        .def_prop_ro("priority", [](const Stream& s) {
+            int priority = 0;
+            bind(s.device);
+            check(cudaStreamGetPriority(s.handle, &priority), "asking for a stream");
+            return priority;
+        })
         .def("query", [](Stream& s) {
             settle_late_work();
             bind(s.device);
@@ -224,6 +230,11 @@ void add_runtime(nb::module_& m) {
             }
             synchronize_stream(s);
         });
+    m.def("priority_range", [] {
+        int least = 0, greatest = 0;
+        check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+        return nb::make_tuple(least, greatest);
+    });
     m.def("make_stream", make_stream, nb::arg("device"), nb::arg("priority"), nb::rv_policy::reference);
     m.def("default_stream", default_stream, nb::arg("device"), nb::rv_policy::reference);
     m.def("current_stream", current_stream, nb::arg("device"), nb::rv_policy::reference);

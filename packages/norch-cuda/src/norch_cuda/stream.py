@@ -44,6 +44,18 @@ class Stream:
         handle: int = self._native.cuda_stream
         return handle
 
+    @property
+    def priority(self) -> int:
+        """What it was made with, cut to `priority_range`."""
+        found: int = self._native.priority
+        return found
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority there are: 0 and a negative number."""
+        least, greatest = _ext.priority_range()
+        return least, greatest
+
     def query(self) -> bool:
         """Whether all work given to the stream is done."""
         done: bool = self._native.query()

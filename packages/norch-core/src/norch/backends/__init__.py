@@ -157,10 +157,24 @@ class _CuDNN(_Float32):
         object.__setattr__(self, name, value)
 
 
+class _PlanCache:
+    """PyTorch's cache of plans of cuFFT, which norch does not use: always empty. What `max_size` is set to is kept."""
+
+    max_size, size = 4096, 0
+
+    def __getitem__(self, device: Any) -> _PlanCache:
+        """That of `device`: itself."""
+        return self
+
+    def clear(self) -> None:
+        """Accepted, without effect."""
+
+
 class _CUDA:
     """The switches of `torch.backends.cuda`."""
 
     matmul = _Matmul("matmul")
+    cufft_plan_cache = _PlanCache()
 
     def is_built(self) -> bool:
         """Whether device "cuda" can be used."""
