@@ -216,6 +216,30 @@ def test_scatter_add_of_few_long_lines_with_what_is_not_finite(cuda: str) -> Non
         norch.zeros(1, 4, device=cuda).scatter_add(1, index, source).cpu()
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_few_elements_for_many_places_take_no_memory_for_the_places(cuda: str, dtype: Any) -> None:
+    shape, count = (3000, 8000), 40
+    rng = np.random.default_rng(11)
+    index, source = rng.integers(-30, 30, (3000, count)), rng.standard_normal((3000, count))
+    expected = np.zeros((3000, 60))
+    np.add.at(expected, (np.arange(3000)[:, None], (index + 30) % 60), source)
+    places, src = norch.tensor(index, device=cuda), given(source, dtype, cuda)
+    for out in (
+        norch.zeros(shape, dtype=dtype, device=cuda),
+        norch.zeros(shape[::-1], dtype=dtype, device=cuda).T,
+    ):
+        norch.cuda.reset_peak_memory_stats()
+        before = norch.cuda.max_memory_allocated()
+        out.scatter_add_(1, places, src)
+        assert norch.cuda.max_memory_allocated() - before < 100 * src.numel()
+        found = np.concatenate([host(out[:, -30:]), host(out[:, :30])], 1)
+        np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=8 * TOLERANCE[dtype])
+        assert out.count_nonzero().item() == np.count_nonzero(found)
+        assert norch.equal(out, norch.zeros(shape, dtype=dtype, device=cuda).scatter_add(1, places, src))
+    with pytest.raises(IndexError, match=r"index 80\d\d .* size 8000"):
+        norch.zeros(shape, dtype=dtype, device=cuda).scatter_add(1, places + 7980, src).cpu()
+
+
 def test_scatter_add_of_bools_and_into_strided_memory(cuda: str) -> None:
     index = norch.tensor([0, 2, 2], device=cuda)
     x = norch.tensor([False, True, False], device=cuda)

@@ -1,5 +1,6 @@
-// Sums of rows by index, where rows have many indices each and some may have most of them: the indices are sorted and cut
-// into pieces of one length. A piece adds up its runs of equal rows, then those that go on in other pieces are joined.
+// Sums of rows by index, where rows have many indices each and some may have most of them, and of single elements, where
+// they are few for the places there are: the indices are sorted and cut into pieces of one length. A piece adds up its
+// runs of equal rows, then those that go on in other pieces are joined.
 #include <algorithm>
 
 #include "indexing/row_sums.cuh"
@@ -122,6 +123,30 @@ __global__ void __launch_bounds__(THREADS) join_runs(const Runs r, T* out, const
     join(sum_of(tails, piece), last);
 }
 
+/// Of operands out, src: their rows' sums by the keys that are sorted. `sums` has two of each piece.
+template <class T, int V>
+void sum_sorted(Runs r, char* const* data, computed<T>* sums) {
+    r.lanes = THREADS;
+    while (r.lanes > 1 && (r.lanes / 2) * V >= r.features) r.lanes /= 2;
+    const dim3 grid(unsigned(ceil_div(r.pieces, THREADS / r.lanes)), unsigned(ceil_div(r.features, r.lanes * V)));
+    auto* const out = reinterpret_cast<T*>(data[0]);
+    auto* const tails = sums + r.pieces * r.features;
+    launch_kernel("summing rows", sum_runs<T, V>, grid, THREADS, r, reinterpret_cast<const T*>(data[1]), out, sums, tails);
+    launch_kernel("summing rows", join_runs<T, V>, grid, THREADS, r, out, sums, tails);
+}
+
+/// Cuts n indices into pieces, about `wanted` of them.
+void cut_into_pieces(Runs& r, int64_t wanted) {
+    r.length = int(std::clamp<int64_t>(ceil_div(r.n, wanted), 32, 512));
+    r.pieces = int(ceil_div(r.n, r.length));
+}
+
+int bits_up_to(int64_t largest) {
+    int bits = 0;
+    while ((int64_t(1) << bits) <= largest) ++bits;
+    return bits;
+}
+
 template <class T>
 class SortedSumsKernel final : public Kernel {
 public:
@@ -134,9 +159,7 @@ public:
           has_packets_(sums.features % VEC == 0 && sums.out_stride % VEC == 0 && sums.src_stride % VEC == 0) {
         runs_.n = sums.index.numel(), runs_.rows = sums.rows, runs_.features = sums.features;
         runs_.out_stride = sums.out_stride, runs_.src_stride = sums.src_stride, runs_.adds = sums.adds;
-        runs_.length = int(std::clamp<int64_t>(ceil_div(runs_.n, 24 * multiprocessors()), 32, 512));
-        runs_.pieces = int(ceil_div(runs_.n, runs_.length));
-        while ((int64_t(1) << bits_) <= sums.rows) ++bits_;
+        cut_into_pieces(runs_, 24 * multiprocessors());
     }
 
     void run(char* const* data, const Scalar*) const override {
@@ -148,34 +171,68 @@ public:
         auto* const out = reinterpret_cast<T*>(data[0]);
         launch_find_rows(index_, dtype_, chosen_, padding_, int32_t(r.rows), data[2], reinterpret_cast<int32_t*>(keys.data()));
         launch_kernel("numbering indices", number_places, unsigned(ceil_div(r.n, THREADS)), THREADS, places.data(), r.n);
-        const KeyedPlaces sorted = sort_places({keys.data(), places.data()}, stored, r.n, bits_);
+        const KeyedPlaces sorted = sort_places({keys.data(), places.data()}, stored, r.n, bits_up_to(r.rows));
         r.keys = sorted.keys, r.places = sorted.places;
         if (!r.adds)
             check(cudaMemset2DAsync(out, r.out_stride * sizeof(T), 0, r.features * sizeof(T), r.rows, stream_handle()),
                   "clearing sums");
-        if (has_packets_ && is_aligned(data[0], bytes) && is_aligned(data[1], bytes)) sum<VEC>(r, data, sums.data());
-        else sum<1>(r, data, sums.data());
+        if (has_packets_ && is_aligned(data[0], bytes) && is_aligned(data[1], bytes)) sum_sorted<T, VEC>(r, data, sums.data());
+        else sum_sorted<T, 1>(r, data, sums.data());
     }
 
 private:
-    template <int V>
-    static void sum(Runs r, char* const* data, C* sums) {
-        r.lanes = THREADS;
-        while (r.lanes > 8 && (r.lanes / 2) * V >= r.features) r.lanes /= 2;
-        const dim3 grid(unsigned(ceil_div(r.pieces, THREADS / r.lanes)), unsigned(ceil_div(r.features, r.lanes * V)));
-        auto* const out = reinterpret_cast<T*>(data[0]);
-        C* const tails = sums + r.pieces * r.features;
-        launch_kernel("summing rows", sum_runs<T, V>, grid, THREADS, r, reinterpret_cast<const T*>(data[1]), out, sums, tails);
-        launch_kernel("summing rows", join_runs<T, V>, grid, THREADS, r, out, sums, tails);
-    }
-
     DType dtype_;
     Chosen chosen_;
     int64_t padding_;
     std::vector<Piece<1>> index_;
     bool has_packets_;
     Runs runs_ = {};
-    int bits_ = 0;
+};
+
+/// For each addend where it goes, `none` where that is nowhere, and where it lies: in elements.
+__global__ void __launch_bounds__(THREADS)
+    find_addends(const __grid_constant__ Layout<3> layout, const char* index, const Chosen chosen, int64_t itemsize,
+                 uint32_t none, uint32_t* keys, uint32_t* places, const ErrorSink sink) {
+    const Places<3> at(layout);
+#pragma unroll
+    for (int u = 0; u < INDEX_UNROLL; ++u) {
+        if (!at.is_there(u)) continue;
+        int64_t k = *reinterpret_cast<const int64_t*>(index + at.offset[u][2]);
+        const bool is_found = find_place(k, chosen, sink);
+        const uint32_t i = at.first + u * THREADS;
+        keys[i] = is_found ? uint32_t((at.offset[u][1] + k * chosen.step) / itemsize) : none;
+        places[i] = uint32_t(at.offset[u][0] / itemsize);
+    }
+}
+
+/// scatter_add, of operands out, index, src.
+template <class T>
+class SortedElements final : public Kernel {
+public:
+    SortedElements(const Piece<3>& piece, const Chosen& chosen, int64_t span) : piece_(piece), chosen_(chosen) {
+        runs_.n = piece.layout.numel, runs_.rows = span;
+        runs_.features = runs_.out_stride = runs_.src_stride = 1;
+        runs_.adds = true;
+        cut_into_pieces(runs_, int64_t(24) * multiprocessors() * THREADS);
+    }
+
+    void run(char* const* data, const Scalar*) const override {
+        Runs r = runs_;
+        const int64_t stored = ceil_div(r.n, 64) * 64;
+        const Scratch<uint32_t> keys(2 * stored), places(2 * stored);
+        const Scratch<computed<T>> sums(2 * r.pieces);
+        launch_kernel("finding places", find_addends, index_blocks(piece_.layout.numel), THREADS, piece_.layout, data[1],
+                      chosen_, int64_t(sizeof(T)), uint32_t(r.rows), keys.data(), places.data(), error_sink());
+        const KeyedPlaces sorted = sort_places({keys.data(), places.data()}, stored, r.n, bits_up_to(r.rows));
+        r.keys = sorted.keys, r.places = sorted.places;
+        char* const operands[] = {data[0], data[2]};
+        sum_sorted<T, 1>(r, operands, sums.data());
+    }
+
+private:
+    Piece<3> piece_;
+    Chosen chosen_;
+    Runs runs_ = {};
 };
 
 }  // namespace runs
@@ -186,6 +243,14 @@ KernelPtr sorted_row_sums(const RowSums& sums) {
     if (n < 8192 || n < 8 * sums.rows || sums.features < 64) return nullptr;
     return visit_floating_device(sums.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         return std::make_unique<runs::SortedSumsKernel<T>>(sums);
+    });
+}
+
+KernelPtr sorted_element_sums(const Loops& loops, DType dtype, const Chosen& chosen, int64_t span) {
+    const auto pieces = cut<3>(loops);
+    if (pieces.size() != 1) return nullptr;
+    return visit_floating_device(dtype, [&]<class T>(Tag<T>) -> KernelPtr {
+        return std::make_unique<runs::SortedElements<T>>(pieces[0], chosen, span);
     });
 }
 

@@ -15,4 +15,9 @@ void launch_find_rows(const std::vector<Piece<1>>& index, DType dtype, const Cho
 /// Sums of many indices for each row, which are sorted first; null for few.
 KernelPtr sorted_row_sums(const RowSums& sums);
 
+/// scatter_add of single elements, which are sorted by their place: takes memory for each of them and none for the places.
+/// loops: of src, out (stride 0 along the dim), index. span: elements of out's memory, and of src's, are fewer than 2**32 - 1.
+/// Null for loops that do not go in one piece.
+KernelPtr sorted_element_sums(const Loops& loops, DType dtype, const Chosen& chosen, int64_t span);
+
 }  // namespace norch::indexing

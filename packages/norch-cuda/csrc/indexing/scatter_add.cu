@@ -1,10 +1,10 @@
-// scatter_add. Whole rows of floats are row_sums.cu's, long lines along the dim scatter_add_lines.cu's. Integers are added by atomics. So are floats, yet with the same
-// result in every run: as integers, in units that the largest addend of each place decides, which makes the order of
-// additions meaningless (the idea of J. Demmel and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013,
-// with one bin of 62 bits; two for float64).
+// scatter_add. Whole rows of floats are row_sums.cu's, long lines along the dim scatter_add_lines.cu's, few elements for many
+// places row_runs.cu's. Integers are added by atomics. So are floats, yet with the same result in every run: as integers, in
+// units that the largest addend of each place decides, which makes the order of additions meaningless (the idea of J. Demmel
+// and H. Nguyen, "Fast reproducible floating-point summation", ARITH 2013, with one bin of 62 bits; two for float64).
 #include "indexing/exact_sum.cuh"
 #include "indexing/indexing.cuh"
-#include "indexing/row_sums.h"
+#include "indexing/row_sums.cuh"
 #include "indexing/scatter_add_lines.h"
 #include "runtime/allocator.h"
 #include "runtime/families.h"
@@ -135,6 +135,8 @@ __global__ void __launch_bounds__(THREADS) write_sums(const __grid_constant__ La
 
 /// Past this much memory for the sums, floats are added by plain atomics, whose order shows in the last bits.
 constexpr int64_t MAX_SCRATCH = int64_t(8) << 30;
+/// And past so much those are sorted that are fewer than the places by FEW times.
+constexpr int64_t LARGE_SCRATCH = int64_t(256) << 20, FEW = 4;
 
 template <class T>
 class ReproducibleAdd final : public Kernel {
@@ -229,6 +231,16 @@ KernelPtr add_rows(const Request& r, const Chosen& chosen, int dim) {
     });
 }
 
+/// The elements of the memory that a view spans; -1 where it is not counted upwards or by 32 bits.
+int64_t span_of(const Operand& o) {
+    int64_t span = 1;
+    for (int d = 0; d < o.ndim(); ++d) {
+        if (o.strides[d] < 0) return -1;
+        span += std::max<int64_t>(o.shape[d] - 1, 0) * o.strides[d];
+    }
+    return span < int64_t(UINT32_MAX) ? span : -1;
+}
+
 KernelPtr scatter_add(const Request& r) {
     const Operand &out = r.operands[0], &index = r.operands[1], &src = r.operands[2];
     const int dim = int(r.attrs.integer("dim"));
@@ -247,6 +259,11 @@ KernelPtr scatter_add(const Request& r) {
     return visit_device(out.dtype, [&]<class T>(Tag<T>) -> KernelPtr {
         if constexpr (!std::is_integral_v<T>) {
             if (KernelPtr kernel = add_by_lines(r, chosen, dim)) return kernel;
+            const int64_t span = span_of(out);
+            if (count > 1 && places * BYTES_PER_PLACE<T> > LARGE_SCRATCH && index.numel() < places / FEW && span > 0 &&
+                span_of(src) > 0)
+                if (KernelPtr kernel = sorted_element_sums(collapse({src, to, index}), out.dtype, chosen, span))
+                    return kernel;
             if (count > 1 && places * BYTES_PER_PLACE<T> <= MAX_SCRATCH) {
                 const Loops loops = collapse({src, to, index, indexed(place, index.shape, dim)});
                 return std::make_unique<ReproducibleAdd<T>>(loops, chosen, places, step, count);
