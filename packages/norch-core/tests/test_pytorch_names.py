@@ -59,8 +59,16 @@ def test_accelerator():
     assert norch.accelerator.is_available() == (there is not None)
     if there is None:
         assert norch.accelerator.device_count() == 0
-        with pytest.raises(norch.DeviceError, match="no device but the CPU"):
-            norch.accelerator.synchronize()
+        for needs_one in ("synchronize", "current_stream", "get_memory_info"):
+            with pytest.raises(norch.DeviceError, match=rf"{needs_one}\(\): no device but the CPU"):
+                getattr(norch.accelerator, needs_one)()
+        assert norch.accelerator.memory_stats() == {}
+    norch.accelerator.reset_peak_memory_stats()
+    norch.accelerator.empty_cache()
+    in_use, most = norch.accelerator.memory_allocated(), norch.accelerator.max_memory_allocated()
+    taken, most_taken = norch.accelerator.memory_reserved(), norch.accelerator.max_memory_reserved()
+    assert 0 <= in_use <= most <= most_taken
+    assert in_use <= taken <= most_taken
 
 
 def test_cuda_functions_that_scripts_call_without_a_gpu():

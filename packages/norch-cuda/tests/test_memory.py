@@ -56,6 +56,14 @@ def test_names_that_pytorch_has_for_the_same(cuda):
     assert norch.cuda.max_memory_cached() == norch.cuda.max_memory_reserved()
     assert f"{norch.cuda.memory_allocated() / 2**20:,.1f} MiB" in norch.cuda.memory_summary()
     assert len(norch.cuda.memory_summary(abbreviated=True)) < len(norch.cuda.memory_summary())
+    stats = norch.cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == stats["active_bytes.all.current"] == norch.cuda.memory_allocated()
+    assert stats["reserved_bytes.all.peak"] == norch.cuda.max_memory_reserved() and stats["num_ooms"] == 0
+    assert norch.accelerator.memory_stats() == stats
+    assert norch.accelerator.get_memory_info()[1] == norch.cuda.mem_get_info()[1]
+    assert norch.accelerator.current_stream() == norch.cuda.current_stream()
+    with norch.accelerator.device_index(0), norch.accelerator.device_index(None):
+        assert norch.accelerator.current_device_index() == 0
     norch.cuda.init()
     assert norch.cuda.ipc_collect() is None
     assert norch.cuda.is_initialized()

@@ -157,9 +157,14 @@ def uses() -> str:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave."""
+    """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave. Those
+    of PyTorch's names that scripts log stand for the same numbers.
+    """
     stats: dict[str, int] = _ext.memory_stats(device_index(device))
-    return stats
+    for kind, counted in (("allocated", "allocated"), ("active", "allocated"), ("reserved", "reserved")):
+        stats[f"{kind}_bytes.all.current"] = stats[f"{counted}_bytes"]
+        stats[f"{kind}_bytes.all.peak"] = stats[f"peak_{counted}_bytes"]
+    return stats | {"num_alloc_retries": 0, "num_ooms": 0}
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
@@ -221,7 +226,8 @@ StreamContext = stream
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """`memory_stats` as text, a line each; of `abbreviated` those in bytes only. For people to read."""
-    index, stats = device_index(device), memory_stats(device)
+    index = device_index(device)
+    stats: dict[str, int] = _ext.memory_stats(index)
     lines = [f"memory of cuda:{index}, {get_device_name(index)}"]
     for name, value in stats.items():
         if name.endswith("_bytes"):
