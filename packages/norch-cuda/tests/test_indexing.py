@@ -217,7 +217,7 @@ def test_scatter_add_of_few_long_lines_with_what_is_not_finite(cuda: str) -> Non
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_few_elements_for_many_places_take_no_memory_for_the_places(cuda: str, dtype: Any) -> None:
+def test_few_elements_are_sorted_into_a_wide_output(cuda: str, dtype: Any) -> None:
     shape, count = (3000, 8000), 40
     rng = np.random.default_rng(11)
     index, source = rng.integers(-30, 30, (3000, count)), rng.standard_normal((3000, count))

@@ -44,6 +44,7 @@ void add_histograms(Registry&);
 namespace matmul {
 void add_matmul(Registry&);  // common/matmul.cpp: matmul, linear and its gradients
 void add_sparse(Registry&);  // coo_matmul
+void add_distances(Registry&);  // distances and distances_grad
 void add_complex_products(Registry&);  // complex_matmul
 }
 namespace nn {
