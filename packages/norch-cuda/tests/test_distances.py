@@ -73,6 +73,23 @@ def test_cdist_makes_no_differences(cuda):
     assert x.grad.shape == x.shape
 
 
+def test_points_are_not_multiplied(cuda):
+    near = np.array([[1e3, 1e3 + 1e-3 * i, 1e3] for i in range(30)])
+    x = norch.tensor(near, dtype=norch.float32, device=cuda).requires_grad_()
+    y = norch.tensor(near[None, 1:] + np.zeros((2, 1, 1)), dtype=norch.float32, device=cuda)
+    exact = x.detach().double(), y.double()
+    expected = norch.cdist(*exact, compute_mode="donot_use_mm_for_euclid_dist")
+    found = norch.cdist(x, y)
+    assert found.shape == (2, 30, 29)
+    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.cpu().numpy(), rtol=1e-6)
+    found.sum().backward()
+    signs = np.sign(exact[0].cpu().numpy()[None, :, None, 1] - exact[1].cpu().numpy()[:, None, :, 1])
+    np.testing.assert_allclose(x.grad.cpu().numpy()[:, 1], signs.sum((0, 2)), rtol=1e-5, atol=1e-5)
+    (slope,) = norch.autograd.grad(norch.cdist(x, x).square().sum(), x, create_graph=True)
+    (curved,) = norch.autograd.grad(slope.sum(), x)
+    np.testing.assert_allclose(curved.cpu().numpy(), 0, atol=1e-3)  # all points move alike
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_what_is_not_finite(cuda, p):
     x = norch.tensor([[[0.0, float("nan")], [1.0, 2.0], [float("inf"), 0.0]]], device=cuda)

@@ -11,7 +11,7 @@ from ...errors import ShapeError
 from ...spec import Shape, Spec, broadcast_shapes
 from ..copying import contiguous
 from ..elementwise.arithmetic import sign, where
-from ..families import composite, floating
+from ..families import composite, floating, has_kernel, op_of
 from ..indexing import gather, gather_grad, index_select
 from ..reduction.norms import norm
 from ..reduction.reductions import sum as total
@@ -67,13 +67,29 @@ def _between(x1: Tensor, x2: Tensor, batch: Shape, p: float) -> Tensor:
     return distances(a, b, float(p)).reshape(*batch, n, m)
 
 
+_POINT = 4
+"""Elements of rows whose distances a device's kernel finds sooner than products, of which several passes are made."""
+
+
+def _are_points(x1: Tensor, x2: Tensor, batch: Shape) -> bool:
+    """Whether the rows are so short, and their device has that kernel. On the CPU its gradient takes longer."""
+    (n, k), m = x1.spec.shape[-2:], x2.spec.shape[-2]
+    if k > _POINT or x1.spec.device.type == "cpu" or type(x1.spec) is not Spec or type(x2.spec) is not Spec:
+        return False
+    if x1.dtype is not x2.dtype or x1.dtype.itemsize == 2 or x1.spec.device != x2.spec.device:
+        return False
+    count = math.prod(batch)
+    return has_kernel(op_of(distances), x1.spec.like((count, n, k)), x2.spec.like((count, m, k)), 2.0)
+
+
 @public(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distance of every row of x1 to every row of x2: (..., n, k), (..., m, k) -> (..., n, m).
 
-    Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows;
-    `compute_mode` "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always. Raises ShapeError
-    for shapes that do not fit, DTypeError unless both are floating, ValueError for a negative `p` or another mode.
+    Euclidean distances of more than 25 rows come from a matrix product, which is faster and less exact for near rows,
+    but for rows of up to four elements on a device that has a kernel for them. `compute_mode`
+    "donot_use_mm_for_euclid_dist" never does that, "use_mm_for_euclid_dist" always. Raises ShapeError for shapes that
+    do not fit, DTypeError unless both are floating, ValueError for a negative `p` or another mode.
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
@@ -86,14 +102,15 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise ValueError(f"cdist(): p must not be negative, got {p}")
     floating("cdist", x1.spec, x2.spec)
     many = x1.spec.shape[-2] > 25 or x2.spec.shape[-2] > 25
-    if p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
+    batch = broadcast_shapes(tuple(x1.spec.shape[:-2]), tuple(x2.spec.shape[:-2]), op="cdist")
+    by_product = compute_mode == modes[0] and many and not (p == 2 and _are_points(x1, x2, batch))
+    if p == 2 and (compute_mode == modes[1] or by_product):
         # |a - b|**2 = |a|**2 + |b|**2 - 2 a.b, the norms as two more columns of the factors.
         square1, square2 = total(x1 * x1, -1, True), total(x2 * x2, -1, True)
         left = cat([x1 * -2, square1, square1.new_ones(square1.shape)], -1)
         right = cat([x2, square2.new_ones(square2.shape), square2], -1)
         return _root(matmul(left, right.mT).clamp(min=0.0))
     p = p if x1.spec.shape[-1] else 1.0  # rows of nothing: 0 by any norm
-    batch = broadcast_shapes(tuple(x1.spec.shape[:-2]), tuple(x2.spec.shape[:-2]), op="cdist")
     if p in (1, 2) and x1.dtype is x2.dtype and x1.dtype.itemsize > 2:
         return _between(x1, x2, batch, p)
     return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
