@@ -46,6 +46,10 @@ def test_names_are_listed() -> None:
     assert not [n for n in dir(norch.autograd.graph.get_gradient_edge(a).node) if n.startswith("_saved")]
 
 
+def test_attributes_of_nodes_are_found_as_those_of_any_object() -> None:
+    assert not hasattr(norch.autograd.graph.Node, "__getattr__")  # each of theirs would take longer
+
+
 def test_what_is_freed_or_changed_raises() -> None:
     a = leaf(1, 2)
     y = a * a

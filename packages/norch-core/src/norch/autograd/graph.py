@@ -97,14 +97,8 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.name()}>"
 
-    def __getattr__(self, name: str) -> Any:
-        """What it has saved, by PyTorch's names: see norch.autograd.saved_names."""
-        if name.startswith("_saved_"):
-            return import_module("norch.autograd.saved_names").saved(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *import_module("norch.autograd.saved_names").names(self)]
+        return import_module("norch.autograd.saved_names").listed(self, super().__dir__())  # type: ignore[no-any-return]
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:

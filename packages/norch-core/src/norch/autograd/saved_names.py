@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..tensor_base import TensorBase
 from .graph import Output
+from .saved_attributes import SAVED, SIZES
 
 if TYPE_CHECKING:
     from .graph import Node
-
-PREFIX = "_saved_"
 
 _OPERANDS = ("a", "b", "x", "y")
 """What norch's ops call operands that PyTorch calls `self` and `other`."""
@@ -18,7 +18,10 @@ _OPERANDS = ("a", "b", "x", "y")
 _SECOND = {"pow": "exponent", "matmul": "mat2", "linear": "mat2"}
 """PyTorch's name of the second operand, by the op; of the others it is `other`."""
 
-_SIZES = ("_sym_sizes", "_sizes")
+
+def listed(node: Node, attributes: Iterable[str]) -> list[str]:
+    """What `dir` of a node lists: its attributes, of those that give what it has saved the ones that do."""
+    return [*[name for name in attributes if not name.startswith(SAVED)], *names(node)]
 
 
 def names(node: Node) -> list[str]:
@@ -28,17 +31,17 @@ def names(node: Node) -> list[str]:
         return []
     op = node.plan.op
     found = ["result", "self", "self_sym_sizes", _SECOND.get(op.name, "other"), *op.params]
-    return sorted({PREFIX + name for name in found if _lookup(node, name, False) is not None})
+    return sorted({SAVED + name for name in found if _lookup(node, name, False) is not None})
 
 
 def saved(node: Node, name: str) -> Any:
-    """What has been saved under a name that begins with PREFIX: a tensor, a number or a shape.
+    """What has been saved under a name that begins with SAVED: a tensor, a number or a shape.
 
     Raises AttributeError where there is no such thing, AutogradError once a backward pass has freed it, and for a
     tensor that has been changed in place since.
     """
     node = _recorded(node)
-    found = None if node.plan is None else _lookup(node, name.removeprefix(PREFIX), True)
+    found = None if node.plan is None else _lookup(node, name.removeprefix(SAVED), True)
     if found is None:
         raise AttributeError(f"{node.name()} has saved nothing that is named {name!r}")
     return found
@@ -63,7 +66,7 @@ def _place(op: Any, name: str) -> int | None:
 def _lookup(node: Node, name: str, unpack: bool) -> Any:
     """What is saved, or None. unpack: whether a tensor is wanted, and not only whether there is one."""
     op = node.plan.op
-    for suffix in _SIZES:
+    for suffix in SIZES:
         if name.endswith(suffix):
             at = _place(op, name.removesuffix(suffix))
             spec: Any = None if at is None or at >= len(node.plan.operands) else node.plan.operands[at]

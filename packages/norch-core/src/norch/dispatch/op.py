@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ..autograd.rules import Rule, bind_rule
+from ..autograd.saved_attributes import name_saved
 from .codegen import call_path
 from .plan import Plans
 
@@ -72,6 +73,7 @@ class Op:
         self.owner = owner
         self.kind = kind
         self.params = params
+        name_saved(params)
         self.tensors = tuple(range(tensors)) if isinstance(tensors, int) else tensors
         self.optional, self.mixed, self.numbers, self.scalars = optional, mixed, numbers, scalars
         self.slots = tuple(sorted((*self.tensors, *numbers, *scalars)))
