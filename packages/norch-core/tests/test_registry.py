@@ -341,9 +341,12 @@ def test_import_freezes_what_there_is_in_a_program_that_has_only_begun(modules):
 
 
 def test_files_of_a_device_module():
+    import norch.cuda.graphs
     import norch.cuda.random
+    import norch.cuda.streams
     from norch.cuda.random import manual_seed_all
 
     assert norch.cuda.random is norch.cuda.memory is norch.cuda
+    assert norch.cuda.graphs is norch.cuda.streams is norch.cuda
     assert norch.cuda.random.manual_seed(3) is None
     assert manual_seed_all == norch.cuda.manual_seed_all

@@ -13,6 +13,7 @@ from .dispatch.failure import late
 from .dtype import TENSOR_TYPES
 from .errors import DeviceError, OutOfMemoryError
 from .ops.generator import default_generator
+from .submodules import PARTS_OF_DEVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,10 +42,6 @@ NAMED_WHILE_IMPORTED = ("CUDAGraph", "Event", "Stream", "StreamContext", "device
 
 IN_TABLES = ("reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats")
 """The same, of tables of functions by device, which have none for the CPU."""
-
-
-PARTS = ("memory", "random")
-"""Files that PyTorch has in `torch.cuda`, whose names are those of the module itself here."""
 
 
 class DeviceModule:
@@ -184,7 +181,7 @@ class DeviceModule:
             from .profiler import nvtx
 
             return nvtx
-        if name in PARTS:
+        if name in PARTS_OF_DEVICES:
             return self
         if name.endswith("Tensor"):
             from .compat.legacy import tensor_type

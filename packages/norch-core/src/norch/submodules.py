@@ -13,6 +13,9 @@ from typing import Any
 missing_names: dict[str, None] = {}
 """Names that were asked for in norch's modules and are not there, in order: `norch run --report` lists them."""
 
+PARTS_OF_DEVICES = ("graphs", "memory", "random", "streams")
+"""Files that PyTorch has in `torch.cuda`, whose names are those of the device's module itself here."""
+
 
 class EinopsFinder:
     """Asked first, until einops is imported, which from then on knows norch's tensors."""
