@@ -62,7 +62,7 @@ def test_adaptive_maxima_are_the_same(size):
         out.nan_to_num().sum().backward()
         results.append([out.detach().contiguous(), at.contiguous(), given.grad.contiguous()])
     for a, b in zip(*results, strict=True):
-        np.testing.assert_array_equal(a.numpy(), b.numpy())
+        np.testing.assert_array_equal(a.cpu().numpy(), b.cpu().numpy())
 
 
 def _keeps_it(function, x, last=LAST):
