@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .nn.dropout import *  # type: ignore[assignment]
     from .nn.embedding import *
     from .nn.folding import *
+    from .nn.gating import *
     from .nn.interpolation import *
     from .nn.linear import *
     from .nn.loss import *
@@ -96,6 +97,7 @@ else:
         convolution,
         dropout,
         embedding,
+        gating,
         linear,
         loss,
         normalization,

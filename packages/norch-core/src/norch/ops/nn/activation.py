@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.graph import is_recording
 from ...dispatch.plan import Inferred
 from ...dtype import BOOL, INTEGER
 from ...errors import DTypeError, ShapeError
-from ...spec import Spec, elementwise_layout, wrap_dim
+from ...spec import Spec, elementwise_layout
 from ..elementwise.arithmetic import abs as absolute
 from ..elementwise.arithmetic import (
     erf,
@@ -23,15 +22,12 @@ from ..elementwise.arithmetic import (
     maximum,
     minimum,
     sigmoid,
-    sigmoid_grad,
     tanh,
     where,
 )
-from ..families import FLOAT, accepts_axis, composite, floating, infer_elementwise, one_dtype, op_of
+from ..families import FLOAT, composite, floating, infer_elementwise, one_dtype, op_of
 from ..gradients import elementwise_gradient
 from ..registry import public
-from ..shape.joining import cat
-from ..shape.views import slice_dim
 from ..upcast import upcast
 
 if TYPE_CHECKING:
@@ -381,46 +377,3 @@ def logsigmoid_grad(grad: Tensor, input: Tensor) -> Tensor:
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)) without overflow. Shape and dtype kept; raises DTypeError unless floating."""
     return minimum(input, 0) - log1p(exp(-absolute(input)))
-
-
-def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    half = input.spec.shape[dim] // 2
-    return slice_dim(input, dim, 0, half), slice_dim(input, dim, half, half)
-
-
-def _glu_rule(g: Tensor, input: Tensor, dim: int) -> Tensor:
-    first, gate = _halves(input, dim)
-    value = sigmoid(gate)
-    # Of the gate not by way of g * first, which may overflow where the gradient does not.
-    return cat([g * value, sigmoid_grad(first, value) * g], dim)
-
-
-def _infer_glu(input: Spec, dim: int) -> Spec:
-    shape = (*input.shape[:dim], input.shape[dim] // 2, *input.shape[dim + 1 :])
-    return input.like(shape, elementwise_layout(shape, (input.like(shape, input.strides),)))
-
-
-@composite(lambda first, gate: infer_elementwise("glu", (first, gate)), name="gated", elementwise=True)
-def _gated(first: Tensor, gate: Tensor) -> Tensor:
-    return first * sigmoid(gate)
-
-
-def _of_halves(input: Tensor, dim: int) -> Tensor:
-    return _gated(*_halves(input, dim))
-
-
-_gated_halves = composite(_infer_glu, _glu_rule, name="gated_halves")(_of_halves)
-
-
-@public(method=False)
-@accepts_axis
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along `dim` times the sigmoid of the second (Dauphin et al., 2016): (…, 2n, …) -> (…, n, …).
-
-    Raises ShapeError for an odd size or a 0-d input, IndexError for a dim out of range, DTypeError unless floating.
-    """
-    floating("glu", input.spec)
-    at = wrap_dim(dim, input.spec.ndim, "glu")
-    if not input.spec.ndim or input.spec.shape[at] % 2:
-        raise ShapeError(f"glu(): dim {dim} of shape {tuple(input.spec.shape)} has no two halves")
-    return (_gated_halves if input.requires_grad and is_recording() else _of_halves)(input, at)
