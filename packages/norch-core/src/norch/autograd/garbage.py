@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-MOST = 16
+MOST = 8
 """Up to so many times as rarely as the program has it."""
 FEW = 1000  # objects: fewer are no reason to look as often as before
 
