@@ -31,10 +31,23 @@ def rows(op: Op, lib: Any, device: str) -> None:
             lambda channels=channels: last(8, channels, 56, 56),
             lambda channels=channels: last(channels, 1, 3, 3),
         )
+    op(
+        "last conv2d dw 5 s2",
+        lambda x, w: functional.conv2d(x, w, None, 2, 2, groups=24),
+        lambda: last(8, 24, 56, 56),
+        lambda: last(24, 1, 5, 5),
+    )
     op("last max_pool2d 3 s2", lambda x: functional.max_pool2d(x, 3, 2, 1), images)
+    op("last max_pool2d 5", lambda x: functional.max_pool2d(x, 5, 1, 2), images)
+    op("last adaptive_max_pool2d 5", lambda x: functional.adaptive_max_pool2d(x, 5), images)
     op("last avg_pool2d 2", lambda x: functional.avg_pool2d(x, 2), images)
     op("last avg_pool2d 3", lambda x: functional.avg_pool2d(x, 3, 1, 1), images)
     op("last nearest 2x", lambda x: functional.interpolate(x, scale_factor=2), images)
+    op("last nearest 56-40", lambda x: functional.interpolate(x, (40, 40)), images)
+    op("last pad reflect", lambda x: functional.pad(x, (2, 2, 2, 2), mode="reflect"), images)
+    op("last flip", lambda x: x.flip(3), images)
+    op("last channel_shuffle 8", lambda x: functional.channel_shuffle(x, 8), images)
     op("last pixel_shuffle 2", lambda x: functional.pixel_shuffle(x, 2), images)
     op("last group_norm", lambda x: functional.group_norm(x, 8), images)
+    op("last group_norm, 24 channels", lambda x: functional.group_norm(x, 8), lambda: last(8, 24, 56, 56))
     op("last cat dim 1", lambda x, y: lib.cat([x, y], 1), images, images)

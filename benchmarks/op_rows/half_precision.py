@@ -17,6 +17,7 @@ def rows(op: Op, lib: Any, device: str) -> None:
     op("bf16 zeros", lambda: lib.zeros(16, 64, 64, 64, dtype=lib.bfloat16, device=device), grad=False)
     op("bf16 pad", lambda x: functional.pad(x, (2, 2, 2, 2)), images)
     op("bf16 sum dim 1", lambda x: x.sum(1), images)
+    op("bf16 rows of 24 add", lambda x, y: x + y, lambda: normal(65536, 24).bfloat16(), lambda: normal(24).bfloat16())
     op("bf16 softmax dim 1", lambda x: x.softmax(1), images)
     op("bf16 log_softmax dim 1", lambda x: x.log_softmax(1), images)
     op(

@@ -58,6 +58,21 @@ def rows(op: Op, lib: Any, device: str) -> None:
         grad=False,
     )
     op(
+        "csr mv",
+        lambda a, b: a @ b,
+        lambda: (
+            lib.sparse_coo_tensor(integers(10000, 2, 100000), normal(100000), (10000, 10000)).coalesce().to_sparse_csr()
+        ),
+        lambda: normal(10000),
+        grad=False,
+    )
+    op(
+        "sparse mul",
+        lambda a: a * a,
+        lambda: lib.sparse_coo_tensor(integers(10000, 2, 100000), normal(100000), (10000, 10000)).coalesce(),
+        grad=False,
+    )
+    op(
         "combinations meshgrid",
         lambda a, b: (lambda g: g[0] * g[1])(lib.meshgrid(a, b, indexing="ij")),
         lambda: normal(1024),

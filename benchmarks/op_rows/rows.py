@@ -14,6 +14,7 @@ def rows(op: Op, lib: Any, device: str) -> None:
     def images() -> Any:
         return normal(16, 64, 128, 128)
 
+    op("rows of 24 compared", lambda x, y: x > y, lambda: normal(65536, 24), lambda: normal(24), grad=False)
     op("batch_norm train", lambda x: functional.batch_norm(x, None, None, training=True), images)
     op("instance_norm", lambda x: functional.instance_norm(x), images)
     op("group_norm 8", lambda x: functional.group_norm(x, 8), images)
