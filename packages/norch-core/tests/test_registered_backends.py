@@ -80,8 +80,8 @@ def test_a_device_module_forwards_what_its_backend_adds(minimal):
     assert module.memory_allocated() == 7
     assert module.current_device() == 0
     assert {"memory_allocated", "is_available"} <= set(dir(module))
-    with pytest.raises(AttributeError, match=r"norch.minimal has no attribute 'streams'; .*memory_allocated"):
-        module.streams
+    with pytest.raises(AttributeError, match=r"norch.minimal has no attribute 'warp_size'; .*memory_allocated"):
+        module.warp_size
 
 
 def test_a_device_module_synchronizes_its_own_devices_only(minimal):
