@@ -44,6 +44,45 @@ def test_grad_of_a_batch_of_gradients():
         norch.autograd.grad(y, x, norch.ones(2))
 
 
+def test_a_batch_of_gradients_frees_what_one_gradient_would():
+    class Square(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * ctx.saved_tensors[0] * grad
+
+    x = norch.tensor([1.0, 2.0], requires_grad=True)
+    for kept in (x * 2, x + x, x.reshape(2, 1)):
+        for _ in range(2):
+            (found,) = norch.autograd.grad(kept, x, norch.ones(3, *kept.shape), is_grads_batched=True)
+            assert found.shape == (3, 2)
+    squared = Square.apply(x)
+    (found,) = norch.autograd.grad(squared, x, norch.ones(3, 2), is_grads_batched=True)
+    assert found.tolist() == [[2, 4]] * 3
+    with pytest.raises(norch.AutogradError, match="freed|retain_graph"):
+        norch.autograd.grad(squared, x, norch.ones(2))
+
+
+def test_an_error_of_a_batch_of_gradients_is_that_of_one():
+    class Refusing(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise KeyError("own")
+
+    x = norch.ones(2, requires_grad=True)
+    with pytest.raises(KeyError, match="own") as raised:
+        norch.autograd.grad(Refusing.apply(x), x, norch.eye(2), is_grads_batched=True)
+    assert raised.value.__context__ is None
+
+
 def test_norms_take_axis_and_keepdims():
     x = norch.tensor([[3.0, 4.0], [6.0, 8.0]])
     assert norch.linalg.vector_norm(x, axis=1).tolist() == [5, 10]

@@ -88,6 +88,8 @@ def _batched(
     try:
         rows = iter(import_module("norch.func").vmap(one)(*[seeds[at] for at in given]))
     except Exception:  # such as that of a Function that looks at its gradient's elements
+        rows = None
+    if rows is None:
         last = counts.pop() - 1
         columns = zip(
             *[
@@ -101,8 +103,7 @@ def _batched(
     if not keep:
         starts = [_start(_parts(outputs[at]), seeds[at][0], "grad")[0] for at in given]
         for node in leading_to(starts, dict.fromkeys(_nodes(list(map(_parts, inputs)), "grad"))):
-            if node.plan is not None:
-                node.free()
+            node.free()
     return tuple([None if nothing else next(rows) for nothing in unused])
 
 

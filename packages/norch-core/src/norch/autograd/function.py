@@ -195,8 +195,11 @@ class FunctionNode(Node):
                 else:
                     backward.add(edge, value)
         if not backward.retain:
-            if self.context._saved:
-                self.context._saved, self.context._freed, self.context._freed_by = (), True, backward.line
+            self.free(backward.line)
+
+    def free(self, line: Line | None = None) -> None:
+        if self.context._saved:
+            self.context._saved, self.context._freed, self.context._freed_by = (), True, line
 
 
 class Function:
