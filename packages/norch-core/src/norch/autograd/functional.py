@@ -149,8 +149,8 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function of one element by the inputs: (*input, *input), tuples for tuples.
 
-    Raises ShapeError for a function that returns anything else. `vectorize`: as of
-    `jacobian`. `outer_jacobian_strategy` is a hint without effect.
+    Raises ShapeError for a function that returns anything else. `vectorize`: as `jacobian`'s.
+    `outer_jacobian_strategy` is a hint without effect.
     """
     several, _ = _prepared(inputs, False)
 

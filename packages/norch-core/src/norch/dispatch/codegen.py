@@ -229,9 +229,8 @@ class _Writer:
             for i in operands:
                 name = self.names[i]
                 is_given = f"{name} is not None and " if i in op.optional else ""
-                tests.append(
-                    f"{is_given}{name}.node is not None and _resolve({name})"
-                )  # a view of a constant has a node
+                # A view of a constant has a node too, which resolves to none.
+                tests.append(f"{is_given}{name}.node is not None and _resolve({name})")
             by_parts = f" or (_is_recording() and ({' or '.join(tests)}))" if tests else ""
         self.write(depth, f"if make is None{by_parts}:\n    return _execute(plan, ({self.arguments},))")
         self.write(depth, "out = _new(_Tensor)\ntry:")

@@ -163,7 +163,7 @@ def interpolate(
 def _to_nearest(x: Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exact: bool) -> Tensor:
     scales = [n / m if f is None else 1 / f for n, m, f in zip(x.shape[2:], sizes, factors)]
     times = [_repeats(*each, exact, x.ndim == 4) for each in zip(x.shape[2:], sizes, scales)]
-    if min(times) and x.ndim == 4 and times == [2, 2] and x.requires_grad:
+    if x.ndim == 4 and times == [2, 2] and x.requires_grad:
         return repeated(x, 2)
     if not x.is_contiguous() and is_channels_last(x.spec):
         pixels = x.movedim(1, -1).reshape((len(x), -1, x.shape[1]))
