@@ -95,9 +95,11 @@ void return_to_cuda(int device, char* data, size_t nbytes) {
 /// cudaMalloc; where there is no room, once more after every cached block of the device was given back.
 char* take_or_throw(int device, size_t nbytes, size_t asked) {
     if (char* data = take_from_cuda(device, nbytes)) return data;
+    MemoryStats& stats = memory_of(device).stats;
+    ++stats.retries;
     empty_cache(device);
     if (char* data = take_from_cuda(device, nbytes)) return data;
-    const MemoryStats& stats = memory_of(device).stats;
+    ++stats.failures;
     throw OutOfMemory("cuda:" + std::to_string(device) + " cannot allocate " + std::to_string(asked) + " bytes: " +
                       std::to_string(stats.allocated) + " are in use, " + std::to_string(stats.reserved) +
                       " reserved, of " + std::to_string(properties(device).total_memory));

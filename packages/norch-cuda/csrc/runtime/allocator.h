@@ -46,6 +46,7 @@ struct MemoryStats {
     int64_t allocated, peak_allocated;  // bytes in use now, and the most there have been
     int64_t reserved, peak_reserved;    // bytes taken from CUDA
     int64_t allocations, cuda_allocations;
+    int64_t retries, failures;  // how often the cache was given back for want of room, and how often in vain
 };
 MemoryStats memory_stats(int device);
 void reset_peak_memory_stats(int device);

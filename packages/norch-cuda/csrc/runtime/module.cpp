@@ -76,6 +76,8 @@ nb::dict stats(int device) {
     out["peak_reserved_bytes"] = s.peak_reserved;
     out["allocations"] = s.allocations;
     out["cuda_allocations"] = s.cuda_allocations;
+    out["retries"] = s.retries;
+    out["out_of_memory_errors"] = s.failures;
     out["pinned_bytes"] = int64_t(pinned_bytes());
     return out;
 }

@@ -157,14 +157,15 @@ def uses() -> str:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave. Those
-    of PyTorch's names that scripts log stand for the same numbers.
+    """Bytes in use and taken from CUDA, now and at most; how many blocks were given out, and how many CUDA gave; how
+    often the cache was given back for want of room, and how often in vain. Those of PyTorch's names that scripts log
+    stand for the same numbers.
     """
     stats: dict[str, int] = _ext.memory_stats(device_index(device))
     for kind, counted in (("allocated", "allocated"), ("active", "allocated"), ("reserved", "reserved")):
         stats[f"{kind}_bytes.all.current"] = stats[f"{counted}_bytes"]
         stats[f"{kind}_bytes.all.peak"] = stats[f"peak_{counted}_bytes"]
-    return stats | {"num_alloc_retries": 0, "num_ooms": 0}
+    return stats | {"num_alloc_retries": stats["retries"], "num_ooms": stats["out_of_memory_errors"]}
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
