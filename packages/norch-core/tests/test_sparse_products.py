@@ -30,6 +30,14 @@ def test_products_of_two_sparse_matrices_keep_what_cancels(n, count):
         norch.testing.assert_close(v.grad, d.grad[m.indices()[0], m.indices()[1]])
 
 
+def test_infinities_meet_no_zeros_of_what_is_not_there():
+    inf = float("inf")
+    a = norch.sparse_coo_tensor(norch.tensor([[0, 0], [0, 1]]), norch.tensor([inf, 1.0]), (1, 2))
+    b = norch.sparse_coo_tensor(norch.tensor([[0, 1], [1, 0]]), norch.tensor([2.0, 5.0]), (2, 2))
+    assert (a @ b).to_dense().tolist() == [[5, inf]]
+    assert (b @ a.t()).to_dense().tolist() == [[2], [inf]]
+
+
 def test_elementwise_products_at_the_same_places_and_at_others():
     rng = numpy.random.default_rng(0)
     a, b = (norch.tensor(rng.integers(-2, 3, (5, 7)) * (rng.random((5, 7)) < 0.5), dtype=norch.float32) for _ in "ab")

@@ -133,7 +133,8 @@ def _is_plain(*operands: Tensor) -> bool:
 def _sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     shape = (a.spec.shape[0], b.spec.shape[1])
     pairs = pick(counted(b.places.select(0, 0), b.spec.shape[0]), a.places.select(0, 1)).sum()
-    if 0 < shape[0] * shape[1] <= min(_FILLED * int(pairs), 1 << 27):
+    is_filled = 0 < shape[0] * shape[1] <= min(_FILLED * int(pairs), 1 << 27)
+    if is_filled and bool(a.entries.isfinite().all()):  # an infinity would meet the zeros of what `b` has not
         out = make_coo(*_filled(a, b, shape), shape, True)
     else:
         i, j = joined(a.places.select(0, 1), b.places.select(0, 0), b.spec.shape[0])
