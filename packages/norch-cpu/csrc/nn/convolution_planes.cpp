@@ -9,7 +9,7 @@ namespace norch::nn {
 namespace planes {
 namespace {
 
-constexpr int VECTORS = 8;  // of results that are computed together
+constexpr int VECTORS = 6;  // of results of each channel that are computed together
 
 /// Along one dim: place y sees, for tap i, row (y + shift[i]) of phase[i]; a row of the copy is row * step + phase - pad of
 /// the plane.
@@ -29,37 +29,49 @@ struct Axis {
     }
 };
 
-/// V vectors of out[i] = start + the sum over taps of weights[t] * x[i + distance[t]].
-template <class T, int V>
-void sum_taps(const T* x, const int64_t* distance, const T* weights, size_t taps, T start, T* out) {
+/// V vectors of out[o * room + i] = starts[o] + the sum over taps of weights[t * C + o] * x[i + distance[t]], for C channels o.
+template <class T, int C, int V>
+void sum_taps(const T* x, const int64_t* distance, const T* weights, size_t taps, const T* starts, T* out, int64_t room) {
     constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> sums[V];
+    vector_t<T, L> sums[C][V];
     NORCH_UNROLL
-    for (int v = 0; v < V; ++v) sums[v] = vector_t<T, L>{} + start;
+    for (int o = 0; o < C; ++o) {
+        NORCH_UNROLL
+        for (int v = 0; v < V; ++v) sums[o][v] = vector_t<T, L>{} + starts[o];
+    }
     for (size_t t = 0; t < taps; ++t) {
         const T* from = x + distance[t];
-        const T weight = weights[t];
         NORCH_UNROLL
-        for (int v = 0; v < V; ++v) sums[v] += load_vector<L>(from + v * L) * weight;
+        for (int v = 0; v < V; ++v) {
+            auto seen = load_vector<L>(from + v * L);
+            if constexpr (C > 1) load_once(seen);
+            NORCH_UNROLL
+            for (int o = 0; o < C; ++o) sums[o][v] += seen * weights[t * C + size_t(o)];
+        }
     }
     NORCH_UNROLL
-    for (int v = 0; v < V; ++v) store_vector(out + v * L, sums[v]);
+    for (int o = 0; o < C; ++o) {
+        NORCH_UNROLL
+        for (int v = 0; v < V; ++v) store_vector(out + o * room + v * L, sums[o][v]);
+    }
 }
 
-template <class T, int... V>
+template <class T, int C, int... V>
 auto tap_kernel(int64_t vectors, std::integer_sequence<int, V...>) {
-    static constexpr decltype(&sum_taps<T, 1>) kernels[] = {sum_taps<T, V + 1>...};
+    static constexpr decltype(&sum_taps<T, C, 1>) kernels[] = {sum_taps<T, C, V + 1>...};
     return kernels[vectors - 1];
 }
 
-/// All of `count` results, and up to the end of a vector.
-template <class T>
-void sum_all_taps(const T* x, const int64_t* distance, const T* weights, size_t taps, T start, int64_t count, T* out) {
+/// All of `count` results of C channels, and up to the end of a vector.
+template <class T, int C>
+void sum_all_taps(const T* x, const int64_t* distance, const T* weights, size_t taps, const T* starts, int64_t count, T* out,
+                  int64_t room) {
     constexpr int L = SIMD_WIDTH<T>;
     const int64_t vectors = (count + L - 1) / L, parts = (vectors + VECTORS - 1) / VECTORS;
     for (int64_t part = 0; part < parts; ++part) {
         const int64_t first = vectors * part / parts, here = vectors * (part + 1) / parts - first;
-        tap_kernel<T>(here, std::make_integer_sequence<int, VECTORS>())(x + first * L, distance, weights, taps, start, out + first * L);
+        tap_kernel<T, C>(here, std::make_integer_sequence<int, VECTORS>())(x + first * L, distance, weights, taps, starts,
+                                                                         out + first * L, room);
     }
 }
 
@@ -67,48 +79,48 @@ struct Correlation : Planes {
     template <class T>
     void run(const Numbers& x, const T* weight, const T* bias, const Numbers& out) const {
         parallel_for(batch * groups, group_ns(), [&](int64_t begin, int64_t end) {
-            size_t taps = 0;
-            for (const Pass& pass : passes) taps = std::max(taps, pass.distance.size());
-            Scratch<T> copies(source_size() + VECTORS * SLACK<T>), flat(result_size() + SLACK<T>);
+            const int64_t room = result_size() + SLACK<T>;
+            Scratch<T> copies(source_size() + VECTORS * SLACK<T>), flat(TOGETHER<T> * room);
             std::fill_n(copies.data(), source_size() + VECTORS * SLACK<T>, T(0));
-            std::vector<T> weights(taps);
-            Scratch<T> wide(x.convert == Convert::none ? 0 : h * w);
+            int64_t taps = 0;
+            for (const Pass& pass : passes) taps += int64_t(pass.weight.size());
+            Scratch<T> weights(taps * to);
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t n = i / groups, group = i % groups;
-                fill(x, n, group, wide.data(), copies.data());
-                for (int64_t o = 0; o < to; ++o) {
+                const int64_t group = i / batch, n = i % batch;
+                if (!n || i == begin) pack(weight + group * weight_group, weights.data());
+                fill(x, n, group, copies.data());
+                const T* own = weights.data();
+                for (int64_t o = 0, here; o < to; o += here) {
+                    here = std::min<int64_t>(TOGETHER<T>, to - o);
                     const int64_t channel = group * to + o;
-                    const T start = bias ? bias[channel] : T(0);
+                    T starts[TOGETHER<T>] = {};
+                    for (int64_t k = 0; k < here && bias; ++k) starts[k] = bias[channel + k];
+                    const auto sum = here == TOGETHER<T> ? &sum_all_taps<T, TOGETHER<T>> : &sum_all_taps<T, 1>;
                     for (const Pass& pass : passes) {
-                        const T* own = weight + group * weight_group + o * weight_to;
                         const size_t used = pass.distance.size();
-                        for (size_t t = 0; t < used; ++t) weights[t] = own[pass.weight[t]];
                         const int64_t count = (pass.rows - 1) * copy.pitch + pass.columns;
-                        sum_all_taps(copies.data(), pass.distance.data(), weights.data(), used, start, count, flat.data());
-                        bring(flat.data(), pass, out, n * result[0] + channel * result[1]);
+                        sum(copies.data(), pass.distance.data(), own, used, starts, count, flat.data(), room);
+                        own += used * size_t(here);
+                        for (int64_t k = 0; k < here; ++k) {
+                            const int64_t place = n * result[0] + (channel + k) * result[1] + pass.out;
+                            store_tile(out.plane(place, pass.out_row, pass.out_column), plane_of(flat.data() + k * room, copy.pitch),
+                                       pass.rows, pass.columns, out.size, out.convert);
+                        }
                     }
                 }
             }
         });
     }
 
+    /// A group's weights in the order in which they are asked for.
     template <class T>
-    void bring(T* flat, const Pass& pass, const Numbers& out, int64_t place) const {
-        const Plane plane = out.plane(place + pass.out, pass.out_row, pass.out_column);
-        if (out.convert == Convert::none) {
-            for (int64_t y = 0; y < pass.rows; ++y) {
-                const T* from = flat + y * copy.pitch;
-                T* to = reinterpret_cast<T*>(plane.data) + y * pass.out_row;
-                if (pass.out_column == 1) {
-                    NORCH_INDEPENDENT
-                    for (int64_t i = 0; i < pass.columns; ++i) to[i] = from[i];
-                } else {
-                    for (int64_t i = 0; i < pass.columns; ++i) to[i * pass.out_column] = from[i];
-                }
-            }
-            return;
+    void pack(const T* weight, T* packed) const {
+        for (int64_t o = 0, here; o < to; o += here) {
+            here = std::min<int64_t>(TOGETHER<T>, to - o);
+            for (const Pass& pass : passes)
+                for (const int64_t tap : pass.weight)
+                    for (int64_t k = 0; k < here; ++k) *packed++ = weight[(o + k) * weight_to + tap];
         }
-        store_tile(plane, plane_of(flat, copy.pitch), pass.rows, pass.columns, out.size, out.convert);
     }
 };
 

@@ -35,35 +35,25 @@ struct Copy {
 
     int64_t numel() const { return step_y * step_x * phase_rows * pitch; }
 
-    /// The elements that a plane has; those around them are 0 already. Strides are in elements.
+    /// The elements that a plane of h x w has; those around them are 0 already.
     template <class T>
-    __attribute__((noinline)) void fill(const T* from, int64_t row, int64_t column, int64_t h, int64_t w, T* to) const {
-        const int64_t first_y = std::max<int64_t>(0, -top);
-        int64_t phase_y = (first_y + top) % step_y, row_y = (first_y + top) / step_y;
-        for (int64_t y = first_y; y < h && row_y < phase_rows; ++y) {
-            T* line = to + (phase_y * step_x * phase_rows + row_y) * pitch;
-            for (int64_t phase = 0; phase < step_x; ++phase, line += phase_rows * pitch) {
-                // Columns k * step + phase - left of the plane.
-                const int64_t first = step_x == 1 ? std::max<int64_t>(0, left) : std::max<int64_t>(0, (left - phase + step_x - 1) / step_x);
-                const int64_t end = std::min(pitch, step_x == 1 ? w + left : (w - 1 + left - phase + step_x) / step_x);
-                copy_line(from + y * row + (first * step_x + phase - left) * column, step_x * column, end - first, line + first);
+    __attribute__((noinline)) void fill(const Numbers& x, const Plane& from, int64_t h, int64_t w, T* to) const {
+        for (int64_t y = 0; y < step_y; ++y)
+            for (int64_t z = 0; z < step_x; ++z, to += phase_rows * pitch) {
+                const int64_t row = first(step_y, y - top), column = first(step_x, z - left);
+                const int64_t rows = std::min(phase_rows, end(step_y, y - top, h)) - row;
+                const int64_t columns = std::min(pitch, end(step_x, z - left, w)) - column;
+                if (rows <= 0 || columns <= 0) continue;
+                char* const begin = from.data + (row * step_y + y - top) * from.row + (column * step_x + z - left) * from.column;
+                load_tile(plane_of(to + row * pitch + column, pitch), {begin, step_y * from.row, step_x * from.column}, rows, columns,
+                          x.size, x.convert);
             }
-            if (++phase_y == step_y) phase_y = 0, ++row_y;
-        }
     }
 
-    template <class T>
-    static void copy_line(const T* from, int64_t step, int64_t count, T* to) {
-        if (step == 1) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-        } else if (step == 2) {
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-        } else {
-            for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-        }
-    }
+private:
+    /// The first k >= 0, and the first after the last, for which k * step + shift is from 0 up to `length`.
+    static int64_t first(int64_t step, int64_t shift) { return std::max<int64_t>(0, (step - 1 - shift) / step); }
+    static int64_t end(int64_t step, int64_t shift, int64_t length) { return (length - 1 - shift + step) / step; }
 };
 
 /// Results that see the same taps: those of a plane, or of one phase of it.
@@ -81,6 +71,11 @@ struct Pass {
 /// Elements after the last that are read or written: vectors are whole.
 template <class T>
 constexpr int64_t SLACK = 2 * SIMD_WIDTH<T>;
+
+/// Channels of a result that are computed together: most vectors of taps lie across two cache lines, and loading them is what
+/// takes time. Few convolve float64.
+template <class T>
+constexpr int TOGETHER = sizeof(T) == sizeof(float) ? 2 : 1;
 
 /// A grouped correlation: of each group's planes of a source come the planes of a result.
 struct Planes {
@@ -103,18 +98,10 @@ struct Planes {
         return products / 16 + double(h * w * from) / 8 + 100;
     }
 
-    /// `wide` has room for a plane of 16-bit floats.
     template <class T>
-    void fill(const Numbers& x, int64_t n, int64_t group, T* wide, T* to) const {
-        for (int64_t c = 0; c < from; ++c, to += copy.numel()) {
-            const Plane plane = x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]);
-            if (x.convert == Convert::none) {
-                copy.fill(reinterpret_cast<const T*>(plane.data), source[2], source[3], h, w, to);
-            } else {
-                load_tile(plane_of(wide, w), plane, h, w, x.size, x.convert);
-                copy.fill(wide, w, 1, h, w, to);
-            }
-        }
+    void fill(const Numbers& x, int64_t n, int64_t group, T* to) const {
+        for (int64_t c = 0; c < from; ++c, to += copy.numel())
+            copy.fill(x, x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]), h, w, to);
     }
 };
 

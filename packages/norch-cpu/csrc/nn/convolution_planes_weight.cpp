@@ -11,24 +11,33 @@ namespace {
 constexpr int TAPS_AT_ONCE = 5;
 constexpr int64_t IMAGE_ELEMENTS = 2048;  // of images whose products are summed together
 
-/// Adds to the lanes of each of some taps t the products grad[i] * x[i + distance[t]]; whole vectors.
-template <class T>
-void add_products(const T* grad, const T* x, const int64_t* distance, int64_t count, T* lanes) {
+/// Adds to the lanes of each of some taps t the products grad[i] * x[i + distance[t]], of C channels' gradients; whole vectors.
+template <class T, int C>
+void add_products(const T* grad, int64_t room, const T* x, const int64_t* distance, int64_t count, T* lanes, int64_t apart) {
     constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> a[TAPS_AT_ONCE], b[TAPS_AT_ONCE] = {};
+    vector_t<T, L> sums[C][TAPS_AT_ONCE];
     NORCH_UNROLL
-    for (int t = 0; t < TAPS_AT_ONCE; ++t) a[t] = load_vector<L>(lanes + t * L);
-    for (int64_t i = 0; i < count; i += 2 * L) {
-        const auto g = load_vector<L>(grad + i), h = load_vector<L>(grad + i + L);
+    for (int o = 0; o < C; ++o) {
+        NORCH_UNROLL
+        for (int t = 0; t < TAPS_AT_ONCE; ++t) sums[o][t] = load_vector<L>(lanes + o * apart + t * L);
+    }
+    for (int64_t i = 0; i < count; i += L) {
+        vector_t<T, L> g[C];
+        NORCH_UNROLL
+        for (int o = 0; o < C; ++o) g[o] = load_vector<L>(grad + o * room + i);
         NORCH_UNROLL
         for (int t = 0; t < TAPS_AT_ONCE; ++t) {
-            const T* from = x + i + distance[t];
-            a[t] += load_vector<L>(from) * g;
-            b[t] += load_vector<L>(from + L) * h;
+            auto seen = load_vector<L>(x + i + distance[t]);
+            if constexpr (C > 1) load_once(seen);
+            NORCH_UNROLL
+            for (int o = 0; o < C; ++o) sums[o][t] += seen * g[o];
         }
     }
     NORCH_UNROLL
-    for (int t = 0; t < TAPS_AT_ONCE; ++t) store_vector(lanes + t * L, a[t] + b[t]);
+    for (int o = 0; o < C; ++o) {
+        NORCH_UNROLL
+        for (int t = 0; t < TAPS_AT_ONCE; ++t) store_vector(lanes + o * apart + t * L, sums[o][t]);
+    }
 }
 
 /// The sum of a tap's lanes, which become 0.
@@ -69,32 +78,31 @@ template <class T>
         const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE;
         const int64_t images = std::max<int64_t>(1, IMAGE_ELEMENTS / count);
         parallel_for(planes.groups, ns, [&](int64_t begin, int64_t end) {
-            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(pass.rows * pitch + SLACK<T>);
+            const int64_t room = pass.rows * pitch + SLACK<T>;
+            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(TOGETHER<T> * room);
             std::fill_n(copies.data(), planes.source_size() + SLACK<T>, T(0));
-            std::fill_n(flat.data(), pass.rows * pitch + SLACK<T>, T(0));
+            std::fill_n(flat.data(), TOGETHER<T> * room, T(0));
             const Numbers x(data[2], dtype);
-            Scratch<T> wide(x.convert == Convert::none ? 0 : planes.h * planes.w);
             std::vector<T> sums(size_t(all * planes.to)), lanes(size_t(whole * planes.to * L), T(0));
             std::vector<int64_t> distance(pass.distance);
             distance.resize(size_t(whole), 0);
             for (int64_t group = begin; group < end; ++group) {
-                const auto take_grad = [&](int64_t n, int64_t o) __attribute__((noinline)) {
+                const auto take_grad = [&](int64_t n, int64_t o, T* to) __attribute__((noinline)) {
                     const Numbers grads(data[1], dtype);
-                    const Plane from = grads.plane(n * g[0] + (group * planes.to + o) * g[1], g[2], g[3]);
-                    if (grads.convert != Convert::none)
-                        return load_tile(plane_of(flat.data(), pitch), from, pass.rows, pass.columns, grads.size, grads.convert);
-                    for (int64_t y = 0; y < pass.rows; ++y)
-                        Copy::copy_line(reinterpret_cast<const T*>(from.data) + y * g[2], g[3], pass.columns, flat.data() + y * pitch);
+                    load_tile(plane_of(to, pitch), grads.plane(n * g[0] + (group * planes.to + o) * g[1], g[2], g[3]), pass.rows,
+                              pass.columns, grads.size, grads.convert);
                 };
                 std::fill(sums.begin(), sums.end(), T(0));
                 for (int64_t first = 0, last; first < planes.batch; first = last) {
                     last = std::min(planes.batch, first + images);
                     for (int64_t n = first; n < last; ++n) {
-                        planes.fill(x, n, group, wide.data(), copies.data());
-                        for (int64_t o = 0; o < planes.to; ++o) {
-                            take_grad(n, o);
+                        planes.fill(x, n, group, copies.data());
+                        for (int64_t o = 0, here; o < planes.to; o += here) {
+                            here = std::min<int64_t>(TOGETHER<T>, planes.to - o);
+                            for (int64_t k = 0; k < here; ++k) take_grad(n, o + k, flat.data() + k * room);
+                            const auto add = here == TOGETHER<T> ? &add_products<T, TOGETHER<T>> : &add_products<T, 1>;
                             for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
-                                add_products(flat.data(), copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L);
+                                add(flat.data(), room, copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L, whole * L);
                         }
                     }
                     for (int64_t o = 0; o < planes.to; ++o)
@@ -103,8 +111,8 @@ template <class T>
                             if (!std::isfinite(sum)) {
                                 sum = 0;
                                 for (int64_t n = first; n < last; ++n) {
-                                    planes.fill(x, n, group, wide.data(), copies.data());
-                                    take_grad(n, o);
+                                    planes.fill(x, n, group, copies.data());
+                                    take_grad(n, o, flat.data());
                                     sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], pass, pitch);
                                 }
                             }

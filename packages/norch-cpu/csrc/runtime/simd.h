@@ -50,6 +50,18 @@ inline vector_t<T, LANES> load_vector(const T* p) {
     return out;
 }
 
+/// The compiler loads it into a register once, where each that uses it could read it from memory.
+template <class V>
+NORCH_INLINE void load_once(V& vector) {
+#if defined(__x86_64__)
+    asm("" : "+v"(vector));
+#elif defined(__aarch64__)
+    asm("" : "+w"(vector));
+#else
+    (void)vector;
+#endif
+}
+
 template <class T, class V>
 inline void store_vector(T* p, V v) {
     std::memcpy(p, &v, sizeof v);

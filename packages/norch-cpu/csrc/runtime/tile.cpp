@@ -78,17 +78,17 @@ void move_tile(Plane to, Plane from, int64_t rows, int64_t columns, F convert) {
 template <class T>
 void copy_elements(Plane to, Plane from, int64_t rows, int64_t columns) {
 #ifdef NORCH_SHUFFLE
-    constexpr int64_t LANES = SIMD_WIDTH<float>;
     if constexpr (sizeof(T) == 4) {
-        if (to.column == 4 && from.column == 8 && columns > LANES) {  // every second element
+        constexpr int L = SIMD_WIDTH<float>, HALF = L / 2;
+        if (to.column == 4 && from.column == 8 && columns > HALF) {  // every second element
             for (int64_t i = 0; i < rows; ++i) {
                 T* out = reinterpret_cast<T*>(to.data + i * to.row);
                 const T* x = reinterpret_cast<const T*>(from.data + i * from.row);
                 int64_t j = 0;  // the last one may have nothing behind it
-                for (; j + LANES < columns; j += LANES) {
-                    const auto a = load_vector<LANES>(x + 2 * j), b = load_vector<LANES>(x + 2 * j + LANES);
-                    store_vector(out + j, deinterleave<0, LANES>(a, b));
-                }
+                for (; j + L < columns; j += L)
+                    store_vector(out + j, deinterleave<0, L>(load_vector<L>(x + 2 * j), load_vector<L>(x + 2 * j + L)));
+                for (; j + HALF < columns; j += HALF)
+                    store_vector(out + j, deinterleave<0, HALF>(load_vector<HALF>(x + 2 * j), load_vector<HALF>(x + 2 * j + HALF)));
                 for (; j < columns; ++j) out[j] = x[2 * j];
             }
             return;
