@@ -98,6 +98,30 @@ def rows(op: Op, lib: Any, device: str) -> None:
         lambda: normal(256, 8, 3, 3),
     )
     op(
+        "conv2d 3 3-32",
+        lambda x, w: functional.conv2d(x, w, padding=1),
+        lambda: normal(16, 3, 64, 64),
+        lambda: normal(32, 3, 3, 3),
+    )
+    op(
+        "conv2d 9x9 64-3",
+        lambda x, w: functional.conv2d(x, w, padding=4),
+        lambda: normal(4, 64, 64, 64),
+        lambda: normal(3, 64, 9, 9),
+    )
+    op(
+        "conv2d 7x7 16-1",
+        lambda x, w: functional.conv2d(x, w, padding=3),
+        lambda: normal(4, 16, 128, 128),
+        lambda: normal(1, 16, 7, 7),
+    )
+    op(
+        "conv_transpose2d 4 s2 64-3",
+        lambda x, w: functional.conv_transpose2d(x, w, stride=2, padding=1),
+        lambda: normal(8, 64, 32, 32),
+        lambda: normal(64, 3, 4, 4),
+    )
+    op(
         "conv2d dilated 4",
         lambda x, w: functional.conv2d(x, w, padding=4, dilation=4),
         lambda: normal(16, 64, 64, 64),

@@ -139,7 +139,6 @@ KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cp
 KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
 /// The gradient of conv2d's input where that has few channels, and its result more.
-KernelPtr conv2d_col2im(const Request& request);  // convolution_col2im.cpp
 
 /// conv2d of 3 x 3 with stride 1, and its gradients, in fewer multiplications where that is worth it; `direct`, which does the
 /// same, is taken where results are not finite.
@@ -156,8 +155,7 @@ std::optional<matmul::Parts> block_parts(DType dtype, int64_t channels, int64_t 
 
 /// The first of these that there is.
 [[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {
-    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_of_small_planes, conv2d_planes,
-                            conv2d_col2im})
+    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_of_small_planes, conv2d_planes})
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }

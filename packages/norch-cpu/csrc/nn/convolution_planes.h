@@ -1,7 +1,7 @@
-// What convolution of images whose channels are planes, with few channels in each group, shares with its gradients. A plane is copied
-// with zeros around it; then an element of the result, counted in rows of that copy's length, sees its taps at distances
-// that are the same for all, so that vectors of them go over the ends of rows. Of a stride s every s-th row and column of
-// the copy are a plane of their own.
+// What convolution of images whose channels are planes, with few channels in each group or in all, shares with its gradients.
+// Some rows of a plane are copied with zeros around them; then an element of the result, counted in rows of that copy's
+// length, sees its taps at distances that are the same for all, so that vectors of them go over the ends of rows. Of a
+// stride s every s-th row and column of the copy are a plane of their own.
 #pragma once
 
 #include <algorithm>
@@ -35,18 +35,21 @@ struct Copy {
 
     int64_t numel() const { return step_y * step_x * phase_rows * pitch; }
 
-    /// The elements that a plane of h x w has; those around them are 0 already.
+    /// What rows from `start` on see of a plane of h x w, and zeros above and below; those at the sides are there already.
     template <class T>
-    __attribute__((noinline)) void fill(const Numbers& x, const Plane& from, int64_t h, int64_t w, T* to) const {
+    __attribute__((noinline)) void fill(const Numbers& x, const Plane& from, int64_t h, int64_t w, int64_t start, T* to) const {
         for (int64_t y = 0; y < step_y; ++y)
             for (int64_t z = 0; z < step_x; ++z, to += phase_rows * pitch) {
-                const int64_t row = first(step_y, y - top), column = first(step_x, z - left);
-                const int64_t rows = std::min(phase_rows, end(step_y, y - top, h)) - row;
-                const int64_t columns = std::min(pitch, end(step_x, z - left, w)) - column;
-                if (rows <= 0 || columns <= 0) continue;
-                char* const begin = from.data + (row * step_y + y - top) * from.row + (column * step_x + z - left) * from.column;
-                load_tile(plane_of(to + row * pitch + column, pitch), {begin, step_y * from.row, step_x * from.column}, rows, columns,
-                          x.size, x.convert);
+                const int64_t down = start * step_y + y - top, right = z - left;
+                const int64_t row = std::min(phase_rows, first(step_y, down)), column = first(step_x, right);
+                const int64_t row_end = std::clamp(end(step_y, down, h), row, phase_rows);
+                const int64_t columns = std::min(pitch, end(step_x, right, w)) - column;
+                std::fill_n(to, row * pitch, T(0));
+                std::fill_n(to + row_end * pitch, (phase_rows - row_end) * pitch, T(0));
+                if (row_end == row || columns <= 0) continue;
+                char* const begin = from.data + (row * step_y + down) * from.row + (column * step_x + right) * from.column;
+                load_tile(plane_of(to + row * pitch + column, pitch), {begin, step_y * from.row, step_x * from.column},
+                          row_end - row, columns, x.size, x.convert);
             }
     }
 
@@ -72,10 +75,18 @@ struct Pass {
 template <class T>
 constexpr int64_t SLACK = 2 * SIMD_WIDTH<T>;
 
-/// Channels of a result that are computed together: most vectors of taps lie across two cache lines, and loading them is what
-/// takes time. Few convolve float64.
+/// Channels of a result that are computed together at most: vectors of taps lie across two cache lines, and loading them is
+/// what takes time. Few convolve float64.
 template <class T>
-constexpr int TOGETHER = sizeof(T) == sizeof(float) ? 2 : 1;
+constexpr int TOGETHER = sizeof(T) != sizeof(float) ? 1 : VECTOR_BYTES == 64 ? 4 : 3;
+
+/// `select` of a number of channels as a constant.
+template <class T, int C = TOGETHER<T>, class F>
+auto for_channels(int64_t channels, const F& select) {
+    if constexpr (C > 1)
+        if (channels < C) return for_channels<T, C - 1>(channels, select);
+    return select(std::integral_constant<int, C>());
+}
 
 /// A grouped correlation: of each group's planes of a source come the planes of a result.
 struct Planes {
@@ -85,23 +96,33 @@ struct Planes {
     int64_t h, w;                              // of a plane of the source
     std::vector<int64_t> source, result;       // strides
     int64_t weight_group, weight_to;   // strides
+    int64_t tile, tiles;               // rows of a pass that are computed from one copy
 
-    int64_t source_size() const { return from * copy.numel(); }
-    int64_t result_size() const {
-        int64_t most = 0;
-        for (const Pass& pass : passes) most = std::max(most, pass.rows * copy.pitch);
-        return most;
-    }
+    int64_t result_size() const { return tile * copy.pitch; }
+    int64_t rows_of(const Pass& pass, int64_t start) const { return std::min(tile, pass.rows - start); }
+    int64_t count_of(const Pass& pass, int64_t start) const { return (rows_of(pass, start) - 1) * copy.pitch + pass.columns; }
     double group_ns() const {
         double products = 0;
         for (const Pass& pass : passes) products += double(pass.rows * copy.pitch * to) * double(pass.distance.size());
         return products / 16 + double(h * w * from) / 8 + 100;
     }
 
+    /// What rows from `start` on see of some channels of a group.
     template <class T>
-    void fill(const Numbers& x, int64_t n, int64_t group, T* to) const {
-        for (int64_t c = 0; c < from; ++c, to += copy.numel())
-            copy.fill(x, x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]), h, w, to);
+    void fill(const Numbers& x, int64_t n, int64_t group, int64_t channel, int64_t channels, int64_t start, T* to) const {
+        for (int64_t c = channel; c < channel + channels; ++c, to += copy.numel())
+            copy.fill(x, x.plane(n * source[0] + (group * from + c) * source[1], source[2], source[3]), h, w, start, to);
+    }
+
+    /// Decides how many of `rows` are computed at once, each of which needs `more` besides: their copies stay in the second
+    /// cache, and there is work for all threads.
+    void cut(int64_t rows, int64_t more, bool for_threads) {
+        constexpr int64_t COPIES = 1 << 17, LEAST = 8;
+        const int64_t items = for_threads ? batch * groups : 2 * num_threads(), enough = (2 * num_threads() + items - 1) / std::max<int64_t>(items, 1);
+        const int64_t fit = COPIES / std::max<int64_t>(1, from * copy.step_y * copy.step_x * copy.pitch) - more;
+        tile = std::clamp(std::min(fit, (rows + enough - 1) / enough), std::min(LEAST, rows), rows);
+        tiles = (rows + tile - 1) / tile;
+        copy.phase_rows = tile + more;
     }
 };
 

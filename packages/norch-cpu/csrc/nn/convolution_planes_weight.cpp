@@ -53,78 +53,104 @@ __attribute__((noinline)) T take_sum(T* lanes) {
 
 /// One tap's sum without what lies between the rows, where 0 times infinity is no 0.
 template <class T>
-T sum_rows(const T* grad, const T* x, const Pass& pass, int64_t pitch) {
+T sum_rows(const T* grad, const T* x, int64_t rows, int64_t columns, int64_t pitch) {
     T sum = 0;
-    for (int64_t y = 0; y < pass.rows; ++y)
-        for (int64_t i = 0; i < pass.columns; ++i) sum += grad[y * pitch + i] * x[y * pitch + i];
+    for (int64_t y = 0; y < rows; ++y)
+        for (int64_t i = 0; i < columns; ++i) sum += grad[y * pitch + i] * x[y * pitch + i];
     return sum;
 }
 
+/// The sums of some source channels' taps, for all channels of a group's gradient.
+template <class T>
+struct WeightGrad {
+    static constexpr int L = SIMD_WIDTH<T>;
+
+    const Planes& planes;
+    const std::vector<int64_t>& g;  // strides of the gradient
+    Numbers grad, x;
+    int64_t group, channel, channels;
+    const Pass& pass = planes.passes[0];
+    const int64_t pitch = planes.copy.pitch, each = int64_t(pass.distance.size()) / planes.from, all = channels * each;
+    const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE, room = planes.result_size() + SLACK<T>;
+    const int64_t source_size = channels * planes.copy.numel() + SLACK<T>;
+    Scratch<T> copies{source_size}, flat{TOGETHER<T> * room};
+    std::vector<T> sums = std::vector<T>(size_t(all * planes.to)), lanes = std::vector<T>(size_t(whole * planes.to * L));
+    std::vector<int64_t> distance = std::vector<int64_t>(size_t(whole));
+
+    void run() {
+        std::fill_n(copies.data(), source_size, T(0));
+        std::fill_n(flat.data(), TOGETHER<T> * room, T(0));
+        for (int64_t t = 0; t < all; ++t) distance[size_t(t)] = pass.distance[size_t(t)];
+        const int64_t parts = planes.batch * planes.tiles, few = std::max<int64_t>(1, IMAGE_ELEMENTS / planes.result_size());
+        for (int64_t first = 0; first < parts; first += few) add(first, std::min(parts, first + few));
+    }
+
+private:
+    void fill(int64_t part) {
+        planes.fill(x, part / planes.tiles, group, channel, channels, start_of(part), copies.data());
+    }
+    int64_t start_of(int64_t part) const { return part % planes.tiles * planes.tile; }
+
+    __attribute__((noinline)) void take_grad(int64_t part, int64_t o, T* to) const {
+        const int64_t start = start_of(part), n = part / planes.tiles;
+        load_tile(plane_of(to, pitch), grad.plane(n * g[0] + (group * planes.to + o) * g[1] + start * g[2], g[2], g[3]),
+                  planes.rows_of(pass, start), pass.columns, grad.size, grad.convert);
+        std::fill_n(to + planes.count_of(pass, start), L, T(0));  // up to the end of the last vector
+    }
+
+    /// Images, or tiles of them, are summed by lanes, what these give one after the other.
+    void add(int64_t first, int64_t last) {
+        for (int64_t part = first; part < last; ++part) {
+            fill(part);
+            const int64_t count = planes.count_of(pass, start_of(part));
+            for (int64_t o = 0, here; o < planes.to; o += here) {
+                here = std::min<int64_t>(TOGETHER<T>, planes.to - o);
+                for (int64_t k = 0; k < here; ++k) take_grad(part, o + k, flat.data() + k * room);
+                const auto add = for_channels<T>(here, [](auto c) { return &add_products<T, c.value>; });
+                for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
+                    add(flat.data(), room, copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L, whole * L);
+            }
+        }
+        for (int64_t o = 0; o < planes.to; ++o)
+            for (int64_t t = 0; t < all; ++t) {
+                T sum = take_sum(lanes.data() + (o * whole + t) * L);
+                if (!std::isfinite(sum)) {
+                    sum = 0;
+                    for (int64_t part = first; part < last; ++part) {
+                        fill(part);
+                        take_grad(part, o, flat.data());
+                        sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], planes.rows_of(pass, start_of(part)),
+                                        pass.columns, pitch);
+                    }
+                }
+                sums[size_t(o * all + t)] += sum;
+            }
+    }
+};
+
 }  // namespace
 
-/// The products of some images are summed by lanes, what these give one after the other.
 template <class T>
 [[gnu::cold]] KernelPtr weight_grad(const Request& r) {
-    constexpr int L = SIMD_WIDTH<T>;
     const Operand &out = r.operands[0], &grad = r.operands[1];
     Planes planes = of_result(r, grad, r.operands[2], out);
     const DType dtype = out.dtype;
     const double ns = planes.group_ns() * double(planes.batch) * 2;
     const auto g = grad.strides;
     return make_kernel(ns * double(planes.groups), [=, planes = std::move(planes)](char* const* data, const Scalar*) {
-        const Pass& pass = planes.passes[0];
-        const int64_t pitch = planes.copy.pitch, count = (pass.rows - 1) * pitch + pass.columns;
-        const int64_t all = int64_t(pass.distance.size());
-        const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE;
-        const int64_t images = std::max<int64_t>(1, IMAGE_ELEMENTS / count);
-        parallel_for(planes.groups, ns, [&](int64_t begin, int64_t end) {
-            const int64_t room = pass.rows * pitch + SLACK<T>;
-            Scratch<T> copies(planes.source_size() + SLACK<T>), flat(TOGETHER<T> * room);
-            std::fill_n(copies.data(), planes.source_size() + SLACK<T>, T(0));
-            std::fill_n(flat.data(), TOGETHER<T> * room, T(0));
-            const Numbers x(data[2], dtype);
-            std::vector<T> sums(size_t(all * planes.to)), lanes(size_t(whole * planes.to * L), T(0));
-            std::vector<int64_t> distance(pass.distance);
-            distance.resize(size_t(whole), 0);
-            for (int64_t group = begin; group < end; ++group) {
-                const auto take_grad = [&](int64_t n, int64_t o, T* to) __attribute__((noinline)) {
-                    const Numbers grads(data[1], dtype);
-                    load_tile(plane_of(to, pitch), grads.plane(n * g[0] + (group * planes.to + o) * g[1], g[2], g[3]), pass.rows,
-                              pass.columns, grads.size, grads.convert);
-                };
-                std::fill(sums.begin(), sums.end(), T(0));
-                for (int64_t first = 0, last; first < planes.batch; first = last) {
-                    last = std::min(planes.batch, first + images);
-                    for (int64_t n = first; n < last; ++n) {
-                        planes.fill(x, n, group, copies.data());
-                        for (int64_t o = 0, here; o < planes.to; o += here) {
-                            here = std::min<int64_t>(TOGETHER<T>, planes.to - o);
-                            for (int64_t k = 0; k < here; ++k) take_grad(n, o + k, flat.data() + k * room);
-                            const auto add = here == TOGETHER<T> ? &add_products<T, TOGETHER<T>> : &add_products<T, 1>;
-                            for (int64_t t = 0; t < whole; t += TAPS_AT_ONCE)
-                                add(flat.data(), room, copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L, whole * L);
-                        }
-                    }
-                    for (int64_t o = 0; o < planes.to; ++o)
-                        for (int64_t t = 0; t < all; ++t) {
-                            T sum = take_sum(lanes.data() + (o * whole + t) * L);
-                            if (!std::isfinite(sum)) {
-                                sum = 0;
-                                for (int64_t n = first; n < last; ++n) {
-                                    planes.fill(x, n, group, copies.data());
-                                    take_grad(n, o, flat.data());
-                                    sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], pass, pitch);
-                                }
-                            }
-                            sums[size_t(o * all + t)] += sum;
-                        }
-                }
+        const int64_t parts = std::clamp<int64_t>((2 * num_threads() + planes.groups - 1) / planes.groups, 1, planes.from);
+        parallel_for(planes.groups * parts, ns / double(parts), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t group = i / parts, part = i % parts, channel = planes.from * part / parts;
+                WeightGrad<T> found{planes, g, Numbers(data[1], dtype), Numbers(data[2], dtype), group, channel,
+                                    planes.from * (part + 1) / parts - channel};
+                found.run();
                 const Numbers to(data[0], dtype);
                 for (int64_t o = 0; o < planes.to; ++o)
-                    for (int64_t i = 0; i < all; ++i) {
-                        char* const at = to.data + (group * planes.weight_group + o * planes.weight_to + pass.weight[size_t(i)]) * to.size;
-                        const char* sum = reinterpret_cast<const char*>(&sums[size_t(o * all + i)]);
-                        convert_line(sum, computed_dtype(dtype), 1, at, dtype);
+                    for (int64_t t = 0; t < found.all; ++t) {
+                        const int64_t tap = planes.passes[0].weight[size_t(channel * found.each + t)];
+                        char* const at = to.data + (group * planes.weight_group + o * planes.weight_to + tap) * to.size;
+                        convert_line(reinterpret_cast<const char*>(&found.sums[size_t(o * found.all + t)]), computed_dtype(dtype), 1, at, dtype);
                     }
             }
         });
