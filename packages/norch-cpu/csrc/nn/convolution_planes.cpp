@@ -214,12 +214,12 @@ static bool pays_without_groups(const Request& r, bool of_weight, bool is_grad) 
     const auto& stride = r.attrs.integers("stride");
     const bool is_strided = stride[0] > 1 || stride[1] > 1;
     const int64_t from = weight.shape[is_grad ? 0 : 1], to = weight.shape[is_grad ? 1 : 0];
-    constexpr int64_t FEWEST_COLUMNS = 16;
+    constexpr int64_t LANES = SIMD_WIDTH<float>, FEWEST_COLUMNS = 16;
     if (is_grad && to <= 4) return true;
     if (out.dtype == DType::f64 || stride[0] > 2 || stride[1] > 2) return false;
-    if (of_weight) return weight.shape[0] <= (is_strided ? 4 : 8);
-    if (out.shape[3] < FEWEST_COLUMNS) return to <= 4;
-    return to <= 16 || from <= (is_strided && !is_grad ? 4 : 8);
+    if (of_weight) return to <= (is_strided ? LANES / 4 : LANES / 2);
+    if (out.shape[3] < FEWEST_COLUMNS) return to <= LANES / 4;
+    return to <= LANES || from <= (is_strided && !is_grad ? LANES / 4 : LANES / 2);
 }
 
 [[gnu::cold]] KernelPtr conv2d_planes(const Request& r) {
