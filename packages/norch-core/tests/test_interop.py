@@ -85,12 +85,11 @@ def test_arrays_and_numpy_scalars_as_operands(dtype: type) -> None:
     for both in (x + array, array + x):
         assert isinstance(both, Tensor)
         assert both.tolist() == [4, 6]
-        assert both.dtype is (norch.float64 if dtype is np.float64 else norch.float32)
+        assert both.dtype is (norch.float32 if dtype is np.float32 else norch.float64)  # as in NumPy
     assert (array - x).tolist() == [2, 2]
     assert (array / x).tolist() == [3, 2]
     assert (array > x).tolist() == [True, True]
-    if dtype is np.float32:
-        assert (x @ array).item() == (array @ x).item() == 11
+    assert (x @ array).item() == (array @ x).item() == 11
     scalar = dtype(3)
     for found, expected in (
         (x + scalar, [4, 5]),
@@ -345,6 +344,33 @@ def test_functions_of_numpy_return_tensors():
     assert np.sqrt(x).dtype is norch.float32
     assert isinstance(np.asarray(x), np.ndarray)
     assert isinstance(np.char.add(np.array(["a"]), "b"), np.ndarray)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_arrays_beside_tensors_promote_as_in_numpy(shape: tuple[int, ...]) -> None:
+    for own, other, expected in (
+        ("float32", "float64", "float64"),
+        ("float32", "int64", "float64"),
+        ("float32", "int16", "float32"),
+        ("int64", "float32", "float64"),
+        ("uint8", "int8", "int16"),
+        ("bool", "int32", "int32"),
+    ):
+        x, array = norch.ones(2, dtype=getattr(norch, own)), np.ones(shape, other)
+        for found in (x + array, array + x, x * array):
+            assert found.dtype is getattr(norch, expected)
+    assert (norch.tensor([1, 2]) / np.array(2)).dtype is norch.float64
+
+
+def test_products_with_arrays_of_another_dtype() -> None:
+    x = norch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    array = np.array([[1.0, 0.0], [2.0, 1.0]])
+    assert (x @ array).dtype is (array @ x).dtype is norch.float64
+    assert (x @ array).tolist() == [[5, 2], [11, 4]]
+    assert (array @ x).tolist() == [[1, 2], [5, 8]]
+    (x @ array).sum().backward()
+    assert x.grad.tolist() == [[1, 3], [1, 3]]
+    assert x.grad.dtype is norch.float32
 
 
 def test_reversed_is_a_tensor() -> None:

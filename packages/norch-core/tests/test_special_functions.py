@@ -152,6 +152,39 @@ AIRY = {  # by mpmath, with 25 digits
 }
 
 
+SECOND = {  # x: K0 and K1, of 30 digits
+    1e-8: (18.536612259610777, 99999999.9999999),
+    0.5: (0.9244190712276659, 1.656441120003301),
+    0.999: (0.42162685730813515, 0.602931276323012),
+    1.001: (0.42042304210549164, 0.6008854108196824),
+    3.0: (0.03473950438627925, 0.040156431128194184),
+    30.0: (2.1324774964630563e-14, 2.1677320018915495e-14),
+}
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_modified_bessel_functions_of_the_second_kind(order):
+    function = getattr(special, f"modified_bessel_k{order}")
+    scaled = getattr(special, f"scaled_modified_bessel_k{order}")
+    expected = [both[order] for both in SECOND.values()]
+    np.testing.assert_allclose(values(function, list(SECOND)), expected, rtol=20 * EPS)
+    np.testing.assert_allclose(values(scaled, list(SECOND)), expected * np.exp(list(SECOND)), rtol=20 * EPS)
+    assert values(scaled, [1e6])[0] == pytest.approx(math.sqrt(math.pi / 2e6), rel=1e-6)
+    for f in (function, scaled):
+        np.testing.assert_array_equal(values(f, [0.0, math.inf, -1.0, math.nan]), [math.inf, 0, math.nan, math.nan])
+        assert derivative_is_right(f, [0.2, 0.9, 1.5, 6.0])
+
+
+def test_spherical_bessel_j0():
+    x = [0.0, 1e-4, 0.3, 0.499, 0.501, -2.0, 50.0]
+    expected = [1.0, *(math.sin(v) / v for v in x[1:])]
+    np.testing.assert_allclose(values(special.spherical_bessel_j0, x), expected, rtol=4 * EPS)
+    np.testing.assert_array_equal(
+        values(special.spherical_bessel_j0, [math.inf, -math.inf, math.nan]), [0, 0, math.nan]
+    )
+    assert derivative_is_right(special.spherical_bessel_j0, [0.0, 0.3, 2.0])
+
+
 def test_airy_ai():
     x = np.array(list(AIRY))
     size = np.where(x < 0, 1 / (math.sqrt(math.pi) * np.maximum(-x, 1) ** 0.25), list(AIRY.values()))

@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..autograd.graph import is_recording, record, resolve, set_recording
 from ..errors import DTypeError, NorchError
 from ..observing import DECOMPOSED, observable
@@ -101,6 +103,8 @@ def run_mixed(op: Op, a: Any, b: Any) -> Any:
         raise DTypeError(f"{op.name}(): operands must be tensors, numbers or arrays, got {describe(foreign)}") from None
     if not (isinstance(a, TensorBase) or isinstance(b, TensorBase)):
         a = TensorBase._result_class._scalar(a)
+    if any(isinstance(x, np.ndarray) for x in given):
+        a, b = TensorBase._result_class._as_in_numpy(op.name, a, b)
     return run(op, a, b)
 
 

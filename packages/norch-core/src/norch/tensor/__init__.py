@@ -9,7 +9,7 @@ from typing import Any
 from .. import overriding, overriding_methods
 from ..device import Device
 from ..dispatch.plan import SCALARS
-from ..dtype import get_default_dtype, scalar_dtype
+from ..dtype import as_dtype, get_default_dtype, scalar_dtype
 from ..ops.creation import empty_spec, fill_spec, finish, spec_for
 from ..ops.from_data import array_to_tensor, as_tensor
 from ..ops.registry import FUNCTIONS
@@ -110,6 +110,18 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
             scalar = value.item()
             return scalar if type(scalar) in SCALARS else NotImplemented
         return NotImplemented
+
+    @staticmethod
+    def _as_in_numpy(op: str, a: Any, b: Any) -> tuple[Any, Any]:
+        """Two operands, of which one was an array, in the dtype of NumPy's result: PyTorch leaves these to NumPy."""
+        import numpy as np
+
+        if not all(isinstance(x, Tensor) and not x.spec.dtype.is_foreign for x in (a, b)):
+            return a, b
+        kind = np.result_type(a.spec.dtype.numpy, b.spec.dtype.numpy)
+        if op == "div" and kind.kind in "biu":
+            kind = np.dtype(np.float64)
+        return a.to(as_dtype(kind)), b.to(as_dtype(kind))
 
     def __repr__(self) -> str:
         from .printing import tensor_repr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.plan import Inferred
@@ -67,7 +67,7 @@ def _integer_pair(op: str, input: Tensor, other: Tensor) -> tuple[Tensor, Tensor
     return input.to(dtype), other.to(dtype)
 
 
-def polynomial(x: Tensor, coefficients: tuple[float, ...]) -> Tensor:
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """By Horner's rule, from the highest power down."""
     out = x * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
