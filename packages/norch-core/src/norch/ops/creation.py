@@ -120,6 +120,11 @@ def with_options(op: str, tensor: Tensor, requires_grad: bool, more: dict[str, A
     return finish(tensor.pin_memory() if pinned else tensor, requires_grad)
 
 
+def dtype_into(dtype: Any, more: dict[str, Any]) -> Any:
+    """`dtype`, or where there is none that of `out`, so that what it gets is not rounded to another before."""
+    return getattr(more.get("out"), "dtype", None) if dtype is None and more else dtype
+
+
 def fill_spec(spec: Spec, value: Scalar) -> Tensor:
     """A tensor of `spec` that holds `value` everywhere."""
     return FILL.call(spec, value)
@@ -192,6 +197,7 @@ def full(
 
     Raises DTypeError for anything but a number.
     """
+    dtype = dtype_into(dtype, more)
     if hasattr(fill_value, "spec"):
         kind = float if fill_value.is_floating_point() else bool if fill_value.spec.dtype is bool_ else int
         chosen = scalar_dtype(kind) if dtype is None else dtype
@@ -367,7 +373,7 @@ def linspace(
 ) -> Tensor:
     """`steps` values evenly spaced from `start` to `end`, both included."""
     count = as_int(steps, "linspace", "steps")
-    spec = spec_for((count,), dtype, device, "linspace")
+    spec = spec_for((count,), dtype_into(dtype, more), device, "linspace")
     start, end = bounded(start, spec.dtype, "linspace"), bounded(end, spec.dtype, "linspace")
     if spec.dtype is float32:  # the last bit as PyTorch has it, whose step is a float32
         start, end = c_float(start).value, c_float(end).value

@@ -15,6 +15,7 @@ from .creation import (
     DeviceLike,
     _like,
     bounded,
+    dtype_into,
     empty_spec,
     fill_spec,
     filled,
@@ -155,6 +156,7 @@ def logspace(
     **more: Any,
 ) -> Tensor:
     """`steps` values evenly spaced in the exponent, base**start to base**end included. Raises as linspace does."""
+    dtype = dtype_into(dtype, more)
     chosen = get_default_dtype() if dtype is None else as_dtype(dtype, "logspace")
     start, end = (bounded(v, chosen, "logspace") for v in (start, end))
     target = get_default_device() if device is None else Device(device)

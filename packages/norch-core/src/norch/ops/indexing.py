@@ -272,7 +272,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def takes_0d(function: F) -> F:
-    """Lets `function(input, dim, index, ...)` take a 0-d input, and what follows, for vectors of one element."""
+    """Lets `function(input, dim, index, ...)` take 0-d tensors, input and what follows, for vectors of one element."""
 
     def vector(value: Any) -> Any:
         return value.reshape(-1) if hasattr(value, "spec") and value.spec.numel == 1 else value
@@ -288,11 +288,25 @@ def takes_0d(function: F) -> F:
     return cast("F", call)
 
 
+def require_slices(op: str, input: Spec, dim: int, index: Spec, source: Spec) -> None:
+    """That `source` has a slice of the shape of input's for each index."""
+    wanted = (*input.shape[:dim], index.numel, *input.shape[dim + 1 :])
+    if source.shape != wanted:
+        raise ShapeError(
+            f"{op}(): source must have shape {tuple(wanted)}, a slice along dim {dim} of input {tuple(input.shape)} "
+            f"for each of {index.numel} indices, got {tuple(source.shape)}"
+        )
+
+
 @public(inplace=True)
 @takes_0d
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i]. Raises as scatter does."""
+    """A copy of input, slice i of `source` along `dim` times `alpha` added at index[i].
+
+    Raises ShapeError unless source has a slice of input's shape for each index, and as scatter does.
+    """
     at = wrap_dim(dim, input.spec.ndim, "index_add")
+    require_slices("index_add", input.spec, at, index.spec, source.spec)
     scaled = source if alpha == 1 else source * alpha
     return scatter_add(input, at, expand_index(index, tuple(source.spec.shape), at, "index_add"), scaled)
 
@@ -300,8 +314,10 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 @public(inplace=True)
 @takes_0d
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as scatter does."""
+    """A copy of input whose slices at `index` along `dim` are those of `source`. Raises as `index_add` does."""
     at = wrap_dim(dim, input.spec.ndim, "index_copy")
+    source = source if source.spec.ndim else source.reshape(1)
+    require_slices("index_copy", input.spec, at, index.spec, source.spec)
     return scatter(input, at, expand_index(index, tuple(source.spec.shape), at, "index_copy"), source)
 
 
@@ -330,11 +346,16 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather`, with input and indices broadcast in the other dims; without `dim` both are flattened.
 
-    Raises as gather does.
+    Raises ShapeError where they have not as many dims, and as gather does.
     """
     if dim is None:
         return take(input, indices.reshape(-1))
     at = wrap_dim(dim, input.spec.ndim, "take_along_dim")
+    if input.spec.ndim != indices.spec.ndim:
+        raise ShapeError(
+            f"take_along_dim(): indices must have as many dims as input, got shapes {tuple(input.spec.shape)} and "
+            f"{tuple(indices.spec.shape)}"
+        )
 
     def without(x: Tensor) -> tuple[int, ...]:
         return tuple(1 if d == at else n for d, n in enumerate(x.spec.shape))

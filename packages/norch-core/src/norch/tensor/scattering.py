@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd.graph import is_recording, mark_modified, resolve
 from ..dispatch.plan import SCALARS
-from ..ops.indexing import expand_index, infer_scattered, names_nothing, scatter_into
+from ..ops.indexing import expand_index, infer_scattered, names_nothing, require_slices, scatter_into
 from ..ops.shape.views import expand
 from ..spec import Spec, wrap_dim
 from ..tensor_base import TensorBase
@@ -87,7 +87,7 @@ def _with_size(tensor: Tensor, dim: int, size: int) -> tuple[int, ...]:
 def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: str) -> bool:
     """Scatters into the tensor's memory; False where that cannot be."""
     spec, device = tensor.spec, tensor.spec.device
-    if not spec.ndim or not type(spec) is type(index.spec) is type(source.spec) is Spec:
+    if not spec.ndim or not source.spec.ndim or not type(spec) is type(index.spec) is type(source.spec) is Spec:
         return False
     if index.spec.device is not device or source.spec.device is not device:
         return False
@@ -97,6 +97,8 @@ def _scattered(tensor: Tensor, dim: Any, index: Tensor, source: Tensor, title: s
         return False
     at = wrap_dim(dim, spec.ndim, title[:-1])
     if title in _BY_ROW:
+        if title != "index_fill_":
+            require_slices(title[:-1], spec, at, index.spec, source.spec)
         index = expand_index(index, tuple(source.spec.shape), at, title[:-1])
     _check_scattered(spec, at, index.spec, source.spec)
     scatter_into(tensor, at, index, source, title in ("scatter_add_", "index_add_"))

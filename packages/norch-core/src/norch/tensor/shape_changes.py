@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import switches
+from .. import memory_formats, switches
 from ..autograd.graph import UNTRACKED, Leaf, is_recording, mark_modified, resolve, set_recording
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..ops.creation import empty_spec
@@ -60,10 +60,11 @@ as_strided_ = reshaping(as_strided)
 @method()
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Gives the tensor the shape `sizes` or `size`, row by row in its memory, or in new memory where that is too small,
-    into which its elements are copied; what is beyond them is not set. Returns the tensor. memory_format: ignored.
+    into which its elements are copied; what is beyond them is not set. Returns the tensor.
 
-    Views of the old memory stay on it. Raises AutogradError for a tensor in the graph, ShapeError for a view that would
-    need new memory.
+    memory_format: how the elements lie in that memory; without it a tensor that has the shape is left as it is. Views
+    of the old memory stay on it. Raises AutogradError for a tensor in the graph, ShapeError for a view that would need
+    new memory, and for a format of tensors of other dims.
     """
     if self.requires_grad:
         raise AutogradError("resize_(): a tensor that requires grad cannot be resized; use reshape")
@@ -71,7 +72,9 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     given = self.spec
     sizes = sizes if size is None else (size,)
     shape = as_shape(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes, "resize_")
-    new = given.like(shape)
+    if memory_format is None and shape == given.shape:
+        return self
+    new = given.like(shape, memory_formats.strides_of(shape, memory_format, "resize_"))
     room = self.buffer.nbytes // given.dtype.itemsize - self.offset
     if new.numel <= room or given.device.is_meta:
         self.spec = new
@@ -80,7 +83,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     else:
         fresh = empty_spec(new)
         kept = as_strided_view(self, (room,), (1,), 0)
-        fresh.view(-1)[:room].copy_(kept)
+        as_strided_view(fresh, (room,), (1,), 0).copy_(kept)
         self.spec, self.buffer, self.offset = new, fresh.buffer, 0
         switches.moved()
     mark_modified(self, "resize_")
@@ -89,8 +92,10 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
 
 @method()
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """`resize_` to the shape of `the_template`. memory_format: ignored. Raises as that does."""
-    return resize_(self, tuple(the_template.spec.shape))
+    """`resize_` to the shape of `the_template`, and with `preserve_format` to its layout. Raises as that does."""
+    if memory_format is memory_formats.preserve_format:
+        memory_format = memory_formats.format_of(the_template.spec)
+    return resize_(self, tuple(the_template.spec.shape), memory_format=memory_format)
 
 
 @method()

@@ -49,7 +49,7 @@ def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, d
     if order == -math.inf:
         return amin(size, dim, keepdim)
     if order == 0:
-        return sum((size != 0).to(size.dtype), dim, keepdim)
+        return sum(where(size < 0, input, (size != 0).to(size.dtype)), dim, keepdim)  # a count, with a gradient of 0
     if order == 1 or _count(input, dim) == 1:
         return sum(size, dim, keepdim)
     if order > 0 and input.spec.numel:
