@@ -420,3 +420,37 @@ def test_the_node_has_what_forward_left():
     assert node.saved_tensors[0] is x
     with pytest.raises(AttributeError):
         node.missing
+
+
+class Power(norch.autograd.Function):
+    @staticmethod
+    def forward(x: Any, exponent: int = 3) -> Any:
+        return x**exponent
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, ctx.exponent = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        assert ctx.needs_input_grad == (True, False)
+        return grad * ctx.exponent * ctx.saved_tensors[0] ** (ctx.exponent - 1), None
+
+
+def test_defaults_of_forward_are_arguments():
+    x = norch.tensor(2.0, requires_grad=True)
+    for result, slope in ((Power.apply(x), 12), (Power.apply(x, 2), 4), (Power.apply(exponent=4, x=x), 32)):
+        x.grad = None
+        result.backward()
+        assert x.grad.item() == slope
+    with pytest.raises(TypeError, match="missing a required argument"):
+        Power.apply()
+
+    class Plain(norch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x
+
+    with pytest.raises(TypeError, match="arguments by name need a setup_context"):
+        Plain.apply(x=x)

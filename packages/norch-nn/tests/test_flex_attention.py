@@ -220,6 +220,7 @@ def test_what_does_not_fit():
         mask._adjust(5, 400)
     with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
         assert flex_attention(x, x, x).shape == x.shape
+    assert sdpa_kernel(SDPBackend.MATH)(flex_attention)(x, x, x).shape == x.shape
 
 
 def names_of_blocks():

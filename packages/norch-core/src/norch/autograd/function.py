@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib import import_module
+from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from ..spec import Spec
     from ..tensor import Tensor
     from .passes import BackwardPass
+
+
+def _in_order(function: type[Function], has_setup: bool, args: Any, kwargs: Any) -> Any:
+    """The arguments of `forward` by position, with its defaults."""
+    if not has_setup:
+        raise TypeError(f"{function.__name__}.apply(): arguments by name need a setup_context")
+    code = getattr(function.forward, "__code__", None)
+    if not kwargs and code is not None and len(args) >= code.co_argcount:
+        return args
+    given = signature(function.forward).bind(*args, **kwargs)
+    given.apply_defaults()
+    return given.args
 
 
 def _tensor(value: Any) -> Any:
@@ -234,8 +247,15 @@ class Function:
 
     @classmethod
     @observable(FUNCTION)
-    def apply(cls, *args: Any) -> Any:
-        """Runs `forward` on `args`, and records it if any tensor among them requires grad."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Runs `forward` on `args`, and records it if any tensor among them requires grad.
+
+        With `setup_context` defined, arguments may be given by name, and `forward` may have defaults: each counts as
+        an argument, for which `backward` returns a gradient. Raises TypeError for a name otherwise.
+        """
+        has_setup = hasattr(cls, "setup_context")
+        if kwargs or has_setup:
+            args = _in_order(cls, has_setup, args, kwargs)
         for a in args:
             if isinstance(a, TensorBase) and a.apply_function is not None:
                 return a.apply_function(cls, args)
@@ -247,7 +267,7 @@ class Function:
         recording = before and True in context.needs_input_grad
         set_recording(False)
         try:
-            if hasattr(cls, "setup_context"):
+            if has_setup:
                 result = cls.forward(*args)
                 cls.setup_context(context, args, result)
             else:

@@ -22,7 +22,6 @@ _ROOTS = MEANS | {"norch": "norch"}
 _COO = "sparse tensors are COO, CSR or CSC: sparse_coo_tensor, sparse_csr_tensor, sparse_csc_tensor"
 _INSTEAD = {
     "hspmm": "use spmm",
-    "sparse.check_sparse_tensor_invariants": "indices are always checked",
     "sparse.spdiags": "use norch.diag(diagonal, k).to_sparse()",
     **dict.fromkeys(["sparse_compressed_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor"], _COO),
     "vision.models": "there are the models of images that classify, and a U-Net: dir(norch.vision.models)",

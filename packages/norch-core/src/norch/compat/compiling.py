@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 _BACKENDS = ("inductor", "cudagraphs", "aot_eager", "eager", "aot_ts", "onnxrt", "openxla", "tvm")
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 
 
@@ -40,11 +42,36 @@ def compile(
         raise RuntimeError(f"compile(): unknown mode {mode!r}; known are {', '.join(_MODES)}")
     if isinstance(backend, str) and backend not in _BACKENDS:
         raise RuntimeError(f"compile(): unknown backend {backend!r}; known are {', '.join(_BACKENDS)}")
-    if disable or backend == "eager":
+    if disable or backend in ("eager", eager):
         return model
     from ..capturing import capture
 
     return capture(model, fullgraph=fullgraph)
+
+
+def eager(gm: Callable[..., Any], fake_tensor_inputs: Any, **options: Any) -> Callable[..., Any]:
+    """A backend of `compile` as PyTorch calls them: `gm` itself, which runs op by op. As `backend="eager"`."""
+    return gm
+
+
+class set_stance(ContextDecorator):
+    """How compiled functions meet what they were not compiled for, by PyTorch's name: for a block, for a function, or
+    from now on. Accepted: norch records again, or runs op by op, with the same results.
+
+    stance: one of PyTorch's names. Raises RuntimeError for another.
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
+        if stance not in _STANCES:
+            raise RuntimeError(f"set_stance(): unknown stance {stance!r}; known are {', '.join(_STANCES)}")
+
+    def __enter__(self) -> None:
+        """Begins a block."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends it."""
 
 
 def is_compiling() -> bool:

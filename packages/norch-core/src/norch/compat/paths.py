@@ -28,7 +28,7 @@ from ..tensor.storage import Storage
 from ..tensor_base import TensorBase
 from . import lacks
 from .aten import Overload, Packet
-from .compiling import is_compiling
+from .compiling import compile, eager, is_compiling, set_stance
 from .more_functions import _shape_as_tensor
 from .path_functions import (
     _addindent,
@@ -114,7 +114,7 @@ _SIGNALS += ["_error_if_any_worker_fails", "_remove_worker_pids"]
 _TIMEOUTS = ("default_pg_timeout", "default_pg_nccl_timeout")
 
 _EMPTY = (
-    "_functorch ao ao.nn _higher_order_ops _inductor _inductor.codecache distributed.elastic "
+    "_functorch _dynamo.backends ao ao.nn _higher_order_ops _inductor _inductor.codecache distributed.elastic "
     "distributed.elastic.multiprocessing distributed.algorithms.model_averaging"
 )
 
@@ -162,8 +162,9 @@ PLACES: dict[str, Place] = {
     "profiler.profiler": Place(("profiler.session", "profiler")),
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
-    "compiler": Place(names=_COMPILER),
+    "compiler": Place(names=_COMPILER | {"compile": compile, "set_stance": set_stance}),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
+    "_dynamo.backends.debugging": Place(names=dict.fromkeys(("eager", "eager_noexcept", "aot_eager"), eager)),
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),
     "_dynamo.eval_frame": Place(("nn.compiled",), names={"is_dynamo_supported": lambda: True}),
     "_dynamo": Place(("nn.compiled",), names=_COMPILER),

@@ -8,6 +8,7 @@ from ..dispatch.arguments import check_functions
 from ..submodules import late_submodules
 from ..tensor import Tensor as Tensor
 from . import methods, rules  # noqa: F401  (they say what methods and ops do)
+from .checking import check_sparse_tensor_invariants
 from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from .making import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from .old_types import *  # noqa: F403
@@ -16,6 +17,7 @@ from .tensor import SparseTensor
 __all__ = [
     "SparseTensor",
     "addmm",
+    "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
     "sampled_addmm",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -22,12 +23,13 @@ class SDPBackend(Enum):
     OVERRIDEABLE = 4
 
 
-def sdpa_kernel(backends: Any, set_priority: bool = False) -> AbstractContextManager[None]:
-    """A context that changes nothing: which kernel computes attention, norch's backends choose.
+@contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """A context, and a decorator, that changes nothing: which kernel computes attention, norch's backends choose.
 
     backends: a kernel of SDPBackend or several. set_priority: whether their order matters.
     """
-    return nullcontext()
+    yield
 
 
 __getattr__ = norch.late_submodules(__name__)
