@@ -1,6 +1,7 @@
 """ModuleList, ModuleDict, ParameterList, ParameterDict, and the list that Sequential is."""
 
 import copy
+from collections import OrderedDict
 
 import pytest
 
@@ -152,3 +153,23 @@ def test_parameter_dict():
         weights["left"]
     with pytest.raises(KeyError, match="already exists"):
         weights["training"] = norch.ones(1)
+
+
+def test_parameters_of_a_plain_dict_are_in_the_order_of_its_keys():
+    pairs = [("b", norch.ones(1)), ("c", norch.ones(1)), ("a", norch.ones(1))]
+    weights = nn.ParameterDict(dict(pairs))
+    assert [n for n, _ in weights.named_parameters()] == list(weights) == ["a", "b", "c"]
+    weights.update({"z": norch.ones(1), "y": norch.ones(1)})
+    assert list(weights) == ["a", "b", "c", "y", "z"]
+    for ordered in (pairs, OrderedDict(pairs), nn.ParameterDict(pairs), iter(pairs)):
+        assert list(nn.ParameterDict(ordered)) == ["b", "c", "a"]
+    kept = nn.ParameterDict(pairs)
+    assert list(kept.copy()) == list(kept.fromkeys("bca", 1)) == list(kept | {}) == ["b", "c", "a"]
+
+
+def test_clipping_warns_of_an_iterator_that_is_used_up():
+    parameters = nn.Linear(2, 2).parameters()
+    list(parameters)
+    with pytest.warns(UserWarning, match="the iterator has no parameters"):
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+    nn.utils.clip_grad_norm_([], 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -52,7 +53,11 @@ class ParameterList(ListOfAttributes):
 
 
 class ParameterDict(DictOfAttributes):
-    """A dict whose tensors are parameters, named by its keys; any other value is held as it is."""
+    """A dict whose tensors are parameters, named by its keys; any other value is held as it is.
+
+    As in PyTorch, what comes from a plain dict is in the order of its keys, from pairs, an OrderedDict or another
+    ParameterDict in theirs.
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         self.__dict__["_keys"] = {}
@@ -70,6 +75,12 @@ class ParameterDict(DictOfAttributes):
         del self._keys[key]
         delattr(self, key)
 
+    def update(self, parameters: Any) -> None:  # type: ignore[override]
+        """Takes over a mapping or pairs, a plain dict's in the order of its keys, which optimisers see."""
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict | ParameterDict):
+            parameters = {key: parameters[key] for key in sorted(parameters)}
+        super().update(parameters)
+
     def __reversed__(self) -> Iterator[str]:
         return reversed(list(self._keys))
 
@@ -84,11 +95,11 @@ class ParameterDict(DictOfAttributes):
 
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A ParameterDict with these keys, all of the value `default`."""
-        return ParameterDict(dict.fromkeys(keys, default))
+        return ParameterDict((key, default) for key in keys)
 
     def popitem(self) -> tuple[str, Any]:
         """Takes the last pair away and returns it. Raises KeyError where there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import norch
@@ -103,9 +103,11 @@ def clip_grad_norm_(
     RuntimeError for NaN and infinities, the gradients unchanged. `foreach` is accepted and changes nothing.
 
     Of parameters that `fully_shard` or `parallelize_module` of norch.distributed left a part of here, the norm is that
-    of all ranks' elements: all of them call it.
+    of all ranks' elements: all of them call it. Warns of an iterator that has no parameters, as after a first call.
     """
     given = _list(parameters)
+    if not given and isinstance(parameters, Iterator):
+        warnings.warn("clip_grad_norm_(): the iterator has no parameters, nothing is clipped", stacklevel=2)
     shards = [p for p in given if _parts(p) and p.grad is not None]
     parts = {id(p) for p in shards}
     whole = [grad for p in given if (grad := p.grad) is not None and id(p) not in parts]
