@@ -423,3 +423,9 @@ def test_the_dirichlet_of_a_beta_sets_its_concentrations():
     assert beta.concentration1.tolist() == [5.0, 7.0]
     assert beta.concentration0.tolist() == [6.0, 8.0]
     assert beta._dirichlet.mean[0, 0].item() == beta.mean[0].item()
+
+
+def test_an_event_may_be_of_several_shapes():
+    made = norch.distributions.Distribution((2,), ((3,), (4, 5)), validate_args=False)
+    assert made.batch_shape == norch.Size((2,))
+    assert made.event_shape == ((3,), (4, 5))

@@ -191,6 +191,10 @@ def test_normalize_and_cosine_similarity():
     assert_close(norch.cosine_similarity(const(a), const(b[:1]), dim=-1), a @ b[0] / sizes)
     check(norch.normalize, a)
     check(norch.cosine_similarity, a, b)
+    mixed = norch.cosine_similarity(norch.tensor([[1.0, 2.0]], dtype=norch.float64), norch.tensor([[True, False]]))
+    assert_close(mixed, [1 / np.sqrt(5)])
+    with pytest.raises(norch.DTypeError, match="expected a floating dtype, got norch.int64 and norch.int64"):
+        norch.cosine_similarity(norch.tensor([[1]]), norch.tensor([[1]]))
 
 
 # --- Attention --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -328,3 +329,22 @@ def test_hooks_of_states_are_listed_as_by_pytorch():
     assert list(linear._state_dict_hooks.items()) == [(handle.id, hook)]
     handle.remove()
     assert not linear._state_dict_hooks
+
+
+class Both(NamedTuple):
+    double: norch.Tensor
+    same: norch.Tensor
+
+
+class Doubling(nn.Module):
+    def forward(self, x):
+        return Both(x * 2, x)
+
+
+def test_named_tuples_pass_backward_hooks():
+    module, seen = Doubling(), []
+    module.register_full_backward_hook(lambda module, grad_input, grad_output: seen.append(grad_output))
+    result = module(norch.ones(2, requires_grad=True))
+    assert type(result) is Both
+    result.double.sum().backward()
+    assert [g if g is None else g.tolist() for g in seen[0]] == [[1, 1], None]

@@ -387,3 +387,15 @@ def test_losses_of_ones_own_have_reductions_of_their_own():
             Plain(reduction=given)(x, y)
         with pytest.raises(ValueError, match="reduction"):
             nn.CrossEntropyLoss(reduction=given)
+
+
+@pytest.mark.parametrize(("own", "other"), [("float64", "float32"), ("float32", "float16"), ("float32", "int64")])
+def test_multilabel_soft_margin_loss_is_of_the_promoted_dtype(own, other):
+    x = norch.tensor([[0.1, -0.5, 1.2]], dtype=getattr(norch, own), requires_grad=True)
+    target = norch.tensor([[1, 0, 1]], dtype=getattr(norch, other))
+    loss = F.multilabel_soft_margin_loss(x, target)
+    assert loss.dtype is x.dtype
+    expected = np.mean([np.log1p(np.exp(-0.1)), np.log1p(np.exp(-0.5)), np.log1p(np.exp(-1.2))])
+    assert loss.item() == pytest.approx(expected, rel=1e-14 if own == "float64" else 1e-6)
+    loss.backward()
+    assert x.grad.dtype is x.dtype

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+def _as_size(shape: Any) -> Any:
+    """A shape as a Size; the shapes of several tensors, which an event of a flow may be, as they are."""
+    shape = tuple(shape)
+    return shape if any(isinstance(n, tuple) for n in shape) else Size(shape)
+
+
 class Distribution:
     """A distribution of events of shape `event_shape`, one for each element of `batch_shape`.
 
@@ -37,7 +43,7 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
-        self._batch_shape, self._event_shape = Size(tuple(batch_shape)), Size(tuple(event_shape))
+        self._batch_shape, self._event_shape = _as_size(batch_shape), _as_size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:

@@ -381,7 +381,8 @@ def _through(values: tuple[Any, ...], places: list[int], change: Any) -> tuple[A
     passed = list(values)
     for i, tensor in zip(places, _Gate.apply(change, *[values[i] for i in places])):
         passed[i] = tensor
-    return tuple(passed)
+    kind = type(values)
+    return tuple(passed) if kind is tuple else kind(*passed)  # a named tuple stays one
 
 
 def _placed(grads: tuple[Any, ...], places: list[int], size: int) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...dtype import finfo
+from ...dtype import finfo, result_dtype
 from ...errors import ShapeError, differing, drawn
 from ...spec import Shape, Spec, as_shape, image_layout
 from ...tensor_base import TakenOver
@@ -261,9 +261,12 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """x1 @ x2 / (max(|x1|, eps) * max(|x2|, eps)) of the vectors along `dim`, which is reduced.
 
-    The two broadcast. Raises DTypeError unless both are floating, ShapeError for shapes that do not broadcast.
+    The two broadcast. Raises DTypeError unless they promote to a floating dtype, ShapeError for shapes that do not
+    broadcast.
     """
-    dtype = floating("cosine_similarity", x1.spec, x2.spec)
-    a, b = broadcast_tensors(upcast(x1), upcast(x2))
+    dtype = result_dtype([(x.spec.dtype, x.spec.ndim) for x in (x1, x2)])
+    if not dtype.is_floating_point:
+        floating("cosine_similarity", x1.spec, x2.spec)  # raises
+    a, b = broadcast_tensors(upcast(x1.to(dtype)), upcast(x2.to(dtype)))
     a, b = (x / norm(x, 2, dim, True).clamp(eps) for x in (a, b))  # products of large numbers would overflow
     return (a * b).sum(dim).to(dtype)

@@ -271,13 +271,12 @@ def multilabel_soft_margin_loss(
 ) -> norch.Tensor:
     """The mean over the last dim, the classes, of binary_cross_entropy_with_logits: (*, C) to (*).
 
-    target, 0 or 1, may hold integers. `weight` broadcasts. Raises ShapeError where the shapes differ (strict),
-    DTypeError unless input is floating.
+    target, 0 or 1, may hold integers; the result has the dtype that the two promote to. `weight` broadcasts. Raises
+    ShapeError where the shapes differ (strict), DTypeError unless input is floating.
     """
     op = "multilabel_soft_margin_loss"
     floating(op, "input weight", input, weight)
     matched(op, strict, "input target", input, target)
-    if not target.is_floating_point():
-        target = target.to(input.dtype)
+    input, target = (x.to(norch.result_type(input, target)) for x in (input, target))
     loss = norch.binary_cross_entropy_with_logits(input, target, reduction="none", strict=strict)
     return reduced(op, weighted(op, loss, weight).mean(-1), reduction)
