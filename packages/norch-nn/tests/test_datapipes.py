@@ -6,6 +6,7 @@ import pytest
 
 import norch
 from norch.utils.data import DataLoader, Dataset, IterableDataset, IterDataPipe, MapDataPipe, functional_datapipe
+from norch.utils.data.datapipes.graph import apply_shuffle_settings
 from norch.utils.data.datapipes.iter import IterableWrapper as Wrap
 from norch.utils.data.datapipes.map import SequenceWrapper
 
@@ -118,3 +119,28 @@ def test_methods_of_ones_own():
     with pytest.raises(AttributeError, match="no attribute 'minus'"):
         Wrap([1]).minus()
     del IterDataPipe.functions["plus"]
+
+
+@pytest.mark.parametrize(("count", "workers"), [(0, None), (2, "thread"), (2, "process")])
+def test_workers_share_one_shuffled_order(count, workers):
+    pipe = Wrap(range(40)).shuffle(buffer_size=15).sharding_filter()
+    loader = DataLoader(pipe, batch_size=None, num_workers=count, workers=workers, seed=3)
+    first, second = list(loader), list(loader)
+    assert sorted(first) == sorted(second) == list(range(40))
+    assert first != second
+    one, other = Wrap(range(40)).shuffle(), Wrap(range(40)).shuffle()
+    pairs = list(DataLoader(one.zip(other), batch_size=None, num_workers=1, workers=workers or "thread"))
+    assert any(a != b for a, b in pairs)
+
+
+def test_a_loader_says_whether_a_pipe_shuffles():
+    pipe = Wrap(range(40)).shuffle().map(abs)
+    for shuffle, is_mixed in ((True, True), (False, False), (None, False), (True, True), (None, True)):
+        found = list(DataLoader(pipe, batch_size=None, shuffle=shuffle))
+        assert sorted(found) == list(range(40))
+        assert (found != list(range(40))) is is_mixed
+    batches = pipe.zip(Wrap(range(40)).shuffle())
+    assert apply_shuffle_settings(batches, False) is batches
+    assert list(batches) == [(i, i) for i in range(40)]
+    with pytest.warns(UserWarning, match=r"has no shuffle\(\)"):
+        assert list(DataLoader(Wrap(range(3)), batch_size=None, shuffle=True)) == [0, 1, 2]

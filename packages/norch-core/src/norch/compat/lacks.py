@@ -150,10 +150,7 @@ LACKS: dict[str, list[tuple[str, str]]] = {
     ],
     "utils.checkpoint": [("SelectiveCheckpointContext", "checkpoint() computes all of a part again")],
     "utils.data.graph_settings": [
-        (
-            "apply_random_seed apply_sharding apply_shuffle_settings get_all_graph_pipes",
-            "a data pipe is iterated as it is",
-        )
+        ("apply_random_seed apply_sharding get_all_graph_pipes", "a data pipe is iterated as it is")
     ],
     "utils._device": [("DeviceContext", "a norch.device is itself what `with` takes")],
     "utils.file_baton": [("FileBaton", "it lets one process compile an extension, and norch compiles none")],

@@ -234,6 +234,7 @@ PLACES: dict[str, Place] = {
     "utils.weak": Place(("compat.weak_keys",)),
     "utils.deterministic": Place(names={"fill_uninitialized_memory": True}),
     "return_types": Place(("compat.return_types",)),
+    "utils.data.graph_settings": Place(("utils.data.datapipes.graph",)),
     "utils.data._utils.pin_memory": Place(("utils.data.pinning",)),
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(

@@ -9,6 +9,8 @@ from typing import Any, Generic
 import norch
 
 from .collate import default_collate, default_convert
+from .datapipes import IterDataPipe
+from .datapipes.graph import apply_shuffle_settings
 from .dataset import IterableDataset, T_co
 from .fetch import Job
 from .iteration import DirectIterator, IndexedIterator, StreamIterator, WorkerIterator
@@ -32,10 +34,11 @@ class _Endless(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Iterating gives the batches of one epoch of `dataset`. The arguments are PyTorch's, but for the last two.
 
-    batch_size: samples a batch; None: each alone. shuffle: a RandomSampler in place of a SequentialSampler; `sampler`
-    or `batch_sampler`, which gives lists, may be given instead. drop_last: no last batch that is smaller. num_workers:
-    0 makes samples in the loop. collate_fn: makes a batch of a list of samples; `default_collate`. prefetch_factor:
-    batches that each worker is ahead; 2. in_order: batches in the sampler's order, or as they are ready.
+    batch_size: samples a batch; None: each alone. shuffle: a RandomSampler in place of a SequentialSampler, of an
+    IterDataPipe whether its `shuffle()` does; `sampler` or `batch_sampler`, which gives lists, may be given instead.
+    drop_last: no last batch that is smaller. num_workers: 0 makes samples in the loop. collate_fn: makes a batch of a
+    list of samples; `default_collate`. prefetch_factor: batches that each worker is ahead; 2. in_order: batches in the
+    sampler's order, or as they are ready.
     pin_memory_device: for which device `pin_memory` pins, CUDA unless named.
 
     seed: with the epoch's number it decides the shuffle, and with the sample's index what `sample_rng()` and norch's
@@ -58,7 +61,7 @@ class DataLoader(Generic[T_co]):
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool | None = False,
+        shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int = 0,
@@ -104,6 +107,9 @@ class DataLoader(Generic[T_co]):
         return isinstance(self.dataset, IterableDataset)
 
     def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
+        if isinstance(self.dataset, IterDataPipe):
+            apply_shuffle_settings(self.dataset, shuffle)
+            shuffle = None
         if self._iterable:
             for name, value in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
                 if value not in (None, False):

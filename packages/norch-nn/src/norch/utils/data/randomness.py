@@ -136,3 +136,8 @@ def worker_seed(seed: int, epoch: int, id: int) -> int:
     """63 bits that differ by worker and epoch: `get_worker_info().seed`."""
     data = struct.pack("<3Q", seed & _MASK, epoch & _MASK, id)
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
+
+
+def shared_seed(seed: int, epoch: int) -> int:
+    """63 bits that differ by epoch alone: `get_worker_info().shared_seed`."""
+    return worker_seed(seed, epoch, _MASK)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from .fetch import Epoch, Fetcher, Job, own_copy
-from .randomness import INIT, Keyed, worker_seed
+from .randomness import INIT, Keyed, shared_seed, worker_seed
 from .worker import IDLE, PREPARING, WorkerInfo, as_worker
 
 
@@ -29,7 +29,7 @@ class Link(Protocol):
 
 def serve(job: Job, epoch: Epoch, id: int, count: int, link: Link, whole_process: bool = False) -> None:
     """Serves batches until `Stop` is raised. What the user's code raises is sent; batch -1 stands for the start."""
-    info = WorkerInfo(id, count, worker_seed(epoch.seed, epoch.epoch, id), None)
+    info = WorkerInfo(id, count, worker_seed(epoch.seed, epoch.epoch, id), None, shared_seed(epoch.seed, epoch.epoch))
     with as_worker(info):
         try:
             info.dataset = own_copy(job.dataset)
@@ -59,6 +59,7 @@ def _batches(job: Job, epoch: Epoch, info: WorkerInfo, link: Link, whole_process
         task = link.receive()
         if isinstance(task, Epoch):
             info.seed = worker_seed(task.seed, task.epoch, info.id)
+            info.shared_seed = shared_seed(task.seed, task.epoch)
             fetcher = Fetcher(job, task, info.id, info.num_workers, link.mark, whole_process)
             continue
         number, indices = task

@@ -20,12 +20,16 @@ class WorkerError(norch.NorchError, RuntimeError):
 
 @dataclass
 class WorkerInfo:
-    """id: from 0 to num_workers - 1. seed: differs by worker and epoch. dataset: this worker's shallow copy."""
+    """id: from 0 to num_workers - 1. seed: differs by worker and epoch. dataset: this worker's shallow copy.
+
+    shared_seed: of all workers of an epoch, by which they may agree on an order; None where the loader is another's.
+    """
 
     id: int
     num_workers: int
     seed: int
     dataset: Any
+    shared_seed: int | None = None
 
 
 _info: ContextVar[WorkerInfo | None] = ContextVar("worker", default=None)

@@ -8,6 +8,7 @@ Arguments that mean the same in every class:
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -165,8 +166,11 @@ class Shuffler(IterDataPipe):
     """The samples in a random order: each from among `buffer_size` that are held. unbatch_level: of batches taken apart
     first.
 
-    By Python's generator, which each pass seeds from norch's unless `set_seed` was called.
+    By Python's generator, which each pass seeds from norch's unless `set_seed` was called; the workers of a DataLoader
+    go through one order, so that a `sharding_filter` after this leaves each a part of it.
     """
+
+    _numbers = itertools.count()
 
     def __init__(self, datapipe: Any, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
         if buffer_size <= 0:
@@ -174,6 +178,14 @@ class Shuffler(IterDataPipe):
         self.datapipe = datapipe if unbatch_level == 0 else UnBatcher(datapipe, unbatch_level)
         self.buffer_size, self._shuffle_enabled = buffer_size, True
         self._seed: int | None = None
+        self._number = next(self._numbers)  # by which the orders of two in one graph differ
+
+    def _fresh_seed(self) -> int | str:
+        worker = get_worker_info()
+        if worker is None:
+            return int(norch.randint(2**62, ()).item())
+        shared = worker.seed - worker.id if worker.shared_seed is None else worker.shared_seed
+        return f"{shared} {self._number}"
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
         """Whether samples are shuffled. Returns the pipe."""
@@ -190,7 +202,7 @@ class Shuffler(IterDataPipe):
             yield from self.datapipe
             return
         seed, self._seed = self._seed, None
-        draw = random.Random(int(norch.randint(2**62, ()).item()) if seed is None else seed)
+        draw = random.Random(self._fresh_seed() if seed is None else seed)
         held: list[Any] = []
         for sample in self.datapipe:
             if len(held) == self.buffer_size:
