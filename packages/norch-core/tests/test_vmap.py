@@ -335,3 +335,15 @@ def test_arguments_that_do_not_fit(x) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_functions_in_place_of_samples() -> None:
+    x = norch.arange(-3.0, 3.0).view(3, 2)
+    for dim in (0, 1):
+        given = x.clone()
+        found = norch.func.vmap(norch.abs_, in_dims=dim, out_dims=dim)(given)
+        assert found.tolist() == given.tolist() == x.abs().tolist()
+    nested = norch.func.vmap(norch.func.vmap(norch.relu_))(x.clone())
+    assert nested.tolist() == x.relu().tolist()
+    with pytest.raises(norch.DTypeError, match=r"abs_\(\): input must be a Tensor, got int 3"):
+        norch.abs_(3)

@@ -268,6 +268,20 @@ def __dir__() -> list[str]:
 plugins.reserved_names = __dir__
 
 
+def _in_place(name: str) -> Any:
+    """A method that works in place as a function: of a sample that `vmap` shows the sample's own."""
+    from functools import wraps
+
+    method = checked(getattr(Tensor, name), name)
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        sample = args and getattr(args[0], "apply_function", None) is not None
+        return getattr(type(args[0]), name)(*args, **kwargs) if sample else method(*args, **kwargs)
+
+    return call
+
+
 def __getattr__(name: str) -> Any:
     """What is loaded late, subpackages of other distributions (`norch.nn`), modules of devices, ops of plug-ins."""
     from importlib import import_module
@@ -293,7 +307,7 @@ def __getattr__(name: str) -> Any:
         return each
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
-            found = globals()[name] = checked(getattr(Tensor, name), name)
+            found = globals()[name] = _in_place(name)
             return found
         from .device_module import ALWAYS, lookup
 
