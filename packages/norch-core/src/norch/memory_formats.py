@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import shown
 from .errors import ShapeError
-from .spec import Shape, Spec, channels_last_strides, is_channels_last
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -57,24 +56,6 @@ _NDIM = {channels_last: 4, channels_last_3d: 5}
 def suits(tensor: Tensor, wanted: Any) -> bool:
     """Whether a memory format is for tensors of so many dims; True for what is none."""
     return tensor.ndim == _NDIM.get(wanted, tensor.ndim)
-
-
-def strides_of(shape: Shape, wanted: Any, op: str) -> Shape | None:
-    """Those of a tensor without gaps in a memory format; None for row by row. Raises as `channels_behind` does."""
-    if wanted in (None, contiguous_format):
-        return None
-    if wanted not in _NDIM:
-        raise ValueError(f"{op}(): memory_format must be contiguous_format or a channels-last one, got {wanted!r}")
-    if len(shape) != _NDIM[wanted]:
-        raise ShapeError(f"{op}(): {wanted!r} is for {_NDIM[wanted]} dims, got shape {tuple(shape)}")
-    return channels_last_strides(shape)
-
-
-def format_of(spec: Spec) -> memory_format:
-    """The memory format that strides suggest, as PyTorch reads them."""
-    if not is_channels_last(spec):
-        return contiguous_format
-    return channels_last if spec.ndim == 4 else channels_last_3d
 
 
 def channels_behind(tensor: Tensor, wanted: Any, op: str) -> Tensor | None:

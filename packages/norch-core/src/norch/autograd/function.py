@@ -253,9 +253,9 @@ class Function:
         With `setup_context` defined, arguments may be given by name, and `forward` may have defaults: each counts as
         an argument, for which `backward` returns a gradient. Raises TypeError for a name otherwise.
         """
-        has_setup = hasattr(cls, "setup_context")
-        if kwargs or has_setup:
-            args = _in_order(cls, has_setup, args, kwargs)
+        setup: Any = getattr(cls, "setup_context", None)
+        if kwargs or setup is not None:
+            args = _in_order(cls, setup is not None, args, kwargs)
         for a in args:
             if isinstance(a, TensorBase) and a.apply_function is not None:
                 return a.apply_function(cls, args)
@@ -267,9 +267,9 @@ class Function:
         recording = before and True in context.needs_input_grad
         set_recording(False)
         try:
-            if has_setup:
+            if setup is not None:
                 result = cls.forward(*args)
-                cls.setup_context(context, args, result)
+                setup(context, args, result)
             else:
                 result = cls.forward(context, *args)
         finally:

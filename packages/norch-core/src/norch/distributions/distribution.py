@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _as_size(shape: Any) -> Any:
+def _as_size(shape: Any) -> Size:
     """A shape as a Size; the shapes of several tensors, which an event of a flow may be, as they are."""
-    shape = tuple(shape)
-    return shape if any(isinstance(n, tuple) for n in shape) else Size(shape)
+    given: Any = tuple(shape)
+    size: Size = given if any(isinstance(n, tuple) for n in given) else Size(given)
+    return size
 
 
 class Distribution:

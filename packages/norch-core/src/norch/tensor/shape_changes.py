@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import memory_formats, switches
+from .. import switches
 from ..autograd.graph import UNTRACKED, Leaf, is_recording, mark_modified, resolve, set_recording
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..memory_formats import channels_last, channels_last_3d, contiguous_format, preserve_format
 from ..ops.creation import empty_spec
 from ..ops.registry import method
 from ..ops.shape import views as movement
 from ..ops.shape.strided import as_strided, as_strided_view
-from ..spec import as_shape, contiguous_strides
+from ..spec import Shape, as_shape, channels_last_strides, contiguous_strides, is_channels_last
 from ..tensor_base import make_tensor
 from .inplace import fill_
 from .rebasing import check_writable
@@ -57,6 +58,20 @@ t_ = reshaping(movement.t)
 as_strided_ = reshaping(as_strided)
 
 
+_BEHIND = {4: channels_last, 5: channels_last_3d}
+
+
+def _strides_of(shape: Shape, wanted: Any) -> Shape | None:
+    """Those of a tensor without gaps in a memory format; None for row by row."""
+    if wanted in (None, contiguous_format):
+        return None
+    if wanted not in _BEHIND.values():
+        raise ValueError(f"resize_(): memory_format must be contiguous_format or a channels-last one, got {wanted!r}")
+    if _BEHIND.get(len(shape)) is not wanted:
+        raise ShapeError(f"resize_(): {wanted!r} is for {4 if wanted is channels_last else 5} dims, got shape {shape}")
+    return channels_last_strides(shape)
+
+
 @method()
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Gives the tensor the shape `sizes` or `size`, row by row in its memory, or in new memory where that is too small,
@@ -74,7 +89,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     shape = as_shape(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes, "resize_")
     if memory_format is None and shape == given.shape:
         return self
-    new = given.like(shape, memory_formats.strides_of(shape, memory_format, "resize_"))
+    new = given.like(shape, _strides_of(shape, memory_format))
     room = self.buffer.nbytes // given.dtype.itemsize - self.offset
     if new.numel <= room or given.device.is_meta:
         self.spec = new
@@ -93,8 +108,9 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
 @method()
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of `the_template`, and with `preserve_format` to its layout. Raises as that does."""
-    if memory_format is memory_formats.preserve_format:
-        memory_format = memory_formats.format_of(the_template.spec)
+    if memory_format is preserve_format:
+        like = the_template.spec
+        memory_format = _BEHIND[like.ndim] if is_channels_last(like) else contiguous_format
     return resize_(self, tuple(the_template.spec.shape), memory_format=memory_format)
 
 
