@@ -60,6 +60,10 @@ def test_names_that_pytorch_has_for_the_same(cuda):
     assert stats["allocated_bytes.all.current"] == stats["active_bytes.all.current"] == norch.cuda.memory_allocated()
     assert stats["reserved_bytes.all.peak"] == norch.cuda.max_memory_reserved()
     assert stats["num_ooms"] == stats["out_of_memory_errors"] <= stats["num_alloc_retries"] == stats["retries"]
+    norch.cuda.reset_accumulated_memory_stats()
+    counts = [norch.cuda.memory_stats()[name] for name in ("allocations", "num_ooms", "num_alloc_retries")]
+    assert counts == [0, 0, 0]
+    stats = norch.cuda.memory_stats()
     assert norch.accelerator.memory_stats() == stats
     assert norch.accelerator.get_memory_info()[1] == norch.cuda.mem_get_info()[1]
     assert norch.accelerator.current_stream() == norch.cuda.current_stream()
@@ -74,6 +78,7 @@ def test_names_that_pytorch_has_for_the_same(cuda):
 
 
 def test_too_much_says_what_was_asked_for_and_what_there_is(cuda):
+    gc.collect()
     total, before = norch.cuda.get_device_properties().total_memory, norch.cuda.memory_stats()
     with pytest.raises(
         norch.OutOfMemoryError, match=rf"cannot allocate \d+ bytes: \d+ are in use, \d+ reserved, of {total}"
@@ -174,3 +179,66 @@ def test_a_part_of_the_memory(cuda):
     norch.empty(32 << 20, device=cuda)
     with pytest.raises(ValueError, match="from 0 to 1"):
         norch.cuda.set_per_process_memory_fraction(2.0)
+
+
+class Cycle:
+    def __init__(self, nbytes):
+        self.held, self.itself = norch.empty(nbytes, dtype=norch.uint8, device="cuda"), self
+
+
+@pytest.fixture
+def little_memory(cuda):
+    """64 MiB more than what is in use, and Python's collector is off."""
+    gc.collect()
+    norch.cuda.empty_cache()
+    reserved, total = norch.cuda.memory_reserved(), norch.cuda.get_device_properties().total_memory
+    norch.cuda.set_per_process_memory_fraction((reserved + (64 << 20)) / total)
+    gc.disable()
+    yield
+    gc.enable()
+    norch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_garbage_is_collected_before_memory_is_out(little_memory):
+    failures = norch.cuda.memory_stats()["num_ooms"]
+    for _ in range(5):
+        Cycle(40 << 20)
+    assert norch.cuda.memory_stats()["num_ooms"] == failures
+    kept = norch.empty(60 << 20, dtype=norch.uint8, device="cuda")
+    with pytest.raises(norch.OutOfMemoryError):
+        norch.empty(60 << 20, dtype=norch.uint8, device="cuda")
+    assert norch.cuda.memory_stats()["num_ooms"] == failures + 1
+    del kept
+
+
+def test_a_captured_step_collects_garbage_for_its_memory(little_memory):
+    x = norch.ones(1 << 20, device="cuda")
+
+    @norch.capture
+    def step(x):
+        return norch.cat([x] * 4).cumsum(0)[-1]
+
+    for _ in range(3):
+        step(x)
+    norch.cuda.empty_cache()
+    Cycle(30 << 20)
+    assert step(x).item() == 4 << 20  # the first replay, which takes 32 MiB for what is between
+    assert step.report().replayed == 1
+
+
+def test_garbage_that_computes_is_collected_in_the_middle_of_nothing(little_memory):
+    """A finaliser may launch kernels, on another stream too; the op that made room for itself is right afterwards."""
+    side, seen = norch.cuda.Stream(), []
+
+    class Computes(Cycle):
+        def __del__(self):
+            with norch.cuda.stream(side):
+                seen.append((norch.ones(1000, device="cuda") * 3).sum())
+
+    x = norch.arange(1 << 22, device="cuda", dtype=norch.float32)
+    Computes(40 << 20)
+    assert (x + x).tolist()[:3] == [0, 2, 4]
+    y = norch.cat([x, x])
+    side.synchronize()
+    assert [z.item() for z in seen] == [3000]
+    assert y[-1].item() == (1 << 22) - 1

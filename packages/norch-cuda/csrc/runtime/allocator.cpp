@@ -92,17 +92,12 @@ void return_to_cuda(int device, char* data, size_t nbytes) {
     memory_of(device).stats.reserved -= int64_t(nbytes);
 }
 
-/// cudaMalloc; where there is no room, once more after every cached block of the device was given back.
-char* take_or_throw(int device, size_t nbytes, size_t asked) {
+/// cudaMalloc; where there is no room, once more after every cached block of the device was given back. Null in vain.
+char* take(int device, size_t nbytes) {
     if (char* data = take_from_cuda(device, nbytes)) return data;
-    MemoryStats& stats = memory_of(device).stats;
-    ++stats.retries;
+    ++memory_of(device).stats.retries;
     empty_cache(device);
-    if (char* data = take_from_cuda(device, nbytes)) return data;
-    ++stats.failures;
-    throw OutOfMemory("cuda:" + std::to_string(device) + " cannot allocate " + std::to_string(asked) + " bytes: " +
-                      std::to_string(stats.allocated) + " are in use, " + std::to_string(stats.reserved) +
-                      " reserved, of " + std::to_string(properties(device).total_memory));
+    return take_from_cuda(device, nbytes);
 }
 
 }  // namespace
@@ -115,7 +110,9 @@ char* Arena::take_small(size_t nbytes) {
         return data;
     }
     if (!cutting || segments[cutting] + nbytes > SEGMENT) {
-        cutting = take_or_throw(device, SEGMENT, nbytes);
+        char* segment = take(device, SEGMENT);
+        if (!segment) return nullptr;
+        cutting = segment;
         segments[cutting] = 0;
     }
     size_t& used = segments[cutting];
@@ -132,7 +129,7 @@ char* Arena::take_large(size_t& nbytes) {
         large.erase(found);
         return data;
     }
-    return take_or_throw(device, nbytes, nbytes);
+    return take(device, nbytes);
 }
 
 /// Gives free blocks back to CUDA: the large ones, and segments of which no small block is in use.
@@ -207,17 +204,36 @@ void retire_arena(Arena* arena) {
     delete arena;
 }
 
-Block allocate_block(Stream& stream, size_t nbytes) {
-    if (nbytes > (size_t(1) << 50)) throw OutOfMemory("cannot allocate " + std::to_string(nbytes) + " bytes");
+namespace {
+
+/// Its data is null where there is no room.
+Block try_to_allocate(Stream& stream, size_t nbytes) {
     Arena& arena = *stream.arena;
     size_t size = round_up(nbytes);
     char* data = size <= SMALL ? arena.take_small(size) : arena.take_large(size);
+    if (!data) return {};
     ++arena.live;
     MemoryStats& stats = memory_of(arena.device).stats;
     ++stats.allocations;
     stats.allocated += int64_t(size);
     stats.peak_allocated = std::max(stats.peak_allocated, stats.allocated);
     return {data, size, &arena};
+}
+
+}  // namespace
+
+Block allocate_block(Stream& stream, size_t nbytes, bool (*make_room)()) {
+    if (nbytes > (size_t(1) << 50)) throw OutOfMemory("cannot allocate " + std::to_string(nbytes) + " bytes");
+    const Block block = try_to_allocate(stream, nbytes);
+    if (block.data) return block;
+    MemoryStats& stats = memory_of(stream.device).stats;
+    const int64_t before = stats.allocated;
+    if (make_room && !is_recording(stream.device) && make_room() && stats.allocated < before)
+        return allocate_block(stream, nbytes);
+    ++stats.failures;
+    throw OutOfMemory("cuda:" + std::to_string(stream.device) + " cannot allocate " + std::to_string(round_up(nbytes)) +
+                      " bytes: " + std::to_string(stats.allocated) + " are in use, " + std::to_string(stats.reserved) +
+                      " reserved, of " + std::to_string(properties(stream.device).total_memory));
 }
 
 namespace {
@@ -280,6 +296,11 @@ void reset_peak_memory_stats(int device) {
     MemoryStats& stats = memory_of(device).stats;
     stats.peak_allocated = stats.allocated;
     stats.peak_reserved = stats.reserved;
+}
+
+void reset_memory_counts(int device) {
+    MemoryStats& stats = memory_of(device).stats;
+    stats.allocations = stats.cuda_allocations = stats.retries = stats.failures = 0;
 }
 
 void empty_cache(int device) {

@@ -33,8 +33,9 @@ void keep_free_blocks(Arena* arena, bool keeps);
 void retire_arena(Arena* arena);
 
 /// A block of at least `nbytes` for work on `stream`, contents undefined, 256-byte aligned (512 from CUDA itself).
-/// Throws OutOfMemory, after all that was cached has been given back in vain.
-Block allocate_block(Stream& stream, size_t nbytes);
+/// Throws OutOfMemory, after all that was cached has been given back in vain. Before that, unless a graph is recorded on
+/// the device, `make_room` is called, which says whether it could look for what nobody needs.
+Block allocate_block(Stream& stream, size_t nbytes, bool (*make_room)() = nullptr);
 /// Gives a block back. `used_on` are streams other than the arena's that have used it.
 void release_block(const Block& block, const std::vector<Stream*>* used_on = nullptr) noexcept;
 /// Gives back what could not be ordered after other streams while a graph was recorded.
@@ -50,6 +51,8 @@ struct MemoryStats {
 };
 MemoryStats memory_stats(int device);
 void reset_peak_memory_stats(int device);
+/// Counts blocks, retries and failures from now on.
+void reset_memory_counts(int device);
 /// How much of a device's memory may be taken from CUDA from now on; at 1, all that there is.
 void limit_memory(int device, double fraction);
 /// Returns cached blocks to CUDA, after waiting for the device; none while a graph is recorded on it, which forbids that.

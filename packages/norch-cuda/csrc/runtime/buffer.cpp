@@ -32,6 +32,19 @@ void note_use(Buffer* buffer, Stream& stream) {
     if (std::find(used_on->begin(), used_on->end(), &stream) == used_on->end()) used_on->push_back(&stream);
 }
 
+bool collect_garbage() noexcept {
+    static bool is_collecting = false;
+    if (is_collecting) return false;
+    is_collecting = true;
+    PyObject* gc = PyImport_ImportModule("gc");
+    PyObject* found = gc ? PyObject_CallMethod(gc, "collect", nullptr) : nullptr;  // also where the program disabled it
+    is_collecting = false;
+    PyErr_Clear();
+    Py_XDECREF(gc);
+    Py_XDECREF(found);
+    return found != nullptr;
+}
+
 void MemoryOwner::give_back_to_owner() noexcept {
     for (Stream* other : used_on ? *used_on : std::vector<Stream*>()) {
         try {

@@ -320,9 +320,18 @@ void GraphProgram::launch(Stream& stream) {
     check(cudaGraphLaunch(executable_, stream.handle), "running a graph");
 }
 
+/// Before anything of a run is there: Python may collect its garbage meanwhile, and other threads run the program.
+void GraphProgram::take_scratch() {
+    if (!plan_->scratch || scratch_.data) return;
+    const Block taken = allocate_block(*lanes_[0], size_t(plan_->scratch), collect_garbage);
+    if (scratch_.data) release_block(taken);
+    else scratch_ = taken;
+}
+
 bool GraphProgram::run(PyObject* buffers, PyObject* numbers) {
     at_ = plan_->steps.size();
     try {
+        take_scratch();
         Stream& stream = current_stream(plan_->index);
         if (is_recorded(stream)) throw std::invalid_argument("a program cannot be recorded in a graph of norch.cuda.graph");
         if (is_recorded(*last_)) throw std::invalid_argument("the stream that a program last ran on is being recorded");
@@ -332,7 +341,6 @@ bool GraphProgram::run(PyObject* buffers, PyObject* numbers) {
         if (launch_stream().device != plan_->index)
             throw std::invalid_argument("a program for cuda:" + std::to_string(plan_->index) + " got buffers of cuda:" +
                                         std::to_string(launch_stream().device));
-        if (plan_->scratch && !scratch_.data) scratch_ = allocate_block(*lanes_[0], size_t(plan_->scratch));
         base_[0] = scratch_.data;
         if (last_ != &stream) wait_for(stream, *last_);
         last_ = &stream;

@@ -55,6 +55,7 @@ private:
     Order order();
     bool share_memory(size_t place) const;
     void call(size_t step);
+    void take_scratch();
     void run_directly();
     void record();
     void forget_graph();

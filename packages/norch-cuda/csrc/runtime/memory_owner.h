@@ -11,14 +11,18 @@
 
 namespace norch {
 
+/// Has Python free the cycles that nothing refers to, which may hold tensors. Returns false where it cannot.
+bool collect_garbage() noexcept;
+
 struct MemoryOwner {
     Block block;
     std::vector<Stream*>* used_on = nullptr;  // streams other than the block's own that have used it, or null
     PyObject* owner = nullptr;                // of memory that is not the allocator's
 
-    /// For the current stream of device `index`.
+    /// For the current stream of device `index`. Before there is no room for it Python collects its garbage: here no
+    /// kernel is under way, so that Python may run.
     char* allocate(size_t nbytes, int index) {
-        block = allocate_block(current_stream(index), nbytes);
+        block = allocate_block(current_stream(index), nbytes, collect_garbage);
         return block.data;
     }
     void release(char*, size_t) noexcept {
