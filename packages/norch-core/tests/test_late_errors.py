@@ -82,7 +82,11 @@ def test_no_line_is_guessed(late, monkeypatch):
             r"^gather\(\): index 9 is out of bounds for a dim of size 5",
         ),
         (IndexOutOfBounds(9, 5), norch.IndexError, "^index 9 is out of bounds for a dim of size 5"),
-        (MemoryError("full"), norch.OutOfMemoryError, r"^device late:0 ran out of memory \(found late\): full"),
+        (
+            MemoryError("full"),
+            norch.OutOfMemoryError,
+            r"^LATE out of memory\. Device late:0 had no room .*: full",
+        ),
         (norch.DeviceError("late:0 was lost"), norch.DeviceError, "^late:0 was lost$"),
         (RuntimeError("the chip is hot"), RuntimeError, "^the chip is hot$"),
         (ValueError("what?"), norch.BackendError, r"backend 'late' of late \?: ValueError\('what\?'\)"),

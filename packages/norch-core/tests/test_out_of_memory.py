@@ -144,8 +144,17 @@ def test_an_empty_device_has_no_list(small):
 
 def test_ops_say_it_too(small):
     x = norch.ones(512, 1, device=small)
-    with pytest.raises(norch.OutOfMemoryError, match=r"add\(\): device small:0 has no room for (.|\n)*The largest:"):
+    text = r"^SMALL out of memory\. add\(\): device small:0 has no room for (.|\n)*The largest:"
+    with pytest.raises(norch.OutOfMemoryError, match=text):
         x + norch.ones(1, 1024, device=small)
+
+
+def test_programs_that_look_for_pytorchs_words_find_them(small):
+    """As those do that try a smaller batch: `except RuntimeError as error: if " out of memory." in error.args[0]`."""
+    with pytest.raises(RuntimeError, match=r"^SMALL out of memory\. ") as caught:
+        norch.ones(1 << 20, device=small)
+    assert len(caught.value.args) == 1
+    assert isinstance(caught.value, MemoryError)
 
 
 def test_within_a_recording_the_lines_are_named(small):

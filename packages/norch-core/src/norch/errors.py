@@ -67,8 +67,9 @@ class BackendError(NorchError, RuntimeError):
     """A backend broke its contract, or lacks a kernel that it owes."""
 
 
-class OutOfMemoryError(NorchError, MemoryError):
-    """A backend could not allocate a buffer."""
+class OutOfMemoryError(NorchError, MemoryError, RuntimeError):
+    """A backend could not allocate a buffer. The text begins with PyTorch's "CUDA out of memory.", which programs look
+    for, or another type of device."""
 
 
 class IndexError(NorchError, builtins.IndexError, RuntimeError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..backend.contract import IndexOutOfBounds
 from ..dispatch import failure
 from ..dispatch.failure import provider
-from ..errors import BackendError, IndexError, NorchError, OutOfMemoryError
+from ..errors import BackendError, IndexError, NorchError
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -24,7 +24,5 @@ def raise_failure_of(call: Call, error: Exception) -> NoReturn:
     if isinstance(error, NorchError | ZeroDivisionError):
         raise error
     if isinstance(error, MemoryError):
-        raise OutOfMemoryError(
-            f"{where}: device {call.device} has no room: {error}{failure.who_holds(call.device)}"
-        ) from error
+        raise failure.out_of_memory(f"{where}: ", call.device, f"has no room: {error}") from error
     raise BackendError(f"{where}: {provider(call.device)} raised {error!r}") from error

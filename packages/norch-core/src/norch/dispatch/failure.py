@@ -46,10 +46,15 @@ def raise_failure(plan: Plan, error: Exception) -> NoReturn:
     if isinstance(error, MemoryError):
         spec = plan.out
         wanted = f"{spec.dtype.name}{list(spec.shape)}, {spec.nbytes:,} bytes"
-        raise OutOfMemoryError(
-            f"{plan.op.name}(): device {spec.device} has no room for {wanted}: {error}{who_holds(spec.device)}"
-        ) from error
+        raise out_of_memory(f"{plan.op.name}(): ", spec.device, f"has no room for {wanted}: {error}") from error
     raise BackendError(f"{provider(plan.out.device)}: kernel {plan.op.name} raised {error!r}") from error
+
+
+def out_of_memory(where: str, device: Device, what: str) -> OutOfMemoryError:
+    """The error of a device that has no room. where: what was called, such as "add(): ", or "". what: the rest of a
+    sentence about the device."""
+    name = f"{where}device {device}" if where else f"Device {device}"
+    return OutOfMemoryError(f"{device.type.upper()} out of memory. {name} {what}{who_holds(device)}")
 
 
 def check_dtype(device: Device, dtype: DType, what: str, computes: bool = False) -> None:
@@ -72,9 +77,7 @@ def allocate_for(spec: Spec, nbytes: int | None = None) -> Any:
     try:
         return device.backend.allocate(wanted, device.index)
     except MemoryError as error:
-        raise OutOfMemoryError(
-            f"device {device} has no room for {wanted:,} bytes: {error}{who_holds(device)}"
-        ) from error
+        raise out_of_memory("", device, f"has no room for {wanted:,} bytes: {error}") from error
 
 
 def copy_out(device: Device, buffer: Any, start: int, data: memoryview) -> None:
@@ -97,7 +100,7 @@ def late(error: Exception, device: Device) -> Exception:
     if isinstance(error, NorchError | RuntimeError):  # a RuntimeError is a sentence of the backend's own
         return error
     if isinstance(error, MemoryError):
-        return OutOfMemoryError(f"device {device} ran out of memory (found late): {error}{who_holds(device)}")
+        return out_of_memory("", device, f"had no room (found late): {error}")
     found = BackendError(f"{provider(device)}: {error!r} (found when the host waited for {device})")
     found.__cause__ = error
     return found
