@@ -145,6 +145,78 @@ def test_a_pool_is_taken():
     assert z.tolist() == [4, 4, 4]
 
 
+def test_a_graph_is_recorded_by_calls_and_forgotten():
+    graph, x = norch.cuda.CUDAGraph(), norch.ones(3, device="cuda")
+    with pytest.raises(ValueError, match="default stream cannot be recorded"):
+        graph.capture_begin()
+    with pytest.raises(ValueError, match="not being recorded"):
+        graph.capture_end()
+    with norch.cuda.stream(norch.cuda.Stream()):
+        graph.capture_begin(pool=norch.cuda.graph_pool_handle())
+        y = x + 1
+        graph.capture_end()
+        with pytest.raises(ValueError, match="recorded already"):
+            graph.capture_begin()
+    graph.replay()
+    assert y.tolist() == [2, 2, 2]
+    before = norch.cuda.memory_allocated()
+    del y
+    graph.reset()
+    assert norch.cuda.memory_allocated() < before
+    with pytest.raises(ValueError, match="has not been recorded"):
+        graph.replay()
+    with norch.cuda.graph(graph):
+        y = x * 3
+    graph.replay()
+    assert y.tolist() == [3, 3, 3]
+
+
+def test_a_graph_that_was_given_up_can_be_recorded_again():
+    graph, x = norch.cuda.CUDAGraph(), norch.ones(3, device="cuda")
+    with pytest.raises(KeyError), norch.cuda.graph(graph):
+        x + 1
+        raise KeyError
+    with pytest.raises(ValueError, match="has not been recorded"):
+        graph.replay()
+    with pytest.raises(norch.CaptureError, match="draws from another generator"), norch.cuda.graph(graph):
+        norch.rand(8, generator=norch.Generator().manual_seed(5), device="cuda")
+    with pytest.raises(ValueError, match="has not been recorded"):
+        graph.replay()
+    with norch.cuda.stream(norch.cuda.Stream()):
+        graph.capture_begin()
+        x + 2
+        graph.reset()
+    with norch.cuda.graph(graph):
+        y = x + 4
+    graph.replay()
+    assert y.tolist() == [5, 5, 5]
+
+
+def test_gradients_may_go_between_replays():
+    optim = pytest.importorskip("norch.optim")
+    p = norch.ones(8, device="cuda").requires_grad_()
+    optimizer = optim.SGD([p], lr=0.1, momentum=0.9)
+
+    def step():
+        (p * 2).sum().backward()
+        optimizer.step()
+
+    step()
+    graph = norch.cuda.CUDAGraph()
+    optimizer.zero_grad()
+    with norch.cuda.graph(graph):
+        step()
+    for _ in range(3):
+        optimizer.zero_grad()
+        graph.replay()
+        assert p.grad is None
+    expected, buffer = 1.0, 0.0
+    for _ in range(4):
+        buffer = 0.9 * buffer + 2
+        expected -= 0.1 * buffer
+    np.testing.assert_allclose(p.detach().cpu().numpy(), np.full(8, expected), rtol=1e-6)
+
+
 def test_a_graphed_module_trains_as_it_does():
     nn, optim = pytest.importorskip("norch.nn"), pytest.importorskip("norch.optim")
     rng = np.random.default_rng(1)

@@ -80,6 +80,52 @@ def test_events_tell_time_and_order(cuda):
         norch.cuda.Event().elapsed_time(end)
 
 
+def test_events_are_recorded_on_streams_that_are_named(cuda):
+    side, done = norch.cuda.Stream(), norch.cuda.Event()
+    x = norch.zeros(1000, device=cuda)
+    start = norch.cuda.current_stream().record_event()
+    start.wait(side)
+    with norch.cuda.stream(side):
+        busy = keep_busy(cuda)
+        y = x + 1
+    done.record(side)
+    assert not done.query(), "the event was recorded on the current stream"
+    done.wait(norch.cuda.current_stream())
+    assert (y * 2).sum().item() == 2000
+    assert done.query()
+    assert busy[0].item() == 1
+    again = norch.cuda.Event(enable_timing=True)
+    again.record(stream=norch.cuda.current_stream())
+    assert norch.cuda.Stream().record_event(again) is again
+    assert isinstance(start, norch.cuda.Event)
+
+
+def test_streams_of_other_libraries(cuda):
+    side = norch.cuda.Stream()
+    found = norch.cuda.ExternalStream(side.cuda_stream)
+    assert found == side == norch.cuda.get_stream_from_external(side.cuda_stream, cuda)
+    assert isinstance(found, norch.cuda.Stream)
+    assert norch.cuda.ExternalStream(0) == norch.cuda.default_stream()
+    with norch.cuda.stream(found):
+        assert (norch.ones(3, device=cuda) * 2).tolist() == [2, 2, 2]
+
+
+def test_what_scripts_ask_of_cuda(cuda):
+    runtime = norch.cuda.cudart()
+    assert runtime.cudaProfilerStart() == runtime.cudaProfilerStop() == 0
+    assert runtime.cudaMemGetInfo(0)[1] == norch.cuda.mem_get_info()[1]
+    assert norch.cuda.can_device_access_peer(0, 0) is False
+    norch.cuda.set_sync_debug_mode("default")
+    assert norch.cuda.get_sync_debug_mode() == 0
+    with pytest.raises(norch.LackingError, match="profile shows"):
+        norch.cuda.set_sync_debug_mode("warn")
+    try:
+        version = norch.cuda.nccl.version()
+    except RuntimeError:
+        pytest.skip("needs NCCL")
+    assert version >= (2, 0, 0)
+
+
 def test_a_training_loop_that_reads_nothing_back_never_waits(cuda):
     nn, optim = pytest.importorskip("norch.nn"), pytest.importorskip("norch.optim")
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(cuda)
@@ -182,6 +228,11 @@ def test_devices_are_counted_and_chosen(cuda):
         assert norch.ones(1, device="cuda").device.index == count - 1
     assert norch.cuda.current_device() == 0
     assert "NVIDIA" in norch.cuda.get_device_name()
+    properties = norch.cuda.get_device_properties(0)
+    assert properties.warp_size == 32
+    assert properties.L2_cache_size == properties.l2_cache_size > 0
+    assert properties.shared_memory_per_block_optin >= properties.shared_memory_per_block >= 48 << 10
+    assert properties.max_threads_per_multi_processor >= properties.max_threads_per_block == 1024
     assert norch.cuda.get_device_capability() >= (8, 0)
 
 

@@ -1,4 +1,5 @@
 // The extension module: what Python sees of the kernels and of the CUDA runtime.
+#include <cuda_profiler_api.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -91,6 +92,19 @@ nb::tuple mem_get_info(int device) {
     return nb::make_tuple(free, total);
 }
 
+/// What else PyTorch tells of a device, by its names.
+constexpr std::pair<const char*, cudaDeviceAttr> ATTRIBUTES[] = {
+    {"clock_rate", cudaDevAttrClockRate}, {"is_integrated", cudaDevAttrIntegrated},
+    {"is_multi_gpu_board", cudaDevAttrIsMultiGpuBoard}, {"max_threads_per_block", cudaDevAttrMaxThreadsPerBlock},
+    {"max_threads_per_multi_processor", cudaDevAttrMaxThreadsPerMultiProcessor},
+    {"memory_bus_width", cudaDevAttrGlobalMemoryBusWidth}, {"memory_clock_rate", cudaDevAttrMemoryClockRate},
+    {"pci_bus_id", cudaDevAttrPciBusId}, {"pci_device_id", cudaDevAttrPciDeviceId},
+    {"pci_domain_id", cudaDevAttrPciDomainId}, {"regs_per_multiprocessor", cudaDevAttrMaxRegistersPerMultiprocessor},
+    {"shared_memory_per_block", cudaDevAttrMaxSharedMemoryPerBlock},
+    {"shared_memory_per_block_optin", cudaDevAttrMaxSharedMemoryPerBlockOptin},
+    {"shared_memory_per_multiprocessor", cudaDevAttrMaxSharedMemoryPerMultiprocessor},
+    {"warp_size", cudaDevAttrWarpSize}};
+
 nb::dict describe(int device) {
     const DeviceProperties& p = properties(device);
     nb::dict out;
@@ -100,7 +114,13 @@ nb::dict describe(int device) {
     out["multi_processor_count"] = p.multiprocessors;
     out["total_memory"] = p.total_memory;
     out["l2_cache_size"] = p.l2_bytes;
+    out["L2_cache_size"] = p.l2_bytes;
     out["uuid"] = nb::cast(p.uuid);
+    for (const auto& [name, attribute] : ATTRIBUTES) {
+        int value = 0;
+        check(cudaDeviceGetAttribute(&value, attribute, device), "asking for a device's properties");
+        out[name] = value;
+    }
     return out;
 }
 
@@ -198,6 +218,14 @@ void add_runtime(nb::module_& m) {
         }
         synchronize_device(device);
     }, nb::arg("device"));
+    m.def("can_access_peer", [](int device, int peer) {
+        properties(device);
+        properties(peer);
+        int found = 0;
+        check(cudaDeviceCanAccessPeer(&found, device, peer), "asking for a device's peers");
+        return found != 0;
+    }, nb::arg("device"), nb::arg("peer"));
+    m.def("profile", [](bool starts) { return int(starts ? cudaProfilerStart() : cudaProfilerStop()); });
     m.def("cuda_version", [] {
         int runtime = 0, driver = 0;
         cudaRuntimeGetVersion(&runtime);
@@ -238,6 +266,9 @@ void add_runtime(nb::module_& m) {
         return nb::make_tuple(least, greatest);
     });
     m.def("make_stream", make_stream, nb::arg("device"), nb::arg("priority"), nb::rv_policy::reference);
+    m.def("stream_of", [](uintptr_t handle, int device) -> Stream& {
+        return stream_of(reinterpret_cast<cudaStream_t>(handle), device);
+    }, nb::arg("handle"), nb::arg("device"), nb::rv_policy::reference);
     m.def("default_stream", default_stream, nb::arg("device"), nb::rv_policy::reference);
     m.def("current_stream", current_stream, nb::arg("device"), nb::rv_policy::reference);
     m.def("set_current_stream", set_current_stream, nb::arg("stream"));
@@ -348,6 +379,7 @@ NB_MODULE(_ext, m) {
     m.def("memory_stats", stats, nb::arg("device"));
     m.def("limit_memory", limit_memory, nb::arg("device"), nb::arg("fraction"));
     m.def("mem_get_info", mem_get_info, nb::arg("device"));
+    m.def("reset_memory_counts", reset_memory_counts, nb::arg("device"));
     m.def("reset_peak_memory_stats", reset_peak_memory_stats, nb::arg("device"));
     m.def("empty_cache", [](int device) {
         if (is_recording(device)) return;

@@ -163,17 +163,37 @@ void set_current_stream(Stream& stream) {
     thread.streams[size_t(stream.device)] = &stream;
 }
 
-Stream& make_stream(int device, int priority) {
-    static std::deque<Stream> streams;  // a deque: streams never move
-    device_state(device);
-    bind(device);
-    cudaStream_t handle;
-    check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority), "creating a stream");
-    Stream& stream = streams.emplace_back();
+namespace {
+
+std::deque<Stream>& streams() {
+    static std::deque<Stream> all;  // a deque: streams never move
+    return all;
+}
+
+Stream& add_stream(cudaStream_t handle, int device) {
+    Stream& stream = streams().emplace_back();
     stream.handle = handle;
     stream.device = device;
     stream.arena = make_arena(device, &stream);
     return stream;
+}
+
+}  // namespace
+
+Stream& make_stream(int device, int priority) {
+    device_state(device);
+    bind(device);
+    cudaStream_t handle;
+    check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority), "creating a stream");
+    return add_stream(handle, device);
+}
+
+Stream& stream_of(cudaStream_t handle, int device) {
+    if (!handle) return default_stream(device);
+    device_state(device);
+    for (Stream& stream : streams())
+        if (stream.handle == handle && stream.device == device) return stream;
+    return add_stream(handle, device);
 }
 
 bool is_recorded(const Stream& stream) {

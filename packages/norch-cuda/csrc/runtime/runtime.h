@@ -63,6 +63,8 @@ void set_current_stream(Stream& stream);
 Stream& default_stream(int device);
 /// A new stream that does not wait for the default stream.
 Stream& make_stream(int device, int priority = 0);
+/// The stream of a handle, which may be another library's.
+Stream& stream_of(cudaStream_t handle, int device);
 
 /// Whether a graph is recorded from a stream, or from one that it has waited for.
 bool is_recorded(const Stream& stream);

@@ -12,14 +12,25 @@ from types import SimpleNamespace
 import norch
 
 from . import _ext, libraries
-from ._ext import Event
 from .graphed import make_graphed_callables
+from .monitoring import (
+    clock_rate,
+    device_memory_used,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 from .stream import (
     CUDAGraph,
+    Event,
+    ExternalStream,
     Stream,
     current_stream,
     default_stream,
     device_index,
+    get_stream_from_external,
     graph,
     graph_pool_handle,
     is_current_stream_capturing,
@@ -30,17 +41,24 @@ from .stream import (
 __all__ = [
     "CUDAGraph",
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "allocated_size",
+    "can_device_access_peer",
+    "clock_rate",
+    "cudart",
     "current_stream",
     "default_stream",
     "device",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
     "init",
@@ -48,6 +66,7 @@ __all__ = [
     "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "list_gpu_processes",
     "make_graphed_callables",
     "max_memory_allocated",
     "max_memory_cached",
@@ -58,15 +77,22 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "memory_usage",
+    "nccl_version",
     "pin_memory",
+    "power_draw",
+    "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_device",
     "set_per_process_memory_fraction",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
+    "temperature",
     "uses",
+    "utilization",
     "versions",
     "wait_for_handle",
 ]
@@ -114,7 +140,8 @@ def is_initialized() -> bool:
 
 
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
-    """`name`, `major`, `minor`, `multi_processor_count`, `total_memory` and `l2_cache_size` (bytes) of a device."""
+    """`name`, `major`, `minor`, `multi_processor_count`, `total_memory`, `L2_cache_size`, `warp_size` and others of a
+    device by PyTorch's names, in bytes and kHz."""
     return SimpleNamespace(**_ext.properties(device_index(device)))
 
 
@@ -133,6 +160,41 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 def is_tf32_supported() -> bool:
     """Whether the current device has tensor cores for tf32: those of compute capability 8.0 and later do."""
     return get_device_capability() >= (8, 0)
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether a device can read the memory of `peer_device`, another one."""
+    found: bool = _ext.can_access_peer(device_index(device), device_index(peer_device))
+    return found
+
+
+def cudart() -> SimpleNamespace:
+    """What scripts call of CUDA's runtime: `cudaProfilerStart`, `cudaProfilerStop`, which begin and end what NVIDIA's
+    profilers record, and `cudaMemGetInfo(device)`. The first two return 0."""
+    return SimpleNamespace(
+        cudaProfilerStart=lambda: _ext.profile(True),
+        cudaProfilerStop=lambda: _ext.profile(False),
+        cudaMemGetInfo=mem_get_info,
+    )
+
+
+def nccl_version() -> tuple[int, int, int]:
+    """NCCL's, such as (2, 27, 7). Raises RuntimeError where there is none."""
+    found: int = _ext.nccl_version()
+    return found // 10000, found // 100 % 100, found % 100
+
+
+def get_sync_debug_mode() -> int:
+    """0: nothing is said of what waits for the device."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Takes a `debug_mode` of "default" or 0. Raises NotImplementedError for others: nothing tells what waits."""
+    if debug_mode not in (0, "default"):
+        raise norch.LackingError(
+            f"norch has no set_sync_debug_mode({debug_mode!r}); norch.profiler.profile shows what took its time"
+        )
 
 
 def versions() -> dict[str, str]:
@@ -218,6 +280,11 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Counts the `max_memory_…` from now on."""
     _ext.reset_peak_memory_stats(device_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Counts blocks, retries and failures from now on."""
+    _ext.reset_memory_counts(device_index(device))
 
 
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved

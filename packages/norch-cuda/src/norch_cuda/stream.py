@@ -65,15 +65,15 @@ class Stream:
         """Waits until all work given to the stream is done; then raises what kernels of its device reported."""
         self._native.synchronize()
 
-    def record_event(self, event: Any = None) -> Any:
+    def record_event(self, event: Event | None = None) -> Event:
         """Records `event` (a new one) after the work given so far, and returns it."""
-        event = _ext.Event() if event is None else event
-        event.record(self._native)
+        event = Event() if event is None else event
+        event.record(self)
         return event
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: Event) -> None:
         """Work given from now on waits for `event`."""
-        event.wait(self._native)
+        event.wait(self)
 
     def wait_stream(self, other: Stream) -> None:
         """Work given from now on waits for what `other` was given so far."""
@@ -97,6 +97,35 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<norch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """Another library's stream, a cudaStream_t as the number `stream_ptr`, which must live as long as its tensors."""
+
+    def __init__(self, stream_ptr: int, device: Any = None) -> None:
+        """On `device`, the current one unless given."""
+        self._native = _ext.stream_of(stream_ptr, device_index(device))
+        self._entered = []
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """Another library's stream, a cudaStream_t as the number `data_ptr`: see `ExternalStream`."""
+    return ExternalStream(data_ptr, device)
+
+
+class Event(_ext.Event):  # type: ignore[misc]
+    """A place in the work of a stream: `Event(enable_timing=False, blocking=False, interprocess=False)`.
+
+    enable_timing: whether `elapsed_time` may be asked of it; the others are taken as PyTorch's, and ignored.
+    """
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Places it behind the work that `stream`, the current one unless given, was given so far."""
+        super().record(None if stream is None else stream._native)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Work that `stream`, the current one unless given, is given from now on waits for the event."""
+        super().wait(None if stream is None else stream._native)
 
 
 def _wrap(native: Any) -> Stream:
@@ -159,14 +188,52 @@ class CUDAGraph:
 
     def __init__(self) -> None:
         self._native = _ext.Graph()
+        self._recording: Any = None
         self._numbers: Any = None
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Records what the current stream is given from now on, until `capture_end()`; `graph` is the context of both.
+
+        pool, capture_error_mode: as in `graph`. Raises ValueError where the current stream is the default one, is being
+        recorded, or the graph was recorded already and not `reset()`.
+        """
+        if not feeders:
+            norch.capture  # noqa: B018  which puts it there
+        numbers = feeders[0](self._native.calls)
+        self._native.begin()
+        try:
+            numbers.__enter__()
+        except BaseException:
+            self.reset()
+            raise
+        self._recording = numbers
+
+    def capture_end(self) -> None:
+        """Ends what `capture_begin` began. Raises CaptureError as `graph` does, and ValueError where nothing began."""
+        numbers, self._recording = self._recording, None
+        if numbers is None:
+            raise ValueError("capture_end(): this graph is not being recorded")
+        try:
+            numbers.__exit__(None, None, None)
+            self._native.end()
+        except BaseException:
+            self.reset()
+            raise
+        self._numbers = numbers
+
+    def reset(self) -> None:
+        """Forgets what was recorded, gives up what is being recorded: the graph can be recorded again."""
+        numbers, self._recording = self._recording, None
+        if numbers is not None:
+            numbers.__exit__(norch.CaptureError, None, None)
+        self._native, self._numbers = _ext.Graph(), None
 
     def pool(self) -> tuple[int, int]:
         """What PyTorch's graphs share memory by; here each has its own."""
         return graph_pool_handle()
 
     def replay(self) -> None:
-        """Gives the recorded work to the current stream."""
+        """Gives the recorded work to the current stream. Raises ValueError where nothing was recorded."""
         if self._numbers is not None:
             for call, numbers in self._numbers.feed():
                 self._native.feed(call, numbers)
@@ -191,17 +258,14 @@ def graph(
     """
     chosen = stream or Stream()
     chosen.synchronize()
-    if not feeders:
-        norch.capture  # noqa: B018  which puts it there
-    numbers = feeders[0](cuda_graph._native.calls)
     with _use(chosen):
-        cuda_graph._native.begin()
+        cuda_graph.capture_begin(pool, capture_error_mode)
         try:
-            with numbers:
-                yield
-        finally:
-            cuda_graph._native.end()
-    cuda_graph._numbers = numbers
+            yield
+        except BaseException:
+            cuda_graph.reset()
+            raise
+        cuda_graph.capture_end()
 
 
 _use = stream
