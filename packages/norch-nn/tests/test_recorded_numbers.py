@@ -86,9 +86,27 @@ def test_another_step_than_was_recorded_is_an_error(monkeypatch):
     optimizer.step()
     with feeders[0](Recording(monkeypatch)) as fed:
         optimizer.step()
-    params[0].grad = None
+    del optimizer.param_groups[0]["params"][0]
     with pytest.raises(norch.CaptureError, match=r"AdamW.step\(\) now makes another step"):
         fed.feed()
+
+
+@pytest.mark.parametrize("kind", [optim.AdamW, optim.SGD])
+def test_gradients_may_go_between_replays(kind, monkeypatch):
+    """A replay fills the gradients of the recording, whatever the attribute holds: PyTorch's graphs do so too."""
+    params = parameters()
+    optimizer = kind(params, lr=0.1)
+    optimizer.step()
+    with feeders[0](Recording(monkeypatch)) as fed:
+        optimizer.step()
+    expected = steps_of(kind(parameters(), lr=0.1)) if kind is optim.SGD else None
+    for other in (None, norch.zeros(3)):
+        params[0].grad = other
+        ((_, numbers),) = fed.feed()
+        assert params[0].grad is other
+        assert expected is None or [tuple(numbers)] == expected
+    if kind is optim.AdamW:
+        assert optimizer.state[params[0]]["step"] == 3
 
 
 def test_what_would_never_change_is_refused(monkeypatch):

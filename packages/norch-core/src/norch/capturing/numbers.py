@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A call of an optimiser's or a schedule's method, with the steps that it made."""
+    """A call of an optimiser's or a schedule's method, with the steps that it made and the gradients that it saw."""
 
     function: Any
     owner: Any
@@ -40,6 +40,7 @@ class Method(NamedTuple):
     kwargs: Any
     name: str
     steps: list[Step]
+    grads: list[tuple[Any, Any]]
 
 
 class Numbers:
@@ -96,6 +97,7 @@ class Numbers:
         if any(callable(x) and not isinstance(x, switches.Replayed) for x in (*args, *kwargs.values())):
             raise CaptureError(f"{_GRAPH}: {name} runs a closure ({here()})")
         steps: list[Step] = []
+        grads: list[tuple[Any, Any]] = []
 
         def step(op: Any, attrs: Any, lists: Any, scalars: Any, one: Any) -> None:
             before = len(self.recorded())
@@ -104,6 +106,7 @@ class Numbers:
             if lists[0] and (not made or any(self.recorded()[at][0] != op.kernel for at in made)):
                 raise CaptureError(f"{_GRAPH}: {op.name} is made of tensor ops, not of its kernel ({here()})")
             steps.append(Step(op, attrs, _buffers(lists), made))
+            grads.extend((param, param._grad) for param in lists[0] if param._grad is not None)
 
         before = _Kept(owner, *args, *kwargs.values())
         watchers[self.thread] = step
@@ -114,7 +117,7 @@ class Numbers:
             is_same = before.restore()
         if not is_same:
             raise CaptureError(f"{_GRAPH}: {name} makes its state while it is recorded; run the step before ({here()})")
-        self.methods.append(Method(method, owner, args, kwargs, name, steps))
+        self.methods.append(Method(method, owner, args, kwargs, name, steps, grads))
         return out
 
     def feed(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -139,14 +142,20 @@ def _buffers(lists: Any) -> list[Any]:
 
 
 def _steps_of(method: Method) -> list[Any]:
-    """The steps that a method makes now, which are not made."""
+    """The steps that a method makes now, which are not made. It sees the recorded gradients, which a replay fills even
+    where they have been set to None since."""
     taken: list[Any] = []
     thread, before = get_ident(), is_recording()
+    now = [(param, param._grad) for param, _ in method.grads]
     watchers[thread] = lambda *step: taken.append(step)
     set_recording(False)
     try:
+        for param, grad in method.grads:
+            param._grad = grad
         method.function(method.owner, *method.args, **method.kwargs)
     finally:
+        for param, grad in now:
+            param._grad = grad
         del watchers[thread]
         set_recording(before)
     return taken
