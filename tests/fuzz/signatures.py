@@ -318,7 +318,8 @@ LEFT_OUT = {
         get_float32_matmul_precision get_num_interop_threads get_num_threads is_anomaly_enabled
         is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled
         is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled
-        set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled set_default_device set_default_dtype
+        set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_dtype set_autocast_enabled
+        set_autocast_gpu_dtype set_default_device set_default_dtype
         set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_num_interop_threads set_num_threads set_printoptions use_deterministic_algorithms
     """,

@@ -18,7 +18,8 @@ UNCHECKED = frozenset(
     set_cpu_fallback set_printoptions manual_seed seed set_rng_state fork_rng use_generator load save load_safetensors
     save_safetensors safe_open compile use_deterministic_algorithms set_deterministic_debug_mode set_grad_enabled
     set_float32_matmul_precision set_flush_denormal set_anomaly_enabled set_autocast_enabled set_autocast_dtype
-    set_autocast_cache_enabled enable_grad inference_mode no_grad check_functions""".split()
+    set_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cache_enabled enable_grad inference_mode no_grad
+    check_functions""".split()
 )
 
 

@@ -341,3 +341,43 @@ def test_statistics_of_memory_where_there_is_no_gpu():
     assert norch.cuda.reset_max_memory_allocated is not None
     with pytest.raises(NotImplementedError, match=r"cuda\.reset_peak_memory_stats"):
         norch.cuda.reset_peak_memory_stats()
+
+
+@pytest.mark.parametrize("name", ["MemPool", "use_mem_pool", "memory_snapshot", "_record_memory_history"])
+def test_what_norch_lacks_of_a_gpus_memory_says_what_there_is(name):
+    assert not hasattr(norch.cuda, "_not_there")
+    with pytest.raises(norch.LackingError, match=rf"norch has no cuda\.{name}; .*(empty_cache|norch\.memory\.)"):
+        getattr(norch.cuda.memory, name)()
+
+
+def test_what_scripts_import_of_cuda_there_is_without_a_gpu():
+    import norch.cuda.nccl as nccl
+    from norch.cuda._utils import _get_device_index
+    from norch.cuda.amp.common import amp_definitely_not_available
+
+    assert norch.cuda.nccl.version == nccl.version
+    assert not nccl.is_available([norch.ones(2)])
+    assert _get_device_index("cpu", allow_cpu=True) == -1
+    assert _get_device_index(3) == 3
+    cuda = norch.backends.cuda
+    assert cuda.preferred_blas_library("cublaslt") == "default"
+    assert cuda.allow_fp16_bf16_reduction_math_sdp(True) is None
+    assert not cuda.fp16_bf16_reduction_math_sdp_allowed()
+    assert amp_definitely_not_available() != norch.cuda.is_available() == cuda.is_flash_attention_available()
+    if norch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    for call in (nccl.version, norch.cuda._lazy_init):
+        with pytest.raises(norch.DeviceError, match="norch-cuda"):
+            call()
+
+
+def test_dtypes_of_autocast_by_device():
+    before = norch.get_autocast_gpu_dtype(), norch.get_autocast_cpu_dtype()
+    try:
+        norch.set_autocast_gpu_dtype(norch.bfloat16)
+        norch.set_autocast_cpu_dtype(norch.float16)
+        assert norch.get_autocast_dtype("cuda") is norch.bfloat16
+        assert norch.get_autocast_dtype("cpu") is norch.float16
+    finally:
+        norch.set_autocast_gpu_dtype(before[0])
+        norch.set_autocast_cpu_dtype(before[1])

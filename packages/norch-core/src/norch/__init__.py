@@ -152,7 +152,8 @@ _LATER = {
     "amp.autocast_mode": (
         "autocast", "clear_autocast_cache", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
         "is_autocast_available", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
-        "keep_autocast", "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
+        "keep_autocast", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_dtype",
+        "set_autocast_enabled", "set_autocast_gpu_dtype",
     ),
     "autograd.anomaly": ("is_anomaly_enabled", "set_anomaly_enabled=set_detect_anomaly"),
     "capturing": ("capture",),

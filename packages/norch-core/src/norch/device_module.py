@@ -160,12 +160,22 @@ class DeviceModule:
         for state in new_states:
             self.set_rng_state(state)
 
+    def _lazy_init(self) -> None:
+        """Does nothing where the device type can be used; raises DeviceError with the reason where it cannot."""
+        registry.find(self.device_type)
+
     def _lazy_call(self, callable: Callable[[], Any], **kwargs: Any) -> None:
         """Calls `callable()` where there is a device of the type, as PyTorch does once it has been used."""
         if self.is_available():
             callable()
 
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and name != "device_type":
+            from .compat import lacks
+
+            lacking = lacks.find(self.device_type, name)
+            if lacking is not None:
+                return lacking
         if name.startswith("_") or name == "device_type":  # asked for by copy, pickle and inspect: no reason to load
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         added = self._module()
@@ -181,6 +191,10 @@ class DeviceModule:
             from .profiler import nvtx
 
             return nvtx
+        if name == "nccl" and self.device_type == "cuda":
+            from .compat import nccl
+
+            return nccl
         if name in PARTS_OF_DEVICES:
             return self
         if name.endswith("Tensor"):
@@ -191,9 +205,7 @@ class DeviceModule:
         if name in LIKE_PYTORCH:
             return LIKE_PYTORCH[name]
         if added is None and (name in NAMED_WHILE_IMPORTED or (name in IN_TABLES and self.device_type != "cpu")):
-            from .compat.lacks import lacking
-
-            return lacking(self.device_type, name, self.why_not() or "its backend has none")
+            return lacks.lacking(self.device_type, name, self.why_not() or "its backend has none")
         hint = self.why_not() or f"it has {', '.join(n for n in dir(self) if not n.startswith('_'))}"
         raise AttributeError(f"norch.{self.device_type} has no attribute {name!r}; {hint}")
 

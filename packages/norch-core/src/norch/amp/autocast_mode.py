@@ -71,6 +71,16 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     refresh()
 
 
+def set_autocast_gpu_dtype(dtype: DType) -> None:
+    """`set_autocast_dtype("cuda", dtype)`."""
+    set_autocast_dtype("cuda", dtype)
+
+
+def set_autocast_cpu_dtype(dtype: DType) -> None:
+    """`set_autocast_dtype("cpu", dtype)`."""
+    set_autocast_dtype("cpu", dtype)
+
+
 def get_autocast_gpu_dtype() -> DType:
     """`get_autocast_dtype("cuda")`."""
     return dtype_of("cuda")

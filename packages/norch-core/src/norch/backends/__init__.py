@@ -188,10 +188,21 @@ class _CUDA:
         """Which of PyTorch's libraries decomposes matrices, "default": `backend`, another one's name, is ignored."""
         return "default"
 
+    preferred_blas_library = preferred_linalg_library
+
     def enable_flash_sdp(self, enabled: bool) -> None:
         """Accepted, as `sdp_kernel`."""
 
     enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = enable_flash_sdp
+    allow_fp16_bf16_reduction_math_sdp = enable_flash_sdp
+
+    def fp16_bf16_reduction_math_sdp_allowed(self) -> bool:
+        """False, as PyTorch answers by default: sums of attention are float32."""
+        return False
+
+    def is_flash_attention_available(self) -> bool:
+        """Whether device "cuda" can be used: it has attention that keeps no scores."""
+        return self.is_built()
 
     def flash_sdp_enabled(self) -> bool:
         """True, as PyTorch answers by default."""

@@ -162,6 +162,20 @@ LACKS: dict[str, list[tuple[str, str]]] = {
         ("decode_avif decode_heic", "PIL.Image reads such files with a plug-in of Pillow"),
     ],
 }
+OF_DEVICES: dict[str, list[tuple[str, str]]] = {
+    "cuda": [
+        (
+            "CUDAPluggableAllocator MemPool change_current_allocator use_mem_pool",
+            "its allocator keeps memory for reuse, and empty_cache() gives that back",
+        ),
+        (
+            "_dump_snapshot _record_memory_history _snapshot memory_snapshot",
+            "norch.memory.record() and norch.memory.snapshot() say who holds memory, of any device",
+        ),
+        ("jiterator", "norch.capture compiles chains of elementwise ops"),
+    ],
+}
+"""The same of modules of device types, which are no paths."""
 _QUANTIZING = LACKS["ao.quantization"][0][1]
 LACKS["ao.quantization.observer"] = [
     (
@@ -182,7 +196,7 @@ for _name in [path for path in LACKS if path.startswith("ao.quantization")]:
 @cache
 def find(path: str, name: str) -> type | None:
     """The class of a name that is lacking, or None."""
-    for names, instead in LACKS.get(path, ()):
+    for names, instead in [*LACKS.get(path, []), *OF_DEVICES.get(path, [])]:
         if name in names.split():
             return lacking(path, name, instead)
     return None

@@ -44,6 +44,7 @@ from .path_functions import (
     _vmap,
     unchanged,
 )
+from .queries import _get_device_index
 
 ROOT = __name__.partition(".")[0]
 
@@ -300,8 +301,12 @@ for _name in filter(None, lacks.LACKS):  # of those that are files Python's own 
     PLACES.setdefault(_name, Place())
 for _name in ("focal", "giou", "diou", "ciou"):
     PLACES[f"vision.ops.{_name}_loss"] = Place(("vision.ops.losses",))
-for _name in ("autocast_mode", "grad_scaler", "common"):
+for _name in ("autocast_mode", "grad_scaler"):
     PLACES[f"cuda.amp.{_name}"] = Place(("cuda.amp",))
+_NO_AMP = {"amp_definitely_not_available": lambda: not registry.is_usable("cuda")}
+PLACES["cuda.amp.common"] = Place(("cuda.amp",), _NO_AMP)
+PLACES["cuda.nccl"] = Place(("compat.nccl",))
+PLACES["cuda._utils"] = Place((), {"_get_device_index": _get_device_index})
 
 
 class _Package(ModuleType):
