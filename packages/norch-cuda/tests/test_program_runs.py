@@ -176,3 +176,41 @@ def test_what_kernels_clear(cuda, places):
         at = norch.tensor(RNG.integers(0, min(places, 50 + 20 * run), 5000)).to(cuda)
         assert np.array_equal(step(x, at).cpu().numpy(), add(x, at).cpu().numpy())
     assert step.report().replayed
+
+
+class Cache:
+    """Of keys and values, as the fixed-size one of a language model."""
+
+    def __init__(self, layers, rows):
+        self.layers = [[norch.zeros(2, rows, 64, device="cuda") for _ in "kv"] for _ in range(layers)]
+        self.length = norch.tensor(0, device="cuda")
+
+
+def test_a_cache_after_another_takes_over_its_graph(cuda):
+    """The graph is made for the second one again, and gets only other arguments for those after it."""
+    weights = values_of(4, 64, 64)
+
+    def decode(x, cache):
+        at = cache.length.view(1)
+        for (keys, held), weight in zip(cache.layers, weights, strict=True):
+            keys.index_copy_(1, at, x @ weight)
+            held.index_copy_(1, at, x)
+            x = norch.scaled_dot_product_attention(x, keys, held).tanh() + x
+        cache.length.add_(1)
+        return x
+
+    step = norch.capture(decode)
+    for turn in range(5):
+        cache, other = Cache(4, 24), Cache(4, 24)
+        for x in values_of(20, 2, 1, 64) + turn:
+            assert step(x, cache).cpu().numpy().tobytes() == decode(x, other).cpu().numpy().tobytes()
+        for ours, theirs in zip(cache.layers, other.layers, strict=True):
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.cpu().numpy().tobytes() == b.cpu().numpy().tobytes()
+    report = step.report()
+    assert (report.eager, len(report.programs)) == (1, 1), str(report)
+    assert report.replayed >= 88, str(report)
+
+
+def values_of(*shape):
+    return norch.tensor(RNG.uniform(-1, 1, shape).astype(np.float32), device="cuda")

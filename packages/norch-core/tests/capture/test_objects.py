@@ -2,6 +2,8 @@
 
 import gc
 from dataclasses import dataclass
+from itertools import count as count_up
+from weakref import ref
 
 import pytest
 
@@ -277,19 +279,126 @@ def test_lists_that_grow_leave_nothing_behind(device):
 def test_objects_that_live_long_are_recorded_at_once():
     """Though programs of others like them came to nothing."""
 
+    sizes = count_up(1)  # each has a step of its own
+
     class Cache:
         def __init__(self):
-            self.total = norch.zeros(3)
+            self.total = norch.zeros(next(sizes), 3)
 
-    step = norch.capture(lambda cache, x: cache.total.add_(x).sum())
+    step = norch.capture(lambda cache, x: cache.total.add_(x).mean())
 
     def eager_calls(count):
         cache, before = Cache(), step.eager
         for i in range(count):
-            assert step(cache, norch.ones(3)).item() == 3 * (i + 1)
+            assert step(cache, norch.ones(3)).item() == i + 1
         return step.eager - before
 
     assert [eager_calls(20) for _ in range(5)][-1] == 20
     assert eager_calls(150) == 150
     assert eager_calls(150) < 20
     assert eager_calls(150) < 20
+
+
+class Decoder:
+    def __init__(self, device):
+        self.run = norch.capture(self.decode)
+        self.weight = norch.full((3,), 2.0, device=device)
+
+    def decode(self, x, cache):
+        return Output((cache.update(x) * self.weight).sum(0), cache)
+
+
+def test_an_object_like_one_that_is_gone_takes_over_its_program(device):
+    model, gone = Decoder(device), None
+    for turn in range(6):
+        cache = Fixed(device)
+        for i in range(8):
+            out = model.run(rows(i + turn, device), cache)
+            assert out.cache is cache
+            assert out.out.tolist() == [2.0 * sum(range(turn, turn + i + 1))] * 3
+        assert cache.length.item() == 8
+        assert cache.keys[:9, 0].tolist() == [*range(turn, turn + 8), 0]
+        assert gone is None or gone() is None  # the program holds nothing of the one before
+        gone = ref(cache.keys.buffer)
+        del out
+    report = model.run.report()
+    # Two recordings, one for each of the others, and one at the 16th replay.
+    assert (report.eager, report.recorded, len(report.programs)) == (1, 8, 1), str(report)
+    assert report.replayed == 39, str(report)
+
+
+def test_what_is_looked_at_again_after_another_took_over(device):
+    model = Decoder(device)
+    for _ in range(3):
+        cache = Fixed(device, 80)
+        for i in range(30):  # with the 16th replay
+            assert model.run(rows(1, device), cache).out.tolist() == [2.0 * (i + 1)] * 3
+    assert model.run.report().replayed > 80
+
+
+def test_two_objects_in_turn_have_programs_of_their_own(device):
+    model, caches = Decoder(device), [Fixed(device), Fixed(device)]
+    for i in range(8):
+        for scale, cache in enumerate(caches, 1):
+            wanted = [2.0 * scale * (i + 1)] * 3
+            assert model.run(rows(scale, device), cache).out.tolist() == wanted
+    assert len(model.run.report().programs) == 2
+
+
+@pytest.mark.parametrize("given", [{"by": 3}, {"rows": 5}, {"same": True}, {"more": 7}], ids=str)
+def test_an_object_that_is_not_like_the_one_before(given, device):
+    """By numbers, shapes, the memory that its tensors share, or tensors that are elsewhere."""
+    beside = []
+
+    class Cache:
+        def __init__(self, by=2, rows=4, same=False, more=0):
+            self.by, self.keys = by, norch.zeros(rows, 3, device=device)
+            self.values = self.keys if same else norch.zeros(rows, 3, device=device)
+            self.at = len(beside)
+            beside.append(norch.full((3,), float(more), device=device))
+
+    def step(x, cache):
+        cache.keys.add_(x)
+        cache.values.add_(x * cache.by)
+        return cache.keys.sum(0) + cache.values.sum(0) + beside[cache.at]
+
+    run = norch.capture(step)
+    for more in ({}, given, given):
+        cache, other = Cache(**more), Cache(**more)
+        found = [(run(rows(i, device), cache).tolist(), step(rows(i, device), other).tolist()) for i in range(7)]
+        found.append((cache.values.tolist(), other.values.tolist()))
+        del cache
+        for got, wanted in found:
+            assert got == wanted
+    report = run.report()
+    assert report.recorded <= 5, str(report)
+    assert report.replayed >= 9, str(report)
+
+
+def test_a_program_that_nobody_takes_over_is_let_go(device):
+    class Cache(Fixed):
+        reads = False
+
+    def step(x, cache):
+        cache.keys.add_(x)
+        return cache.keys.sum() * (x.sum().item() if cache.reads else 1)
+
+    run, cache = norch.capture(step), Cache(device)
+    for _ in range(6):
+        run(rows(1, device), cache)
+    buffer, cache = ref(cache.keys.buffer), Cache(device)
+    cache.reads = True
+    for i in range(6):
+        assert run(rows(2, device), cache).item() == 40 * 3 * 2 * (i + 1) * 6
+    assert buffer() is None
+    assert "values are read" in str(run.report())
+
+
+def test_gradients_do_not_go_through_a_program_that_another_left(device):
+    w = norch.ones(3, device=device, requires_grad=True)
+    run = norch.capture(lambda x, cache: (cache.update(x) * w).sum())
+    for _ in range(3):
+        cache, w.grad = Fixed(device), None
+        for i in range(6):
+            run(rows(1, device), cache).backward()
+            assert w.grad.tolist() == [(i + 1) * (i + 2) / 2] * 3

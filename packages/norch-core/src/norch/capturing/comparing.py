@@ -8,6 +8,7 @@ from weakref import ref
 
 from ..backend.contract import Fed, Place
 from ..dispatch.traced import Traced, arguments_of, plain
+from ..source_lines import Line
 from .places import CONSTANT, STATE, OfLeaf
 from .recorder import Recorder, keyed_kernels
 
@@ -49,13 +50,17 @@ class Sources:
 
 
 def compare(
-    a: Recorder, b: Recorder, earlier: tuple[Draws, Draws] = ((), ()), fixed: frozenset[int] | None = None
+    a: Recorder,
+    b: Recorder,
+    earlier: tuple[Draws, Draws] = ((), ()),
+    fixed: frozenset[int] | None = None,
+    others: bool = False,
 ) -> tuple[list[tuple[Any, ...]], Sources]:
     """The arguments of b's calls, with Fed for numbers that change, and where those come from.
 
     earlier: draws made before the steps, whose seeds and offsets, in this order, are arguments too, behind the numbers
     that the steps were called with. fixed: which of these numbers do not change; without it, those that were the same.
-    Raises Differs.
+    others: whether b may use other tensors that were there before. Raises Differs.
     """
     if a.reseeded or b.reseeded:
         raise Differs("the step seeds a generator")
@@ -106,7 +111,7 @@ def compare(
             elif type(x) is not type(y):
                 raise Differs(f"a number that {one.op} gets was {x!r}, then {y!r} ({line})")
             elif type(x) is Place:
-                _compare_places(a, b, x, y, one.op, line)
+                _compare_places(a, b, x, y, one.op, line, others)
                 flat.append(y)
             elif type(x) is Traced:
                 if x.expression != y.expression:
@@ -128,9 +133,9 @@ def compare(
     return flat_calls, sources
 
 
-def _compare_places(a: Recorder, b: Recorder, x: Place, y: Place, op: str, line: str) -> None:
+def _compare_places(a: Recorder, b: Recorder, x: Place, y: Place, op: str, line: Line | None, others: bool) -> None:
     one, other = a.places[x], b.places[y]
-    if x != y or not one.is_same(other):
+    if x != y or not one.is_same(other, others):
         if one.kind == other.kind == STATE and one.owner is not None and other.owner is not None:
             raise Differs(f"{op} gets the memory of another tensor than before ({line})")
         if one.kind == other.kind == STATE:

@@ -34,12 +34,16 @@ class Entry:
         self.traces = False
         """Whether floats among the arguments may be others at each call."""
         self.backwards: Backwards | None = None
+        self.inherited: Program | None = None
+        """That of a signature like this one, with objects that are gone."""
         self.ready: tuple[Any, ...] | None = None
         """What a program will be made of once the backward passes through the results have been recorded too."""
 
     @property
     def first(self) -> int:
         """The first call that is recorded."""
+        if self.inherited is not None:
+            return 1
         return 2 if self.recorded is not None else self.family.first()
 
     def take_apart(self, out: Any) -> Apart:

@@ -34,10 +34,12 @@ class PlaceInfo:
         """What must be the same in two recordings."""
         return self.kind, self.nbytes, self.index, self.argument
 
-    def is_same(self, other: PlaceInfo) -> bool:
-        """Whether this is the memory of the same thing, in another recording."""
+    def is_same(self, other: PlaceInfo, others: bool = False) -> bool:
+        """Whether this is the memory of the same thing, in another recording. others: or of another tensor."""
         if self.role() != other.role():
             return False
+        if others and self.kind == STATE and self.buffer is not other.buffer:
+            return other.owner is not None and other.owner() is not None
         if self.kind == STATE and self.buffer is other.buffer:
             return True
         if self.kind in (STATE, GRADIENT):

@@ -19,7 +19,7 @@ from .checks import FIRST_CHECK, next_check
 from .comparing import Differs, Sources, compare
 from .failure import raise_failure_of
 from .memory import copies_of_constants, filled_once, in_scratch, lifetimes, plan_scratch
-from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY
+from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, PlaceInfo
 from .python import Misfit, PythonCall
 from .recorder import Recorder
 from .replaying import make_run
@@ -60,7 +60,7 @@ class Program:
         places, self.sources = list(recorder.places), sources
         self.recording, self.flat, self.pinned = recording, arguments, pinned
         calls = [
-            Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), line, c.own)
+            Call(c.op, c.operands, c.attrs, c.kernel, flat, _device(c, flat, places), str(line or "?"), c.own)
             for (c, _, line), flat in zip(recorder.calls, arguments, strict=True)
         ]
         self.outputs = [make_output(recorder, i, node) for i, node in enumerate(nodes)]
@@ -121,10 +121,7 @@ class Program:
                     self.moving.append((info.owner, at, seen.spec, seen.offset))
                     info.buffer = None
                 else:
-                    self.buffers[at] = info.buffer
-                    if owner is not None:
-                        others = [(o, _seen(t)) for o in info.owners if (t := o()) is not None]
-                        self.owners.append((info.owner, info.buffer, _seen(owner), others))
+                    self.hold(at, info)
             elif info.kind == CONSTANT:
                 self.buffers[at] = info.buffer
             elif at in results or (at in used and at not in offsets):
@@ -140,6 +137,8 @@ class Program:
         noted = {id(leaf()) for leaf in (*(leaf for leaf, _ in self.entry), *(grad.leaf for grad in self.grads))}
         self.entry += {id(leaf()): (leaf, grad) for call in python for leaf, grad in call.others(noted)}.values()
         aliased = {memory for memory, _ in recorder.where} & {id(b) for b in self.buffers if b is not None}
+        left_alone = not (self.grads or self.moved or self.gradients or python or aliased)
+        self.can_be_inherited = left_alone and type(self) is Program
         written = {id(self.buffers[at]) for at in self.modified}
         self.state = frozenset({id(b) for b in self.buffers if b is not None} - (aliased - written))
         self.is_still = not self.gradients and not self.movers
@@ -164,6 +163,14 @@ class Program:
         for info in places:
             if info.kind in (ARGUMENT, GRADIENT):
                 info.buffer = None  # of the recording, and nobody's now
+
+    def hold(self, at: int, info: PlaceInfo) -> None:
+        """Binds a place to the memory of a tensor that was there before the step."""
+        self.buffers[at] = info.buffer
+        owner = None if info.owner is None else info.owner()
+        if owner is not None:
+            others = [(o, _seen(t)) for o in info.owners if (t := o()) is not None]
+            self.owners.append((info.owner, info.buffer, _seen(owner), others))
 
     def watch(self) -> None:
         """Has `gone` told of tensors that are freed."""
@@ -238,12 +245,12 @@ class Program:
             return False  # eager code raises it where it comes
         return True
 
-    def compare(self, now: tuple[Recorder, Any, Any]) -> None:
-        """Raises Differs unless another run of the step has done what the program does."""
+    def compare(self, now: tuple[Recorder, Any, Any], others: bool = False) -> None:
+        """Raises Differs unless another run of the step has done what the program does. others: as in `compare`."""
         recorder, returned, _ = self.recording
         if returned != now[1]:
             raise Differs("what it returns is another")
-        given, sources = compare(recorder, now[0], fixed=self.sources.fixed)
+        given, sources = compare(recorder, now[0], fixed=self.sources.fixed, others=others)
         same = [(type(x), x) for flat in given for x in flat] == [(type(x), x) for flat in self.flat for x in flat]
         if not same or sources.described() != self.sources.described():
             raise Differs("numbers that its kernels get are others")

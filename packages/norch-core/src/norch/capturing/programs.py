@@ -25,12 +25,13 @@ from .families import Family, family_of
 from .forwards import ForwardProgram, Live
 from .fusion import fuse
 from .in_place import in_place
+from .inheriting import take_over
 from .norms import norms
 from .parts import LAST, Parts, line_of
 from .program import Program
 from .recorder import Recorder
 from .returned import Apart, Known
-from .signatures import described, key_of, mixed_key, with_floats
+from .signatures import alike, described, key_of, mixed_key, with_floats
 from .slices import slices
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ MAX_RECORDINGS = 4
 """Recordings of a signature, of which two must be the same."""
 MAX_CHANGES = 16
 """How often a signature is captured again that has hardly been replayed in between."""
+_ANOTHER = "an object that it is called with is another each time"
 _DISTURBED = "other threads compute while it is recorded"
 
 
@@ -89,7 +91,10 @@ class Programs:
                 gone = self.entries[old]
                 if gone.refusal is None:
                     gone.family.life = gone.lived + sum(program.runs for program, _ in gone.programs)
-                self._remove(old, "an object that it is called with is another each time")
+                if gone.programs and gone.programs[-1][0].can_be_inherited and alike(key, old):
+                    self._give_up(entry)
+                    entry.inherited = gone.programs.pop()[0]
+                self._remove(old, _ANOTHER)
             self._make_room()
         self.entries.move_to_end(key)
         self.latest = entry
@@ -104,9 +109,28 @@ class Programs:
 
     def _remove(self, key: Any, why: str) -> None:
         entry = self.entries.pop(key)
+        self._give_up(entry)
         if entry.programs or entry.recorded is not None:
             entry.came_to(sum(program.runs for program, _ in entry.programs), why)
         self._drop(entry)
+
+    def _give_up(self, entry: Entry) -> None:
+        """Forgets the program that a signature might have inherited."""
+        program, entry.inherited = entry.inherited, None
+        if program is not None:
+            self.replayed += program.runs
+            entry.family.came_to(program.runs, _ANOTHER)
+
+    def _inherit(self, entry: Entry, program: Program, now: Any, build: Any) -> bool:
+        """Whether the program of objects that are gone does what was recorded of these, and is this signature's now."""
+        try:
+            take_over(program, now)
+        except Differs:
+            self._give_up(entry)
+            return False
+        entry.inherited = None
+        self._add(entry, program, build)
+        return True
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -138,6 +162,7 @@ class Programs:
             self._refuse(entry, f"{why}, again and again")
 
     def _refuse(self, entry: Entry, why: str) -> None:
+        self._give_up(entry)
         entry.refusal, entry.again = why, next_check(entry.calls)
         entry.came_to(0, why)
         entry.family.life = 0
@@ -220,6 +245,11 @@ class Programs:
             else:
                 self._refuse(entry, recorder.refusal)
             return False
+        if found is None and entry.inherited is not None:
+            if self._inherit(entry, entry.inherited, now, build):
+                return True
+            if entry.family.first() > entry.calls + 1:
+                return False
         entry.recordings += 1
         last, entry.recorded = entry.recorded, now
         if last is None:

@@ -13,7 +13,7 @@ from ..backend.contract import Place
 from ..dispatch.op import all_ops
 from ..dispatch.traced import Trace
 from ..errors import CaptureError
-from ..source_lines import here
+from ..source_lines import Line, here
 from ..spec import span
 from .places import ARGUMENT, CONSTANT, GRADIENT, STATE, TEMPORARY, OfLeaf, PlaceInfo
 from .python import PythonCall, state_of
@@ -50,7 +50,7 @@ class Recorder:
         self.code: Any = None
         """The step's own code. `at`: the line in it where the step was refused, if that was while it ran."""
         self.at: int | None = None
-        self.calls: list[tuple[Compiled, tuple[Any, ...], str]] = []
+        self.calls: list[tuple[Compiled, tuple[Any, ...], Line | None]] = []
         self.places: list[PlaceInfo] = [PlaceInfo(TEMPORARY, 0, None, 0)]  # 0 is the program's scratch memory
         self.numbers: dict[int, int] = {}
         self.held: list[Any] = []
@@ -164,7 +164,7 @@ class Recorder:
         out, out_offset, source, source_offset, nbytes = args
         place, out_offset = self._number(out, out_offset, nbytes)
         other, source_offset = self._number(source, source_offset, nbytes)
-        self.calls.append((compiled, (place, out_offset, other, source_offset, nbytes), self.line()))
+        self.calls.append((compiled, (place, out_offset, other, source_offset, nbytes), here()))
 
     def called(self, compiled: Compiled, args: tuple[Any, ...]) -> None:
         if self.refusal is not None or self.hidden:
@@ -189,7 +189,7 @@ class Recorder:
             if not i:
                 self.places[place].written = True
             flat += (place, offset)
-        self.calls.append((compiled, tuple(flat), self.line()))
+        self.calls.append((compiled, tuple(flat), here()))
 
     def _note_inside(self) -> None:
         """A `replayed` method that computes anything beside steps of optimisers cannot be fed."""

@@ -40,6 +40,10 @@ class Known:
     def weak(self) -> list[Any]:
         return [same.get for same in self.same.values() if isinstance(same.get, ref)]
 
+    def number(self, thing: Any) -> int:
+        """Which of them it is."""
+        return list(self.same).index(id(thing))
+
     def values(self) -> list[tuple[Any, str, Any]]:
         """The numbers, texts and the like in their attributes: of which object, the attribute, the value."""
         found: list[tuple[Any, str, Any]] = []
@@ -99,8 +103,17 @@ class Apart:
         return found[0], [self._walk(part) for part in found[1]]
 
     def described(self) -> list[Any]:
-        """The leaves but for tensors, as they can be compared."""
-        return [None if isinstance(x, TensorBase) else repr(x) if is_value(x) else Same(x) for x in self.leaves]
+        """The leaves but for tensors, as they can be compared; of what is known, which it is."""
+        return [
+            None
+            if isinstance(x, TensorBase)
+            else repr(x)
+            if is_value(x)
+            else self.known.number(x)
+            if x in self.known
+            else Same(x)
+            for x in self.leaves
+        ]
 
     def odd(self) -> bool:
         """Whether there is a leaf that no replay can return."""

@@ -90,6 +90,13 @@ def with_floats(key: Any, leaves: Sequence[Any]) -> Any:
     return key, tuple([repr(x) for x in leaves if type(x) is float])
 
 
+def alike(a: Any, b: Any) -> bool:
+    """Whether two keys differ in nothing but which objects there are among the arguments."""
+    if len(a) < 4 or a[1:] != b[1:] or len(a[0]) != len(b[0]):
+        return False
+    return all(x == y or type(x) is type(y) is Same for x, y in zip(a[0], b[0], strict=True))
+
+
 def _key_of_leaf(x: Any) -> Any:
     if isinstance(x, TensorBase):
         node = None if x.node is None else resolve(x)  # type: ignore[arg-type]
