@@ -357,3 +357,14 @@ def test_the_trace_of_an_expanded_leaf(device, shape):
     a.requires_grad_()
     (grad,) = norch.autograd.grad(a.trace(), [a])
     assert grad.tolist() == [[float(i == j) for j in range(shape[1])] for i in range(shape[0])]
+
+
+def test_the_gradient_of_a_slice_whose_base_is_used_in_another_layout():
+    w = norch.tensor(np.arange(12, dtype=np.float32).reshape(4, 3))
+    x = norch.ones(3, 2, requires_grad=True)
+    base = norch.zeros(3, 4) + x.sum()
+    base[:, 1:3] = x * 2
+    (slope,) = norch.autograd.grad((base.T * w).sum(), x, create_graph=True)
+    hidden = w.T[:, [0, 3]].sum()
+    np.testing.assert_allclose(slope.detach().numpy(), (w.T[:, 1:3] * 2 + hidden).numpy())
+    assert not norch.autograd.grad(slope.sum() + x.sum(), x)[0].sub(1).any()

@@ -159,6 +159,10 @@ class ComplexPair:
     def __bool__(self) -> bool:
         return bool(_functions()["ne"](self, 0))
 
+    def _described(self) -> str:
+        """What errors say of it."""
+        return f"a {self.dtype} ComplexPair of shape {tuple(self.shape)}"
+
     def __repr__(self) -> str:
         return f"ComplexPair(real={self.real!r}, imag={self.imag!r})"
 

@@ -274,6 +274,9 @@ def must_be(name: str, note: Any, value: object) -> str:
 def describe(value: object) -> str:
     if isinstance(value, TensorBase):
         return f"a {value.spec.dtype} Tensor of shape {tuple(value.spec.shape)}"
+    own = getattr(type(value), "_described", None)
+    if own is not None:  # a complex pair: its values are on a device
+        return str(own(value))
     return f"{type(value).__name__} {value!r:.80}"
 
 

@@ -23,7 +23,7 @@ from ..autograd.graph import (
 from ..dispatch.op import Op
 from ..dtype import bool_, can_cast, int64
 from ..errors import AutogradError, DTypeError, ShapeError
-from ..ops.copying import write
+from ..ops.copying import contiguous, write
 from ..ops.creation import FILL, arange, empty_spec, fill_spec
 from ..ops.elementwise.arithmetic import where
 from ..ops.indexing import gather
@@ -145,6 +145,8 @@ def _base_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shi
 
 def _view_gradient(g: Tensor, base_spec: Spec, shape: Shape, strides: Shape, shift: int) -> Tensor:
     """The part of the base's gradient that the view shows, whatever the gradient's own layout."""
+    if base_spec.is_contiguous:
+        g = contiguous(g)
     if g.spec.strides == base_spec.strides:
         return as_strided_view(g, shape, strides, shift)
     order = empty_spec(base_spec.like(base_spec.shape, base_spec.strides, int64))
