@@ -93,6 +93,7 @@ SAMPLES = {
     "linear_activation": [draw(2, 3, 4), draw(5, 4), draw(5), "tanh"],
     "embedding": [np.array([0, 2, 2]), draw(3, 2), None],
     "embedding_sum": [np.array([0, 2, 1, 2, 1, 0]), draw(3, 2), np.array([1, 1, 3, 5]), 2],
+    "embedding_weighted_sum": [np.array([0, 2, 1, 2, 1, 0]), draw(3, 2), draw(6), np.array([1, 1, 3, 5]), 2],
     "embedding_grad": [draw(3, 2), np.array([0, 2, 2]), 4, 2],
     "dropout": [draw(3, 4), 0.5, 11, 12],
     "mse_loss": [*pair_for(2, 3), "mean"],

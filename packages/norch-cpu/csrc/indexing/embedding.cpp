@@ -65,15 +65,24 @@ private:
     KernelPtr gather_;
 };
 
+/// The sum of a bag's rows, of a table's `features`; T is their dtype.
 template <class T>
+void sum_bag(const char* table, Bag<char> bag, int64_t features, char* out) {
+    const Bag<T> rows{bag.rows, bag.count, bag.known, bag.padding, reinterpret_cast<const T*>(bag.factors)};
+    const auto sum = bag.factors ? sum_rows<true, T> : sum_rows<false, T>;
+    sum(reinterpret_cast<const T*>(table), rows, features, reinterpret_cast<T*>(out));
+}
+
 class EmbeddingSum final : public Kernel {
 public:
-    /// offsets: null where the bags are the rows of `input`.
-    EmbeddingSum(const Operand& input, const Operand& weight, const Operand* offsets, int64_t padding)
+    /// offsets: null where the bags are the rows of `input`. factors: of each index, or null.
+    EmbeddingSum(const Operand& input, const Operand& weight, const Operand* offsets, const Operand* factors, int64_t padding)
         : index_(StagedOperand::contiguous_in(input, DType::i64)),
           weight_(StagedOperand::contiguous_in(weight, weight.dtype)),
           bounds_(list_of(contiguous(input, DType::i64), input.numel()), 0, weight.shape[0]),
-          size_(input.shape.back()), features_(weight.shape[1]), padding_(padding) {
+          size_(input.shape.back()), features_(weight.shape[1]), padding_(padding), bytes_(size_of(weight.dtype)) {
+        sum_ = visit_floating(weight.dtype, []<class T>(Tag<T>) { return &sum_bag<T>; });
+        if (factors) factors_.emplace(StagedOperand::contiguous_in(*factors, factors->dtype));
         bags_ = 1;
         for (size_t d = 0; d + 1 < input.shape.size(); ++d) bags_ *= input.shape[d];
         if (offsets) {
@@ -85,31 +94,35 @@ public:
         } else {
             count_ = bags_ * size_;
         }
-        ns_ = double(size_) * (0.05 * double(features_) * double(sizeof(T)) + 4);
+        ns_ = double(size_) * (0.05 * double(features_ * bytes_) + 4);
         work = bounds_.work() + double(bags_) * ns_;
     }
     void run(char* const* data, const Scalar*) const override {
         const Seen index(index_, data[1]), weight(weight_, data[2]);
         bounds_.check(index.data());
         const int64_t* all = reinterpret_cast<const int64_t*>(index.data());
-        T* const out = reinterpret_cast<T*>(data[0]);
         std::optional<Seen> offsets;
-        if (edges_) edges_->check(offsets.emplace(offsets_, data[3]).data());
+        char* const* more = data + 3;  // factors, then offsets, of those that there are
+        std::optional<Seen> factors;
+        if (factors_) factors.emplace(*factors_, *more++);
+        if (edges_) edges_->check(offsets.emplace(offsets_, *more).data());
         const int64_t* edges = edges_ ? reinterpret_cast<const int64_t*>(offsets->data()) : nullptr;
         parallel_for(bags_, ns_, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = edges ? edges[i] : i * size_, last = edges ? edges[i + 1] : first + size_;
-                const Bag<T> bag{all + first, last - first, count_ - first, padding_};
-                sum_rows<false>(reinterpret_cast<const T*>(weight.data()), bag, features_, out + i * features_);
+                const char* const own = factors ? factors->data() + first * bytes_ : nullptr;
+                sum_(weight.data(), {all + first, last - first, count_ - first, padding_, own}, features_, data[0] + i * features_ * bytes_);
             }
         });
     }
 
 private:
     StagedOperand index_, weight_, offsets_;
+    std::optional<StagedOperand> factors_;
     Bounds bounds_;
     std::optional<Bounds> edges_;
-    int64_t size_, features_, padding_, bags_, count_;  // size: of a bag; of one among several about
+    int64_t size_, features_, padding_, bytes_, bags_, count_;  // size: of a bag; of one among several about
+    void (*sum_)(const char*, Bag<char>, int64_t, char*);
     double ns_;
 };
 
@@ -149,14 +162,16 @@ private:
     return std::make_unique<Embedding>(out, input, weight);
 }
 
+/// out (*shape, features), input (*shape, n) or (n) with offsets (bags + 1), weight (rows, features); factors of input's shape
+/// stand before the offsets.
 [[gnu::cold]] KernelPtr embedding_sum(const Request& request) {
     const Operand &out = request.operands[0], &input = request.operands[1], &weight = request.operands[2];
     const int64_t padding = request.attrs.has("padding_idx") ? request.attrs.integer("padding_idx") : -1;
-    const Operand* offsets = request.operands.size() > 3 ? &request.operands[3] : nullptr;
+    const size_t given = request.op == "embedding_weighted_sum" ? 4 : 3;
+    const Operand* factors = given == 4 ? &request.operands[3] : nullptr;
+    const Operand* offsets = request.operands.size() > given ? &request.operands[given] : nullptr;
     if (!out.is_contiguous() || !out.numel()) return nullptr;
-    if (out.dtype == DType::f32) return std::make_unique<EmbeddingSum<float>>(input, weight, offsets, padding);
-    if (out.dtype == DType::f64) return std::make_unique<EmbeddingSum<double>>(input, weight, offsets, padding);
-    return nullptr;
+    return std::make_unique<EmbeddingSum>(input, weight, offsets, factors, padding);
 }
 
 [[gnu::cold]] KernelPtr embedding_grad(const Request& request) {
@@ -171,7 +186,7 @@ private:
 
 void add_embedding(Registry& registry) {
     registry["embedding"] = embedding;
-    registry["embedding_sum"] = embedding_sum;
+    registry["embedding_sum"] = registry["embedding_weighted_sum"] = embedding_sum;
     registry["embedding_grad"] = embedding_grad;
 }
 

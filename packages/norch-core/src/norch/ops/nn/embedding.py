@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...dispatch.plan import Inferred
 from ...dtype import int64
-from ...errors import IndexError, ShapeError
+from ...errors import DTypeError, IndexError, ShapeError
 from ...spec import Spec
 from ..checks import require_integers
 from ..creation import fill_spec
@@ -138,40 +138,103 @@ def _bag_of_each(count: int, offsets: Tensor) -> Tensor:
     return begun.cumsum(0).narrow(0, 0, count) - 1
 
 
-def _sum_vjp(g: Tensor, input: Tensor, weight_spec: Spec, offsets: Tensor | None, padding_idx: int | None) -> Tensor:
-    rows, features = weight_spec.shape
+def _of_each(g: Tensor, input: Tensor, offsets: Tensor | None) -> Tensor:
+    """The gradient of the sum that each index counts in: (*input.shape, features)."""
+    features = g.spec.shape[-1]
     if offsets is None:
-        each = g.unsqueeze(-2).expand((*input.spec.shape, features))
-    else:
-        # What is in no bag gets the row of zeros behind them all.
-        bags = cat([g, g.new_zeros((1, features))])
-        each = INDEX.call(bags, _bag_of_each(input.spec.numel, offsets.to(int64)), 0)
-    return _embedding_grad(each, input, rows, padding_idx)
+        return g.unsqueeze(-2).expand((*input.spec.shape, features))
+    # What is in no bag gets the row of zeros behind them all.
+    bags = cat([g, g.new_zeros((1, features))])
+    each: Tensor = INDEX.call(bags, _bag_of_each(input.spec.numel, offsets.to(int64)), 0)
+    return each
+
+
+def _sum_vjp(g: Tensor, input: Tensor, weight_spec: Spec, offsets: Tensor | None, padding_idx: int | None) -> Tensor:
+    return _embedding_grad(_of_each(g, input, offsets), input, weight_spec.shape[0], padding_idx)
+
+
+def _add_bags(rows: Tensor, offsets: Tensor | None) -> Tensor:
+    if offsets is None:
+        return rows.sum(-2)
+    count, features = rows.spec.shape
+    bags = offsets.spec.shape[0] - 1
+    places = _bag_of_each(count, offsets.to(int64))
+    return rows.new_zeros((bags + 1, features)).index_add(0, places, rows).narrow(0, 0, bags)
 
 
 @composite(_infer_sum, {"weight": _sum_vjp}, name="embedding_sum")
 def _embedding_sum(input: Tensor, weight: Tensor, offsets: Tensor | None, padding_idx: int | None) -> Tensor:
+    return _add_bags(_mask_padding(_embedding(input, weight, None), input, padding_idx), offsets)
+
+
+def _infer_weighted(
+    input: Spec, weight: Spec, factors: Spec, offsets: Spec | None, padding_idx: int | None
+) -> Inferred:
+    found = _infer_sum(input, weight, offsets, padding_idx)
+    if factors.shape != input.shape:
+        raise ShapeError(
+            f"embedding_sum(): per_sample_weights of shape {tuple(factors.shape)} are not of input's, "
+            f"{tuple(input.shape)}"
+        )
+    if factors.dtype is not weight.dtype:
+        raise DTypeError(f"embedding_sum(): per_sample_weights are {factors.dtype}, weight {weight.dtype}")
+    attrs = {**found.attrs, "given": (True, True, True, offsets is not None)}
+    return Inferred(found.outputs, (*found.operands[:2], factors, *found.operands[2:]), attrs)
+
+
+def _weighted_vjp(
+    g: Tensor,
+    input: Tensor,
+    weight_spec: Spec,
+    factors: Tensor,
+    offsets: Tensor | None,
+    padding_idx: int | None,
+) -> Tensor:
+    each = _of_each(g, input, offsets) * factors.unsqueeze(-1)
+    return _embedding_grad(each, input, weight_spec.shape[0], padding_idx)
+
+
+def _factors_vjp(
+    g: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    factors_spec: Spec,
+    offsets: Tensor | None,
+    padding_idx: int | None,
+) -> Tensor:
     rows = _mask_padding(_embedding(input, weight, None), input, padding_idx)
-    if offsets is None:
-        return rows.sum(-2)
-    bags, features = offsets.spec.shape[0] - 1, weight.spec.shape[1]
-    places = _bag_of_each(input.spec.numel, offsets.to(int64))
-    return rows.new_zeros((bags + 1, features)).index_add(0, places, rows).narrow(0, 0, bags)
+    return (_of_each(g, input, offsets) * rows).sum(-1)
+
+
+@composite(_infer_weighted, {"weight": _weighted_vjp, "factors": _factors_vjp}, name="embedding_weighted_sum")
+def _weighted_sum(
+    input: Tensor, weight: Tensor, factors: Tensor, offsets: Tensor | None, padding_idx: int | None
+) -> Tensor:
+    rows = _embedding(input, weight, None) * factors.unsqueeze(-1)
+    return _add_bags(_mask_padding(rows, input, padding_idx), offsets)
 
 
 @public(method=False)
 def embedding_sum(
-    input: Tensor, weight: Tensor, padding_idx: int | None = None, *, offsets: Tensor | None = None
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    *,
+    offsets: Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
 ) -> Tensor:
     """The sums of the rows of `weight` that the last dim of `input` names: (*shape, n), (rows, features) -> (*shape,
     features).
 
     padding_idx: a row (from the end if negative) that does not count. offsets: of (n) input, where each sum begins, in
-    order, and where the last one ends: (sums + 1). Raises as `embedding` does, IndexError for an offset that is no
-    place of input, ShapeError for other dims, DTypeError for a weight that is not floating.
+    order, and where the last one ends: (sums + 1). per_sample_weights: a factor for each index, of input's shape and
+    weight's dtype. Raises as `embedding` does, IndexError for an offset that is no place of input, ShapeError for other
+    dims, DTypeError for a weight that is not floating.
     """
     padding_idx = _row(padding_idx, weight)
     try:
+        if per_sample_weights is not None:
+            return _weighted_sum(input, weight, per_sample_weights, offsets, padding_idx)
         return _embedding_sum(input, weight, offsets, padding_idx)
     except IndexError as error:
         raise _index_error(input.detach(), weight) or error from None

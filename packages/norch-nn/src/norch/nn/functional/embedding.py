@@ -132,11 +132,11 @@ def embedding_bag(
         _renorm(input, weight, max_norm, norm_type)
     counted = None if padding_idx is None else input.detach() != padding_idx
     edges = None if offsets is None else _edges(input, offsets, include_last_offset)
-    if mode != "max" and per_sample_weights is None and not scale_grad_by_freq and weight.is_floating_point():
-        if _has_sparse_gradient(weight, input, sparse):
-            sums = _SparseGradient.apply(weight, input, padding_idx, True, edges)
-        else:
-            sums = norch.embedding_sum(input, weight, padding_idx, offsets=edges)
+    has_sparse_gradient = _has_sparse_gradient(weight, input, sparse)
+    if mode != "max" and per_sample_weights is None and has_sparse_gradient and not scale_grad_by_freq:
+        sums = _SparseGradient.apply(weight, input, padding_idx, True, edges)
+    elif mode != "max" and not has_sparse_gradient and not scale_grad_by_freq and weight.is_floating_point():
+        sums = norch.embedding_sum(input, weight, padding_idx, offsets=edges, per_sample_weights=per_sample_weights)
     else:
         rows = _rows(input, weight, padding_idx, sparse)
         if scale_grad_by_freq:
