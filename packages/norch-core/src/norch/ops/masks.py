@@ -101,8 +101,11 @@ _AT_ONCE = 1 << 14
 
 def _nonzero_on_host(mask: Tensor, as_tuple: bool) -> Any:
     ndim = mask.spec.ndim
-    if not as_tuple and mask.spec.numel <= _FEW:  # of more NumPy takes four times as long as what follows
-        return of_new_array(np.ascontiguousarray(np.argwhere(mask.numpy())), int64)
+    if mask.spec.numel <= _FEW:  # of more NumPy takes four times as long as what follows
+        each = mask.numpy().nonzero()
+        if as_tuple:
+            return tuple([of_new_array(indices.copy(), int64) for indices in each])
+        return of_new_array(np.array(each).T.copy(), int64)
     found = np.flatnonzero(mask.numpy())
     if ndim == 1:
         out = of_new_array(found if as_tuple else found[:, None], int64)
