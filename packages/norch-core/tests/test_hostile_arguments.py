@@ -125,7 +125,7 @@ def test_the_numbers_of_numpy_are_numbers() -> None:
         (norch.zeros(np.int64(2), np.uint8(1)), norch.zeros(2, 1)),
         (x.masked_fill(x > 2, half), x.masked_fill(x > 2, 0.5)),
         (x + yes, x + True),
-        (x * np.array(2.0), x * 2.0),
+        (x * np.array(2.0, np.float32), x * 2.0),
         (x.flip(np.int64(0)), x.flip(0)),
         (x.diagonal(one), x.diagonal(1)),
         (norch.pad(x, (one, one), value=half), norch.pad(x, (1, 1), value=0.5)),
@@ -176,5 +176,5 @@ def test_arrays_are_operands_beside_alpha() -> None:
         (norch.rsub(x, array, alpha=2), -1),
         (x.sub(array, alpha=2), -4),
     ):
-        assert out.dtype is norch.float32
+        assert out.dtype is norch.float64  # as in NumPy
         assert out.tolist() == [wanted]
