@@ -166,15 +166,6 @@ LACKING = {
     "linear algebra": """
         linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
     """,
-    "special functions": """
-        special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
-        special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
-        special.laguerre_polynomial_l special.legendre_polynomial_p
-        special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1
-        special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t
-        special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
-        special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
-    """,
     "others": """
         cauchy chalf exponential geometric log_normal uniform
     """,

@@ -58,6 +58,11 @@ def test_degrees_are_bounded() -> None:
         special.chebyshev_polynomial_t(norch.tensor([1.0]), norch.tensor(1_000_000))
 
 
+def test_two_numbers_are_refused() -> None:
+    with pytest.raises(norch.DTypeError, match="input or n must be a Tensor, got float 0.5 and int 3"):
+        special.legendre_polynomial_p(0.5, 3)
+
+
 def test_dtypes_numbers_and_gradients() -> None:
     assert special.legendre_polynomial_p(norch.tensor([1, 2]), 2).tolist() == [1.0, 5.5]
     assert special.legendre_polynomial_p(norch.tensor([1, 2]), 2).dtype is norch.float32

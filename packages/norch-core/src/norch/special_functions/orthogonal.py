@@ -15,7 +15,8 @@ def chebyshev_polynomial_t(input: Any, n: Any) -> Tensor:
 
     `n`, a number or a tensor of them, is cut to an integer; of a negative one it is 0. The two broadcast. By the
     recurrence 22.7 of Abramowitz and Stegun (1964), in float64, in as many steps as the largest degree, which a
-    tensor of degrees is read for. Differentiable by input. Raises ValueError for a degree above 10,000.
+    tensor of degrees is read for. Differentiable by input. Raises ValueError for a degree above 10,000, DTypeError
+    where neither is a tensor.
     """
     return of.polynomial("chebyshev_polynomial_t", of.CHEBYSHEV_T, input, n)
 

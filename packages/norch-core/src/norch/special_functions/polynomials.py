@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..dispatch.arguments import describe
 from ..dtype import bool_, float64
+from ..errors import DTypeError
 from ..ops import broadcast_tensors, eq, ones_like, trunc, where
 from ..ops.elementwise.special import floating_pair
 
@@ -43,6 +45,8 @@ LEGENDRE_P = Family(lambda x: x, lambda k, x, p, q: (x * p * (2 * k + 1) - q * k
 
 def polynomial(name: str, family: Family, input: Any, n: Any, shifted: bool = False) -> Tensor:
     """That of degree n at input, or with `shifted` at 2 * input - 1, in float64; of a negative degree it is 0."""
+    if not (hasattr(input, "spec") or hasattr(n, "spec")):
+        raise DTypeError(f"{name}(): input or n must be a Tensor, got {describe(input)} and {describe(n)}")
     x, degree = broadcast_tensors(*floating_pair(name, input, n))
     one_degree = isinstance(n, int | float)
     degree = trunc(degree.detach())
