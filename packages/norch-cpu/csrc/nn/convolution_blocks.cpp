@@ -331,6 +331,7 @@ std::optional<Parts> block_parts(DType dtype, int64_t channels, int64_t together
 namespace norch::nn {
 
 KernelPtr conv2d_in_blocks(const Request&, const Passes&, KernelPtr direct) { return direct; }
+std::optional<matmul::Parts> block_parts(DType, int64_t, int64_t, int64_t) { return {}; }
 
 }  // namespace norch::nn
 #endif

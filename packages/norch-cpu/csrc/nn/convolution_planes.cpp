@@ -3,6 +3,7 @@
 #include "nn/convolution_planes.h"
 
 #include "common/staging.h"
+#include "matmul/tiles.h"
 #include "runtime/allocator.h"
 
 namespace norch::nn {
@@ -217,6 +218,8 @@ static bool pays_without_groups(const Request& r, bool of_weight, bool is_grad) 
     constexpr int64_t LANES = SIMD_WIDTH<float>, FEWEST_COLUMNS = 16;
     if (is_grad && to <= 4) return true;
     if (out.dtype == DType::f64 || stride[0] > 2 || stride[1] > 2) return false;
+    const auto parts = block_parts(out.dtype, from, matmul::BLOCK_STEPS, to);
+    if (parts && (*parts == matmul::Parts::one || matmul::has_tiles())) return false;
     if (of_weight) return to <= (is_strided ? LANES / 4 : LANES / 2);
     if (out.shape[3] < FEWEST_COLUMNS) return to <= LANES / 4;
     return to <= LANES || from <= (is_strided && !is_grad ? LANES / 4 : LANES / 2);
