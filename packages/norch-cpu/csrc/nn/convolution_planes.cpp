@@ -222,7 +222,8 @@ static bool pays_without_groups(const Request& r, bool of_weight, bool is_grad) 
     if (parts && (*parts == matmul::Parts::one || matmul::has_tiles())) return false;
     if (of_weight) return to <= (is_strided ? LANES / 4 : LANES / 2);
     if (out.shape[3] < FEWEST_COLUMNS) return to <= LANES / 4;
-    return to <= LANES || from <= (is_strided && !is_grad ? LANES / 4 : LANES / 2);
+    const bool leaves_lanes = LANES == 16 && to * 4 <= (to + LANES - 1) / LANES * LANES * 3;  // a quarter of them or more
+    return to <= LANES || leaves_lanes || from <= (is_strided && !is_grad ? LANES / 4 : LANES / 2);
 }
 
 [[gnu::cold]] KernelPtr conv2d_planes(const Request& r) {
