@@ -54,11 +54,12 @@ public:
         const int64_t share = tiles_.count() / num_threads();
         const int64_t rows = std::max<int64_t>(1, std::clamp(share, LEAST_AT_ONCE, TILES_AT_ONCE) / tiles_.across());
         const int64_t items = (tiles_.rows() + rows - 1) / rows, most = rows * tiles_.across();
+        const int64_t room = most | 1;  // of an even number of tiles all points might share a few sets of the first cache
         parallel_for(items, double(most) * per_tile(), [&](int64_t begin, int64_t end) {
             const int64_t pitch = pitch_of(from_);
             const int64_t pixels = std::max((2 * std::min(rows, tiles_.down()) + 2) * (2 * tiles_.across() + 2) * pitch,
                                             4 * most * PANEL);
-            const Scratch<float> points(POINTS * most * pitch), products(POINTS * most * PANEL), own(2 * pixels);
+            const Scratch<float> points(POINTS * room * pitch), products(POINTS * room * PANEL), own(2 * pixels);
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = i * rows, last = std::min(tiles_.rows(), first + rows);
                 const int64_t count = (last - first) * tiles_.across();
@@ -67,17 +68,17 @@ public:
                     take_pixels(image + s.image * image_.stride[0], image_, 2 * s.top - top_, -left_, seen, own.data(),
                                 own.data() + pixels);
                     points_of_windows(own.data(), seen, s.rows, tiles_.across(),
-                                      points.data() + s.before * tiles_.across() * pitch, most * pitch);
+                                      points.data() + s.before * tiles_.across() * pitch, room * pitch);
                 });
                 for (int64_t panel = 0; panel < panels_; ++panel) {
-                    multiply(points.data(), most * pitch, pitch, count, factors.data() + panel * POINTS * from_ * PANEL,
-                             products.data(), most * PANEL);
+                    multiply(points.data(), room * pitch, pitch, count, factors.data() + panel * POINTS * from_ * PANEL,
+                             products.data(), room * PANEL);
                     alignas(64) float start[PANEL] = {};
                     const int64_t channels = std::min(PANEL, to_ - panel * PANEL);
                     for (int64_t c = 0; c < channels && bias; ++c) start[c] = bias[(panel * PANEL + c) * bias_stride];
                     for_strips(tiles_, first, last, [&](const Strip& s) {
                         const float* from = products.data() + s.before * tiles_.across() * PANEL;
-                        if (!put_together(from, most * PANEL, s.rows, start, own.data())) is_finite = false;
+                        if (!put_together(from, room * PANEL, s.rows, start, own.data())) is_finite = false;
                         write(own.data(), s, channels, out + s.image * out_.stride[0] + panel * PANEL * out_.stride[1]);
                     });
                 }

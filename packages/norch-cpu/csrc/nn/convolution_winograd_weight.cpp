@@ -36,7 +36,7 @@ public:
         const int64_t each = POINTS * (pitch_ + panels_ * PANEL) * int64_t(sizeof(float));
         const int64_t wanted = std::max(LEAST_AT_ONCE, POINT_BYTES / each);
         rows_ = std::clamp<int64_t>(wanted / tiles_.across(), 1, std::max<int64_t>(1, tiles_.rows()));
-        most_ = rows_ * tiles_.across();
+        most_ = rows_ * tiles_.across() | 1;  // of an even number of tiles all points might share a few sets of the first cache
     }
 
     double work() const { return double(tiles_.count() * POINTS * panels_ * PANEL * (from_ + 16)) / PER_NS<float>; }
@@ -190,7 +190,7 @@ private:
     Tiles tiles_;
     int64_t from_, to_, panels_, pitch_;
     std::vector<int64_t> out_;
-    int64_t rows_, most_;  // of tiles at a time: rows, and all
+    int64_t rows_, most_;  // of tiles at a time: rows, and room for all
 };
 
 }  // namespace
