@@ -102,6 +102,13 @@ def test_long_rows(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [512, 1024, 2048])
+def test_many_rows_whole_pages_apart(n, kind, dtype):
+    check(21, n, kind, dtype, windowed=n == 1024 and kind not in ("complex", "complex back", "cut and padded"))
+
+
+@pytest.mark.parametrize("dtype", EPS, ids=str)
 @pytest.mark.parametrize("size", [(4, 6), (9, 5), (64, 64), (16, 127), (30, 256), (1, 8), (8, 2)], ids=str)
 @pytest.mark.parametrize("given", [None, "cut", "padded"])
 def test_images(size, given, dtype):
@@ -157,7 +164,7 @@ def test_what_has_a_kernel():
 
 def test_a_kernel_tells_the_memory_that_it_takes_while_it_runs():
     backend = norch.device("cpu").backend
-    for shape in [(1, 2, 30_000), (64, 2, 8_000)]:
+    for shape in [(1, 2, 30_000), (64, 2, 8_000), (64, 2, 4_096)]:
         x, out = norch.randn(*shape), norch.empty(*shape)
         operands = [Operand(t.dtype, tuple(t.shape), t.stride()) for t in (out, x)]
         kernel = compiled(*operands, n=shape[2], outputs=2, count=shape[2], scale=0.5)

@@ -106,7 +106,8 @@ public:
             if (!cut_->rows) cut_ = nullptr;
         }
         const int64_t tasks = cut_ ? rows_.numel : (rows_.numel + L - 1) / L;
-        const int64_t room = cut_ ? row_room<T>(w_) : w_.room() * 2 * L;
+        for (int side = 0; side < 2 && !cut_; ++side) extent_[side] = shared_extent(side);
+        const int64_t room = cut_ ? row_room<T>(w_) : w_.room() * 2 * L + copy_room(0) + copy_room(1);
         note_scratch(room * int64_t(sizeof(T)) * std::min<int64_t>(tasks, num_threads()));
         row_ns_ = Cut<T>::ns(w_.points()) / L * (cut_ ? 1.5 : 1);
         work = row_ns_ * double(rows_.numel);
@@ -128,6 +129,21 @@ private:
         return {reinterpret_cast<T*>(at[0]), reinterpret_cast<T*>(at[1])};
     }
 
+    /// Elements of memory that a row of the result (0) or of the input (1) takes, where rows lie about whole pages apart: so
+    /// many share a few sets of the first cache, and are copied. Else 0.
+    int64_t shared_extent(int side) const {
+        constexpr int64_t PAGE = 4096;
+        const int64_t parts = side ? w_.inputs : w_.outputs, n = side ? w_.size : w_.count;
+        const bool is_dense = along_[side] == 1 ? parts == 1 || part_[side] == n : along_[side] == parts && part_[side] == 1;
+        if (!is_dense || rows_.numel < L) return 0;
+        const int64_t apart = std::abs(rows_.strides[size_t(side)].back());
+        return apart >= PAGE && (apart + LINE) % PAGE <= 2 * LINE ? n * parts : 0;
+    }
+    static constexpr int64_t LINE = 64;
+    /// From a row's copy to the next one's.
+    int64_t pitch(int side) const { return (extent_[side] * int64_t(sizeof(T)) / LINE + 2) * LINE / int64_t(sizeof(T)); }
+    int64_t copy_room(int side) const { return extent_[side] ? L * pitch(side) : 0; }
+
     void run_lanes(char* const* data, const T* window) const {
         // Rows that lie side by side, element by element, are not mixed with those of another such group. Where lanes
         // are left over at the end of one, they go back over what is done.
@@ -136,6 +152,7 @@ private:
         const int64_t group = side_by_side ? rows_.shape.back() : rows_.numel, blocks = (group + L - 1) / L;
         parallel_for(rows_.numel / group * blocks, row_ns_ * L, [&](int64_t begin, int64_t end) {
             const Scratch<T> z(w_.room() * 2 * L);
+            Scratch<T> results(copy_room(0)), inputs(copy_room(1));
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t back = side_by_side && group >= L ? std::max<int64_t>(i % blocks * L - (group - L), 0) : 0;
                 const int64_t first = i / blocks * group + i % blocks * L - back;
@@ -146,14 +163,19 @@ private:
                     block.out[part].count = block.in[part].count = count;
                     block.out[part].first = int(back);
                 }
+                T* rows[L];  // of the result
                 for (int l = 0; l < L; ++l) {
-                    const auto at = row(data, first + (l < count ? l : 0));
+                    auto at = row(data, first + (l < count ? l : 0));
+                    rows[l] = at[0];
+                    if (extent_[0]) at[0] = results.data() + l * pitch(0);
+                    if (extent_[1]) at[1] = std::copy_n(at[1], extent_[1], inputs.data() + l * pitch(1)) - extent_[1];
                     for (int part = 0; part < 2; ++part) {
                         block.out[part].at[l] = at[0] + part * part_[0];
                         block.in[part].at[l] = at[1] + part * part_[1];
                     }
                 }
                 transform_block(w_, *tables_, block, window, z.data());
+                for (int64_t l = back; l < count && extent_[0]; ++l) std::copy_n(block.out[0].at[l], extent_[0], rows[l]);
             }
         });
     }
@@ -177,7 +199,7 @@ private:
     std::shared_ptr<const FourierTables<T>> tables_;
     std::unique_ptr<Cut<T>> cut_;
     Loops rows_;
-    int64_t part_[2], along_[2];  // of the result and of the input
+    int64_t part_[2], along_[2], extent_[2] = {};  // of the result and of the input
     int64_t window_step_ = 0, window_size_ = 0;
     double row_ns_;
 };
