@@ -99,6 +99,19 @@ def test_wrong_arguments_of_fractional_pooling():
         F.fractional_max_pool2d(x, 2, 2, _random_samples=norch.ones(1, 1, 3))
 
 
+@pytest.mark.parametrize("size", [(7, 9), (5, 6, 7)])
+def test_more_samples_than_images(size):
+    """The first ones are taken, as in PyTorch: a last batch of few images."""
+    dims, draw = len(size), np.random.default_rng(3)
+    x, samples = draw.normal(size=(1, 3, *size)), draw.uniform(size=(4, 3, dims))
+    values, _ = by_loops(x, (2,) * dims, (3,) * dims, samples)
+    pool = F.fractional_max_pool2d if dims == 2 else F.fractional_max_pool3d
+    found = pool(norch.tensor(x), 2, 3, _random_samples=norch.tensor(samples))
+    np.testing.assert_array_equal(found.cpu().numpy(), values)
+    with pytest.raises(norch.ShapeError, match="samples"):
+        pool(norch.tensor(x), 2, 3, _random_samples=norch.tensor(samples[:0]))
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 9])
 def test_cross_map_normalization(size):
     x = np.random.default_rng(2).normal(size=(2, 6, 2, 3))

@@ -119,3 +119,10 @@ def test_points_meet_the_strong_wolfe_conditions(f, slope, first):
     assert found.loss <= start.loss + 1e-4 * found.at * start.slope
     assert abs(found.slope) <= 0.9 * abs(start.slope)
     assert probes <= 26
+
+
+def test_no_gradient_and_no_tolerance():
+    p = nn.Parameter(norch.tensor([3.0, -2.0]))
+    optimizer = optim.LBFGS([p], lr=0.1, tolerance_grad=-1.0, line_search_fn="strong_wolfe")
+    assert optimizer.step(lambda: norch.tensor(10.0)) == 10.0
+    assert p.tolist() == [3.0, -2.0]

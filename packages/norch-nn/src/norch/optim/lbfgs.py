@@ -81,7 +81,7 @@ class _Minimisation:
             before = loss
             state["t"] = self.lr
             if state["n_iter"] == 1:
-                state["t"] *= min(1.0, 1.0 / float(grad.abs().sum()))
+                state["t"] *= 1.0 / max(1.0, float(grad.abs().sum()))
             slope = float(grad.dot(direction))
             if slope > -self.tolerance:
                 break

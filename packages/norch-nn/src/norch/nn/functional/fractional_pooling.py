@@ -44,8 +44,8 @@ def _fractional(
     lead = tuple(batch.shape[:2])
     if samples is None:
         samples = norch.rand((*lead, dims), dtype=input.dtype, device=input.device)
-    if input.ndim == dims + 1 and samples.ndim == 3:  # those of the first image, as in PyTorch
-        samples = samples[:1]
+    if samples.ndim == 3:  # those of the first images, as in PyTorch
+        samples = samples[: lead[0]]
     if tuple(samples.shape) != (*lead, dims):
         raise norch.ShapeError(f"{op}(): samples must be of shape {(*lead, dims)}, got {tuple(samples.shape)}")
     order = (1, 0) if dims == 2 else (0, 1, 2)  # as in PyTorch: of a plane the first sample is that of the columns
