@@ -121,3 +121,19 @@ def test_packed_integers_stay_integers():
     assert lengths.tolist() == [2, 1, 3]
     mask = nn.utils.rnn.pack_padded_sequence(x > 1, [3, 2, 1])
     assert nn.utils.rnn.pad_packed_sequence(mask)[0].dtype is norch.bool
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_memory_format_of_convolutions(dims):
+    laid_out = norch.channels_last if dims == 2 else norch.channels_last_3d
+    kinds = {2: (nn.Conv2d, nn.ConvTranspose2d), 3: (nn.Conv3d, nn.ConvTranspose3d)}
+    layers = [kind(4, 6, 3) for kind in kinds[dims] + kinds[5 - dims]]
+    model = nn.Sequential(*layers, nn.Sequential(kinds[dims][0](4, 4, 3)))
+    before = [p.detach().tolist() for p in model.parameters()]
+    convert = getattr(nn.utils, f"convert_conv{dims}d_weight_memory_format")
+    assert convert(model, laid_out) is model
+    assert [p.tolist() for p in model.parameters()] == before
+    assert all(model[i].weight.is_contiguous(memory_format=laid_out) for i in (0, 1))
+    assert all(model[i].weight.is_contiguous() for i in (2, 3))
+    assert model[4][0].weight.is_contiguous(memory_format=laid_out)
+    assert isinstance(model[0].weight, nn.Parameter)

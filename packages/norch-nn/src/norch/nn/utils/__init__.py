@@ -14,6 +14,8 @@ from .fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
 from .fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
 from .fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
 from .fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
+from .memory_format import convert_conv2d_weight_memory_format as convert_conv2d_weight_memory_format
+from .memory_format import convert_conv3d_weight_memory_format as convert_conv3d_weight_memory_format
 from .skipped_init import skip_init as skip_init
 from .spectral_norm import remove_spectral_norm as remove_spectral_norm
 from .spectral_norm import spectral_norm as spectral_norm
