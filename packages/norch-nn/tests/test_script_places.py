@@ -379,3 +379,30 @@ def test_the_parts_of_a_module_are_gone_through_backwards() -> None:
     assert [name for name, _ in reversed(model._modules.items())] == list(reversed(model._modules)) == ["1", "0"]
     assert next(reversed(model._modules.values())) is model[1]
     assert not norch.backends.opt_einsum.is_available()
+
+
+@pytest.mark.parametrize(
+    "path, names",
+    [
+        ("nn.modules", "Module Conv2d LSTMCell TripletMarginLoss ParameterList"),
+        ("nn.modules.activation", "ReLU MultiheadAttention"),
+        ("nn.modules.batchnorm", "BatchNorm2d SyncBatchNorm LazyBatchNorm1d"),
+        ("nn.modules.container", "Sequential ParameterList"),
+        ("nn.modules.conv", "Conv2d LazyConv2d"),
+        ("nn.modules.linear", "Linear LazyLinear"),
+        ("nn.modules.loss", "MSELoss TripletMarginLoss MarginRankingLoss"),
+        ("nn.modules.rnn", "LSTM LSTMCell"),
+    ],
+)
+def test_star_imports(path: str, names: str) -> None:
+    found: dict[str, object] = {}
+    exec(f"from norch.{path} import *", found)
+    assert {name: found.get(name) for name in names.split()} == {name: getattr(nn, name) for name in names.split()}
+
+
+def test_functional_has_grad_and_conv_tbc() -> None:
+    from norch.nn import functional as F
+
+    assert F.grad is nn.grad
+    x, weight = norch.arange(6.0).reshape(3, 1, 2), norch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
+    assert F.conv_tbc(x, weight, norch.tensor([0.5])).flatten().tolist() == [20.5, 40.5]  # 0 1 2 3 and 2 3 4 5 by 1 2 3 4

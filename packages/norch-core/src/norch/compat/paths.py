@@ -296,7 +296,14 @@ PLACES["nn.modules.conv"] = Place(("nn.convolution", "nn"), _PARTS | {"Tensor": 
 PLACES["nn.modules.module"] = Place(
     ("nn.module", "nn.state", "nn.registry", "nn.global_hooks", "nn"), {"_addindent": _addindent}
 )
-PLACES["nn.modules.linear"] = Place(("nn.linear", "nn.multihead_attention", "nn"))
+for _name, _also in (
+    ("activation", "multihead_attention"), ("batchnorm", "sync_batchnorm lazy"), ("container", "parameter_container"),
+    ("conv", "lazy"), ("instancenorm", "lazy"), ("linear", "multihead_attention lazy"), ("loss", "margin_loss"),
+    ("rnn", "recurrent_cells"),
+):  # fmt: skip
+    _place = PLACES[f"nn.modules.{_name}"]
+    _homes = (_place.homes[0], *(f"nn.{also}" for also in _also.split()), "nn")
+    PLACES[f"nn.modules.{_name}"] = _place._replace(homes=_homes)
 for _name in filter(None, lacks.LACKS):  # of those that are files Python's own finder is asked first
     PLACES.setdefault(_name, Place())
 for _name in ("focal", "giou", "diou", "ciou"):
@@ -361,8 +368,9 @@ class _Made(Loader):
             parent = sys.modules[module.__name__.rpartition(".")[0]]
             parent.__class__ = type(parent) if isinstance(parent, _Package) else _Package
         if name.startswith("nn.modules.") and PLACES[name].homes:  # whose classes scripts look for in vars()
-            home = vars(import_module(f"{ROOT}.{PLACES[name].homes[0]}"))
-            vars(module).update((key, value) for key, value in home.items() if not key.startswith("_"))
+            for path in reversed([home for home in PLACES[name].homes if home != "nn"]):
+                home = vars(import_module(f"{ROOT}.{path}"))
+                vars(module).update((key, value) for key, value in home.items() if not key.startswith("_"))
         if name not in PLACES:
             first, _, part = name.partition(".")
             found: Any = getattr(sys.modules[ROOT], first)

@@ -155,7 +155,10 @@ _late = norch.late_submodules(__name__)
 
 
 def __getattr__(name: str) -> object:
-    """What copies of PyTorch's functions ask before they compute, and by which losses know reductions."""
-    if name == "_Reduction":
-        return _import_module("norch.nn._reduction")
+    """What copies of PyTorch's functions ask before they compute, by which losses know reductions, and what PyTorch has
+    here too."""
+    if name in ("_Reduction", "grad"):
+        return _import_module("norch.nn._reduction" if name == "_Reduction" else "norch.nn.grad")
+    if name == "conv_tbc":
+        return norch.conv_tbc
     return getattr(norch.overrides, name) if name in ("handle_torch_function", "has_torch_function") else _late(name)

@@ -6,6 +6,8 @@ from typing import Any
 import norch
 from norch import nn
 
+__all__ = [name for name, value in vars(nn).items() if isinstance(value, type) and issubclass(value, nn.Module)]
+
 _path = norch.late_submodules(__name__)
 
 
