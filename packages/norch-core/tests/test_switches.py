@@ -179,3 +179,23 @@ def test_plans_of_few_states_are_kept(ieee):
         assert max(len(plans.kept) for plans in caches) <= plan.MOST_KEPT
     finally:
         set_switch("test.switch", None)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: norch.backends.cuda.sdp_kernel(enable_flash=False),
+        lambda: norch.backends.mkldnn.flags(enabled=False),
+        lambda: norch.backends.cudnn.flags(enabled=False),
+        lambda: norch.jit.optimized_execution(False),
+        lambda: norch.jit.fuser("fuser1"),
+    ],
+)
+def test_contexts_decorate_functions(context):
+    @context()
+    def twice(x):
+        return 2 * x
+
+    assert (twice(2), twice(3)) == (4, 6)
+    with context():
+        assert twice(4) == 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -180,9 +180,10 @@ class _CUDA:
         """Whether device "cuda" can be used."""
         return registry.is_usable("cuda")
 
-    def sdp_kernel(self, *kernels: Any, **enabled: Any) -> nullcontext[None]:
+    @contextmanager
+    def sdp_kernel(self, *kernels: Any, **enabled: Any) -> Iterator[None]:
         """Accepted: backends choose among kernels of attention themselves."""
-        return nullcontext()
+        yield
 
     def preferred_linalg_library(self, backend: Any = None) -> str:
         """Which of PyTorch's libraries decomposes matrices, "default": `backend`, another one's name, is ignored."""
@@ -233,9 +234,10 @@ class _Absent:
         """False."""
         return False
 
-    def flags(self, *args: Any, **kwargs: Any) -> nullcontext[None]:
+    @contextmanager
+    def flags(self, *args: Any, **kwargs: Any) -> Iterator[None]:
         """Accepted, without effect."""
-        return nullcontext()
+        yield
 
 
 class _OptEinsum(_Absent):
