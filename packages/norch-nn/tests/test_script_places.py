@@ -382,7 +382,7 @@ def test_the_parts_of_a_module_are_gone_through_backwards() -> None:
 
 
 @pytest.mark.parametrize(
-    "path, names",
+    ("path", "names"),
     [
         ("nn.modules", "Module Conv2d LSTMCell TripletMarginLoss ParameterList"),
         ("nn.modules.activation", "ReLU MultiheadAttention"),
@@ -405,4 +405,5 @@ def test_functional_has_grad_and_conv_tbc() -> None:
 
     assert F.grad is nn.grad
     x, weight = norch.arange(6.0).reshape(3, 1, 2), norch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
-    assert F.conv_tbc(x, weight, norch.tensor([0.5])).flatten().tolist() == [20.5, 40.5]  # 0 1 2 3 and 2 3 4 5 by 1 2 3 4
+    found = F.conv_tbc(x, weight, norch.tensor([0.5]))
+    assert found.flatten().tolist() == [20.5, 40.5]  # 0 1 2 3 and 2 3 4 5 by 1 2 3 4
