@@ -81,6 +81,22 @@ def test_transposed_convolution_with_output_padding_that_holds_another_window():
     )
 
 
+def test_transposed_convolution_of_single_elements_with_output_padding():
+    """Beyond the last element are zeros: rows are longer than the input's."""
+    x, w, g = RNG.normal(size=(2, 3, 2, 4, 5)), RNG.normal(size=(3, 6, 2, 1, 1)), RNG.normal(size=(2, 6, 3, 5, 7))
+    expected, grad_x, grad_w = np.zeros(g.shape), np.zeros(x.shape), np.zeros(w.shape)
+    for i in range(2):
+        expected[:, :, i : i + 2, :4, :5] += np.einsum("ncdhw,co->nodhw", x, w[:, :, i, 0, 0])
+        seen = g[:, :, i : i + 2, :4, :5]
+        grad_x += np.einsum("nodhw,co->ncdhw", seen, w[:, :, i, 0, 0])
+        grad_w[:, :, i, 0, 0] = np.einsum("nodhw,ncdhw->co", seen, x)
+    image, weight = leaf(x), leaf(w)
+    found = norch.conv_transpose3d(image, weight, output_padding=(0, 1, 2), dilation=(1, 2, 3))
+    found.backward(const(g))
+    for actual, wanted in ((found.detach(), expected), (image.grad, grad_x), (weight.grad, grad_w)):
+        np.testing.assert_allclose(actual.cpu().numpy(), wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_a_transposed_convolution_may_have_no_elements():
     x, w, b = leaf(draw(2, 4, 1)), leaf(draw(4, 3, 2)), leaf(draw(3))
     y = norch.conv_transpose1d(x, w, b, padding=1)  # the one column of windows is cropped away

@@ -130,7 +130,7 @@ def conv3d_input_grad(
     """
     n, channels, d, h, w = shape
     count, kernel = grad.spec.shape[2], weight.spec.shape[2]
-    if _is_along_depth(weight.spec.shape[2:], stride, pads):
+    if _is_along_depth(weight.spec.shape[2:], stride, pads) and grad.spec.shape[3:] == (h, w):
         moves = _moves(stride, pads, dilation)
         return conv2d_input_grad(_flat(grad), _flat(weight), (n, channels, d, h * w), *moves, groups).reshape(shape)
     planes = conv2d_input_grad(
@@ -167,7 +167,7 @@ def conv3d_weight_grad(
 ) -> Tensor:
     """The gradient of conv3d's weight, of `shape`, from its result's (n, out, z, y, x). DTypeError as for conv3d."""
     n, o, count, *size = grad.spec.shape
-    if _is_along_depth(shape[2:], stride, pads):
+    if _is_along_depth(shape[2:], stride, pads) and tuple(size) == input.spec.shape[3:]:
         moves = _moves(stride, pads, dilation)
         return conv2d_weight_grad(_flat(grad), _flat(input), (*shape[:3], 1), *moves, groups).reshape(shape)
     flat = (shape[0], shape[1] * shape[2], *shape[3:])
