@@ -33,7 +33,7 @@ NOT_FOR_USERS = {
     "norch.version", "norch.plugin_ops", "norch.device_module", "norch.sparse.old_types", "norch.amp.autocast_mode",
     "norch.linalg.products", "norch.ops", "norch.ops.optimizer", "norch.tensor", "norch.testing.conformance",
     "norch.testing.samples", "norch.testing.samples.checks", "norch.distributed.spawning", "norch.vision",
-    "norch.utils", "norch.ray", "norch.memory.snapshots",
+    "norch.utils", "norch.ray", "norch.memory.snapshots", "norch.nn.modules",
     "norch.distributed.algorithms.ddp_comm_hooks.default_hooks",
 }  # fmt: skip
 """Modules with an `__all__` whose names users find elsewhere, are no functions, or need a package that is not here."""
