@@ -1,5 +1,4 @@
 // The extension module: what Python sees of the kernels and of the CUDA runtime.
-#include <cuda_profiler_api.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -17,6 +16,10 @@
 
 namespace nb = nanobind;
 using namespace norch;
+
+// Of cuda_profiler_api.h, which NVIDIA's wheels do not have.
+extern "C" cudaError_t cudaProfilerStart();
+extern "C" cudaError_t cudaProfilerStop();
 
 Buffer* norch::range_of(nb::handle object, Py_ssize_t offset, Py_ssize_t size) {
     if (Py_TYPE(object.ptr()) != buffer_type) throw nb::type_error("expected a norch_cuda.Buffer");

@@ -10,6 +10,7 @@ import norch
 from norch.backend import feeders
 
 from . import _ext
+from ._ext import Event as NativeEvent
 
 
 def device_index(device: norch.device | str | int | None) -> int:
@@ -113,7 +114,7 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
     return ExternalStream(data_ptr, device)
 
 
-class Event(_ext.Event):  # type: ignore[misc]
+class Event(NativeEvent):  # type: ignore[misc]
     """A place in the work of a stream: `Event(enable_timing=False, blocking=False, interprocess=False)`.
 
     enable_timing: whether `elapsed_time` may be asked of it; the others are taken as PyTorch's, and ignored.
