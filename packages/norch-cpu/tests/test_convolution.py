@@ -344,6 +344,24 @@ def test_one_dim():
     close(y, conv2d(x[:, :, None], w[:, :, None], b, (1, 2), (0, 0, 2, 2), ONE, 2)[:, :, 0], "float32")
 
 
+@pytest.mark.parametrize("where", ["image", "gradient"])
+@pytest.mark.parametrize("groups", [1, 5])
+def test_what_is_not_finite_stays_in_the_weights_whose_taps_see_it(where, groups):
+    x, w, g = draw(2, 20, 12, 18), draw(groups * 3, 20 // groups, 3, 3), draw(2, groups * 3, 10, 16)
+    if where == "image":  # at the end of a row and at the beginning of one, where a row of the gradient has ended
+        x[0, 1, 4, 17], x[1, 7, 11, 0] = np.inf, np.nan
+    else:
+        g[1, 2, 3, 15] = -np.inf
+    leaves = [tensor(v, "float32", requires_grad=True) for v in (x, w)]
+    found = grad(norch.conv2d(*leaves, groups=groups), leaves[1], tensor(g, "float32"))[0].numpy()
+    with np.errstate(invalid="ignore"):
+        expected = gradients(g, x, w, ONE, NONE, ONE, groups)[1]
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    kept = np.isfinite(expected)
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(found[kept], expected[kept], atol=1e-3)
+
+
 def test_long_sums_are_made_of_short_ones():
     rng = np.random.default_rng(0)
     x, w = rng.random((2, 512, 4, 4)), rng.random((16, 512, 3, 3))

@@ -138,8 +138,6 @@ KernelPtr conv2d_pointwise(const Request& request);  // convolution_pointwise.cp
 /// conv2d and its gradients where there are few windows, or with one tap few in each image.
 KernelPtr conv2d_of_few_windows(const Request& request);  // convolution_few.cpp
 
-/// The gradient of conv2d's input where that has few channels, and its result more.
-
 /// conv2d of 3 x 3 with stride 1, and its gradients, in fewer multiplications where that is worth it; `direct`, which does the
 /// same, is taken where results are not finite.
 KernelPtr conv2d_winograd(const Request& request, KernelPtr direct);         // convolution_winograd.cpp

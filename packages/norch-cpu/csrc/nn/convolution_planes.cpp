@@ -2,6 +2,7 @@
 // see convolution_planes.h.
 #include "nn/convolution_planes.h"
 
+#include "common/scratch.h"
 #include "common/staging.h"
 #include "matmul/tiles.h"
 #include "runtime/allocator.h"
@@ -18,18 +19,13 @@ constexpr size_t TAPS = 256;  // that are summed one after the other: long sums 
 /// Along one dim: place y sees, for tap i, row (y + shift[i]) of phase[i]; a row of the copy is row * step + phase - pad of
 /// the plane.
 struct Axis {
-    int64_t step, pad, more;  // more: the largest shift
-    std::vector<int64_t> index, shift, phase;  // of each tap: its index in the weight, and where it is
+    std::vector<int64_t> shift, phase;
 
-    static Axis forward(int64_t taps, int64_t stride, int64_t dilation, int64_t pad) {
-        Axis axis{stride, pad, 0, {}, {}, {}};
+    Axis(int64_t taps, int64_t stride, int64_t dilation) {
         for (int64_t i = 0; i < taps; ++i) {
-            axis.index.push_back(i);
-            axis.shift.push_back(i * dilation / stride);
-            axis.phase.push_back(i * dilation % stride);
+            shift.push_back(i * dilation / stride);
+            phase.push_back(i * dilation % stride);
         }
-        axis.more = axis.shift.back();
-        return axis;
     }
 };
 
@@ -143,19 +139,18 @@ struct Correlation : Planes {
 Planes of_result(const Request& r, const Operand& out, const Operand& x, const Operand& weight) {
     const auto &stride = r.attrs.integers("stride"), &pads = r.attrs.integers("pads"), &dilation = r.attrs.integers("dilation");
     const int64_t groups = r.attrs.integer("groups");
-    const Axis y = Axis::forward(weight.shape[2], stride[0], dilation[0], pads[0]);
-    const Axis z = Axis::forward(weight.shape[3], stride[1], dilation[1], pads[2]);
-    const int64_t pitch = out.shape[3] + z.more;
+    const Axis y(weight.shape[2], stride[0], dilation[0]), z(weight.shape[3], stride[1], dilation[1]);
+    const int64_t pitch = out.shape[3] + z.shift.back();
     Planes planes{{0, pitch, stride[0], stride[1], pads[0], pads[2]}, {}, out.shape[0], groups, weight.shape[1],
                   out.shape[1] / groups, x.shape[2], x.shape[3], x.strides, out.strides,
                   out.shape[1] / groups * weight.strides[0], weight.strides[0], 0, 0};
-    planes.cut(out.shape[2], y.more, r.op != "conv2d_weight_grad");
+    planes.cut(out.shape[2], y.shift.back(), r.op != "conv2d_weight_grad");
     Pass pass{out.shape[2], out.shape[3], 0, out.strides[2], out.strides[3], {}, {}};
     for (int64_t c = 0; c < planes.from; ++c)
-        for (size_t i = 0; i < y.index.size(); ++i)
-            for (size_t j = 0; j < z.index.size(); ++j)
+        for (size_t i = 0; i < y.shift.size(); ++i)
+            for (size_t j = 0; j < z.shift.size(); ++j)
                 pass.add(c * planes.copy.numel() + ((y.phase[i] * stride[1] + z.phase[j]) * planes.copy.phase_rows + y.shift[i]) * pitch + z.shift[j],
-                         c * weight.strides[1] + y.index[i] * weight.strides[2] + z.index[j] * weight.strides[3]);
+                         c * weight.strides[1] + int64_t(i) * weight.strides[2] + int64_t(j) * weight.strides[3]);
     planes.passes.push_back(std::move(pass));
     return planes;
 }
@@ -250,6 +245,7 @@ static bool pays_without_groups(const Request& r, bool of_weight, bool is_grad) 
         auto start = std::make_shared<const StagedOperand>(has_bias ? StagedOperand::contiguous_in(r.operands[3], computed) : StagedOperand());
         Correlation found{is_grad ? of_input(r, out, source, taps->view) : of_result(r, out, source, taps->view)};
         const double work = found.group_ns() * double(found.batch * found.groups);
+        note_scratch(found.scratch<T>(std::min<int64_t>(num_threads(), found.batch * groups * found.tiles), found.from));
         return make_kernel(work, [=, found = std::move(found)](char* const* data, const Scalar*) {
             const Seen seen(*taps, data[2]), bias(*start, has_bias ? data[3] : nullptr);
             const auto at = [](const Seen& of) { return reinterpret_cast<const T*>(of.data()); };

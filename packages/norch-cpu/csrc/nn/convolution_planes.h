@@ -107,6 +107,12 @@ struct Planes {
         return products / 16 + double(h * w * from) / 8 + 100;
     }
 
+    /// Bytes that as many threads take at most, each for the copies of so many channels and for results.
+    template <class T>
+    int64_t scratch(int64_t threads, int64_t channels) const {
+        return threads * (channels * copy.numel() + TOGETHER<T> * result_size()) * int64_t(sizeof(T));
+    }
+
     /// What rows from `start` on see of some channels of a group.
     template <class T>
     void fill(const Numbers& x, int64_t n, int64_t group, int64_t channel, int64_t channels, int64_t start, T* to) const {
@@ -118,7 +124,8 @@ struct Planes {
     /// cache, and there is work for all threads.
     void cut(int64_t rows, int64_t more, bool for_threads) {
         constexpr int64_t COPIES = 1 << 17, LEAST = 8;
-        const int64_t items = for_threads ? batch * groups : 2 * num_threads(), enough = (2 * num_threads() + items - 1) / std::max<int64_t>(items, 1);
+        const int64_t wanted = 2 * num_threads(), items = std::max<int64_t>(1, batch * groups);
+        const int64_t enough = for_threads ? (wanted + items - 1) / items : 1;
         const int64_t fit = COPIES / std::max<int64_t>(1, from * copy.step_y * copy.step_x * copy.pitch) - more;
         tile = std::clamp(std::min(fit, (rows + enough - 1) / enough), std::min(LEAST, rows), rows);
         tiles = (rows + tile - 1) / tile;

@@ -1,6 +1,7 @@
 // The gradient of the weight of a convolution of planes: see convolution_planes.h.
 #include <cmath>
 
+#include "common/scratch.h"
 #include "common/staging.h"
 #include "nn/convolution_planes.h"
 #include "runtime/allocator.h"
@@ -54,9 +55,15 @@ __attribute__((noinline)) T take_sum(T* lanes) {
 /// One tap's sum without what lies between the rows, where 0 times infinity is no 0.
 template <class T>
 T sum_rows(const T* grad, const T* x, int64_t rows, int64_t columns, int64_t pitch) {
+    constexpr int L = SIMD_WIDTH<T>;
+    vector_t<T, L> lanes = {};
     T sum = 0;
-    for (int64_t y = 0; y < rows; ++y)
-        for (int64_t i = 0; i < columns; ++i) sum += grad[y * pitch + i] * x[y * pitch + i];
+    for (int64_t y = 0; y < rows; ++y, grad += pitch, x += pitch) {
+        int64_t i = 0;
+        for (; i + L <= columns; i += L) lanes += load_vector<L>(grad + i) * load_vector<L>(x + i);
+        for (; i < columns; ++i) sum += grad[i] * x[i];
+    }
+    for (int l = 0; l < L; ++l) sum += lanes[l];
     return sum;
 }
 
@@ -74,7 +81,7 @@ struct WeightGrad {
     const int64_t whole = (all + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE * TAPS_AT_ONCE, room = planes.result_size() + SLACK<T>;
     const int64_t source_size = channels * planes.copy.numel() + SLACK<T>;
     Scratch<T> copies{source_size}, flat{TOGETHER<T> * room};
-    std::vector<T> sums = std::vector<T>(size_t(all * planes.to)), lanes = std::vector<T>(size_t(whole * planes.to * L));
+    std::vector<T> sums = std::vector<T>(size_t(all * planes.to)), taken = sums, lanes = std::vector<T>(size_t(whole * planes.to * L));
     std::vector<int64_t> distance = std::vector<int64_t>(size_t(whole));
 
     void run() {
@@ -111,20 +118,36 @@ private:
                     add(flat.data(), room, copies.data(), distance.data() + t, count, lanes.data() + (o * whole + t) * L, whole * L);
             }
         }
+        T zero = 0;  // unless a sum is not finite
         for (int64_t o = 0; o < planes.to; ++o)
             for (int64_t t = 0; t < all; ++t) {
-                T sum = take_sum(lanes.data() + (o * whole + t) * L);
-                if (!std::isfinite(sum)) {
-                    sum = 0;
-                    for (int64_t part = first; part < last; ++part) {
-                        fill(part);
-                        take_grad(part, o, flat.data());
-                        sum += sum_rows(flat.data(), copies.data() + distance[size_t(t)], planes.rows_of(pass, start_of(part)),
-                                        pass.columns, pitch);
-                    }
-                }
-                sums[size_t(o * all + t)] += sum;
+                const T sum = taken[size_t(o * all + t)] = take_sum(lanes.data() + (o * whole + t) * L);
+                zero += sum * 0;
             }
+        if (zero != 0 && !is_image_finite(first, last)) return add_rows(first, last);
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += taken[i];
+    }
+
+    bool is_image_finite(int64_t first, int64_t last) {
+        for (int64_t part = first; part < last; ++part) {
+            fill(part);
+            for (int64_t i = 0; i < source_size; ++i)
+                if (!std::isfinite(copies[i])) return false;
+        }
+        return true;
+    }
+
+    /// The same row by row: what of the image lies between a gradient's rows would be multiplied by 0.
+    void add_rows(int64_t first, int64_t last) {
+        for (int64_t part = first; part < last; ++part) {
+            fill(part);
+            for (int64_t o = 0; o < planes.to; ++o) {
+                take_grad(part, o, flat.data());
+                for (int64_t t = 0; t < all; ++t)
+                    sums[size_t(o * all + t)] += sum_rows(flat.data(), copies.data() + distance[size_t(t)],
+                                                          planes.rows_of(pass, start_of(part)), pass.columns, pitch);
+            }
+        }
     }
 };
 
@@ -137,8 +160,9 @@ template <class T>
     const DType dtype = out.dtype;
     const double ns = planes.group_ns() * double(planes.batch) * 2;
     const auto g = grad.strides;
+    const int64_t parts = std::clamp<int64_t>((2 * num_threads() + planes.groups - 1) / planes.groups, 1, planes.from);
+    note_scratch(planes.scratch<T>(std::min<int64_t>(num_threads(), planes.groups * parts), planes.from / parts));
     return make_kernel(ns * double(planes.groups), [=, planes = std::move(planes)](char* const* data, const Scalar*) {
-        const int64_t parts = std::clamp<int64_t>((2 * num_threads() + planes.groups - 1) / planes.groups, 1, planes.from);
         parallel_for(planes.groups * parts, ns / double(parts), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t group = i / parts, part = i % parts, channel = planes.from * part / parts;
