@@ -50,6 +50,10 @@ CASES = {
     "depthwise, few channels": ((2, 3, 6, 40), (3, 1, 3, 5), ONE, (1, 1, 2, 2), ONE, 3),
     "depthwise, few channels, dilated": ((2, 2, 9, 31), (2, 1, 2, 3), (2, 1), (1, 1, 3, 3), (2, 3), 2),
     "depthwise, padded by more than its taps": ((2, 16, 6, 5), (16, 1, 2, 3), (2, 1), (3, 3, 4, 4), ONE, 16),
+    "depthwise, rows of many places": ((2, 20, 9, 37), (20, 1, 7, 7), ONE, (3, 3, 3, 3), ONE, 20),
+    "depthwise, strips of rows": ((1, 40, 70, 45), (40, 1, 7, 5), ONE, (9, 9, 5, 5), ONE, 40),
+    "depthwise, every second place": ((2, 33, 21, 50), (33, 1, 5, 5), (1, 2), (2, 2, 2, 2), ONE, 33),
+    "depthwise, every second place of three taps": ((1, 24, 30, 41), (24, 1, 2, 3), (3, 2), (0, 0, 1, 1), ONE, 24),
     "few channels a group": ((2, 24, 9, 30), (36, 4, 3, 3), (2, 1), AROUND, ONE, 6),
     "few channels": ((3, 3, 21, 37), (22, 3, 3, 3), ONE, AROUND, ONE, 1),
     "few results": ((2, 40, 18, 19), (3, 40, 3, 5), ONE, (1, 1, 2, 2), ONE, 1),
@@ -109,7 +113,8 @@ def test_against_taps(name, dtype):
     "name",
     [
         *("second layer", "strided", "groups", "depthwise", "depthwise, strided", "pointwise", "no channels in"),
-        *("few channels, strided and dilated", "depthwise, few channels"),
+        *("few channels, strided and dilated", "depthwise, few channels", "depthwise, small images, large taps"),
+        *("depthwise, strips of rows", "depthwise, every second place"),
     ],
 )
 def test_halves_are_summed_in_float32(name, dtype):
@@ -151,7 +156,8 @@ def layouts(array, dtype):
     [
         *("second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"),
         *("few windows of a large weight, strided", "few strided windows", "few pointwise windows"),
-        *("depthwise, few channels", "depthwise, few channels, dilated"),
+        *("depthwise, few channels", "depthwise, few channels, dilated", "depthwise, rows of many places"),
+        *("depthwise, strips of rows", "depthwise, every second place", "depthwise, every second place of three taps"),
     ],
 )
 def test_layouts(name, dtype):

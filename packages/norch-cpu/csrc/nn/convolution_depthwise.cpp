@@ -166,11 +166,13 @@ template <class T>
     const int64_t n = out.shape[0], channels = out.shape[1], rows = out.shape[2], columns = out.shape[3];
     const int64_t taps = moves.kh * moves.kw;
     const bool has_bias = !is_grad && r.operands.size() == 4;
-    const auto strides = weight.strides;
     const Inner inner = moves.inner(columns);
     constexpr int L = SIMD_WIDTH<T>;
     const int64_t run = (inner.end - inner.begin) * channels;
     const bool by_run = channels < L && inner.step == channels && run >= L;
+    const auto window = channels < L || (is_grad && moves.step_x != 1) ? Window<T>() : Window<T>(moves.kw, moves.step_x, moves.gap_x);
+    const bool turned = is_grad && window;  // the first tap of a row is then the one of the first column
+    const int64_t left = turned ? moves.kw - 1 - moves.left : moves.left;
     const int64_t width = by_run ? channels + RUN * L : channels;
     const double ns = double(columns * channels * taps) / PER_NS<T> * 2;
     return make_kernel(ns * double(n * rows), [=](char* const* data, const Scalar*) {
@@ -178,11 +180,10 @@ template <class T>
         const T* w = reinterpret_cast<const T*>(seen.data());
         Scratch<T> packed(taps * width), biases(has_bias ? width : 0);
         if (has_bias) convert_line(data[3], dtype, channels, reinterpret_cast<char*>(biases.data()), computed_dtype(dtype));
-        for (int64_t i = 0; i < width; ++i) {
-            const int64_t c = i % channels;
-            for (int64_t t = 0; t < taps; ++t)
-                packed.data()[t * width + i] = w[c * strides[0] + t / moves.kw * strides[2] + t % moves.kw * strides[3]];
-            if (has_bias && i >= channels) biases.data()[i] = biases.data()[c];
+        pack_taps(w, channels, taps, turned ? moves.kw : 0, packed.data(), width);
+        for (int64_t i = channels; i < width; ++i) {
+            for (int64_t t = 0; t < taps; ++t) packed[t * width + i] = packed[t * width + i - channels];
+            if (has_bias) biases[i] = biases[i - channels];
         }
         const T* bias = has_bias ? biases.data() : nullptr;
         parallel_for(n * rows, ns, [&](int64_t begin, int64_t end) {
@@ -198,7 +199,9 @@ template <class T>
                 const T* x = sources.image(i / rows);
                 char* const row = data[0] + i * columns * channels * size_of(dtype);
                 T* to = is_half(dtype) ? made.data() : reinterpret_cast<T*>(row);
-                for (int64_t column = 0; column < columns; ++column) {
+                if (window)
+                    window.sum_row(x, moves.column, left, moves.step_x, moves.w, row_reach, packed.data(), width, bias, columns, to);
+                for (int64_t column = window ? columns : 0; column < columns; ++column) {
                     if (column == inner.begin && by_run) {
                         moves.reach(row_reach, column, &reach);
                         sum_row_of_few(x, reach, packed.data(), width, channels, bias, run, to + column * channels);
