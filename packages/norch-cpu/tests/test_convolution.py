@@ -344,6 +344,23 @@ def test_what_is_not_finite_at_an_edge_of_a_plane(place):
     assert (~np.isfinite(y.detach().numpy())).sum() == np.outer(*seen).sum()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("layout", "stride"), [(norch.channels_last, 1), (norch.channels_last, 2), (norch.contiguous_format, 2)]
+)
+def test_a_tap_that_is_not_finite_stays_in_what_it_sees(layout, dtype, stride):
+    x, w = tensor(np.ones((2, 20, 9, 11)), dtype).to(memory_format=layout), np.ones((20, 1, 3, 3))
+    w[5, 0, 0, 2] = math.inf
+    leaf = x.detach().requires_grad_()
+    y = norch.conv2d(leaf, tensor(w, dtype), stride=stride, padding=1, groups=20)
+    (found,) = grad(y, [leaf], norch.ones_like(y))
+    touched = np.zeros((2, 20, 9, 11), bool)
+    for i, j in np.ndindex(y.shape[2:]):
+        if 0 <= i * stride - 1 and j * stride + 1 < 11:
+            touched[:, 5, i * stride - 1, j * stride + 1] = True
+    assert (np.isfinite(found.float().numpy()) == ~touched).all()
+
+
 def test_one_dim():
     x, w, b = draw(3, 4, 50), draw(6, 2, 5), draw(6)
     y = norch.conv1d(*[tensor(v, "float32") for v in (x, w, b)], stride=2, padding=2, groups=2)

@@ -2,6 +2,7 @@
 // image are turned over, so that they lie side by side, with zeros around the image: a vector has one place of many
 // channels, and loads are aligned, while a vector along rows of a few elements is mostly what lies between them.
 #include <algorithm>
+#include <cmath>
 
 #include "common/scratch.h"
 #include "common/staging.h"
@@ -21,11 +22,23 @@ constexpr int64_t MOST_BYTES = 64 << 10;  // of them, which stay in the nearest 
 constexpr int64_t MOST_PIXELS = 400;      // more than that vectors along rows serve as well, but for ...
 constexpr int64_t MOST_PIXELS_OF_FEW_TAPS = 1024;  // ... rows of taps that share what they load
 
+/// Some pixels of `channels` planes that are `plane` apart, so that channels lie side by side. 16-bit floats go by way of `staged`.
+void turn(const char* planes, DType dtype, int64_t plane, int64_t channels, int64_t pixels, T* staged, T* turned) {
+    const T* from = reinterpret_cast<const T*>(planes);
+    if (is_half(dtype)) {
+        for (int64_t c = 0; c < channels; ++c)
+            convert_line(planes + c * plane * 2, dtype, pixels, reinterpret_cast<char*>(staged + c * pixels), DType::f32);
+        from = staged, plane = pixels;
+    }
+    matmul::transpose(from, plane, channels, pixels, turned, channels);
+}
+
 /// Planes of a source with zeros around them, seen by taps from each place of a result.
 struct Border {
     int64_t h, w, top, left;    // of the source, and its first row and column in the copy
     int64_t rows, columns;      // of the result
     int64_t step_y, step_x;     // from one place of the result to the next, in the copy
+    int64_t spread_y, spread_x;  // from one pixel of the source to the next, in the copy: more in the gradient at a stride
     int64_t down, pitch;        // rows of the copy that a result's row sees beside its own, and the copy's columns
     std::vector<int64_t> taps;  // where each tap is, seen from a place of the copy
 
@@ -33,38 +46,44 @@ struct Border {
         : h(source.shape[2]), w(source.shape[3]), rows(result.shape[2]), columns(result.shape[3]) {
         const auto &pads = r.attrs.integers("pads"), &gaps = r.attrs.integers("dilation"), &stride = r.attrs.integers("stride");
         const int64_t kh = weight.shape[2], kw = weight.shape[3], across = (kw - 1) * gaps[1];
-        step_y = stride[0], step_x = stride[1], down = (kh - 1) * gaps[0], pitch = (columns - 1) * step_x + 1 + across;
+        step_y = is_grad ? 1 : stride[0], step_x = is_grad ? 1 : stride[1];
+        spread_y = is_grad ? stride[0] : 1, spread_x = is_grad ? stride[1] : 1;
+        down = (kh - 1) * gaps[0], pitch = (columns - 1) * step_x + 1 + across;
         top = is_grad ? down - pads[0] : pads[0], left = is_grad ? across - pads[2] : pads[2];
         for (int64_t i = 0; i < kh; ++i)
             for (int64_t j = 0; j < kw; ++j)
                 taps.push_back(i * gaps[0] * pitch + j * gaps[1]);
     }
     int64_t places() const { return rows * columns; }
+    bool is_spread() const { return spread_y > 1 || spread_x > 1; }
     /// Pixels of the copy for some rows of the result.
     int64_t size(int64_t rows) const { return height(rows) * pitch; }
     int64_t height(int64_t rows) const { return (rows - 1) * step_y + 1 + down; }
 
     /// What `count` rows of the result see, from row `first` on, of `channels` planes that are `plane` apart, into the copy,
-    /// whose columns of zeros are there already. 16-bit floats go by way of `staged`.
+    /// whose zeros beside pixels of the source are there already. 16-bit floats go by way of `staged`.
     void fill(const char* planes, DType dtype, int64_t plane, int64_t channels, int64_t first, int64_t count, T* staged, T* turned,
               T* copy) const {
-        const int64_t from_y = first * step_y - top, begin = std::clamp<int64_t>(from_y, 0, h);
-        const int64_t end = std::clamp(from_y + height(count), begin, h), pixels = (end - begin) * w;
-        const T* from = reinterpret_cast<const T*>(planes) + begin * w;
-        if (is_half(dtype)) {
-            for (int64_t c = 0; c < channels; ++c)
-                convert_line(planes + (c * plane + begin * w) * 2, dtype, pixels, reinterpret_cast<char*>(staged + c * pixels), DType::f32);
-            from = staged, plane = pixels;
-        }
-        matmul::transpose(from, plane, channels, pixels, turned, channels);
-        const int64_t skipped = std::max<int64_t>(0, -left), last = std::max(skipped, std::min(w, pitch - left));
+        const int64_t from_y = first * step_y - top, to_y = from_y + height(count);
+        const int64_t begin = std::min(h, (std::max<int64_t>(0, from_y) + spread_y - 1) / spread_y);
+        const int64_t end = std::clamp((to_y + spread_y - 1) / spread_y, begin, h), pixels = (end - begin) * w;
+        turn(planes + begin * w * size_of(dtype), dtype, plane, channels, pixels, staged, turned);
+        const int64_t skipped = std::max<int64_t>(0, -left + spread_x - 1) / spread_x;
+        const int64_t last = std::max(skipped, std::min(w, (pitch - left + spread_x - 1) / spread_x));
         for (int64_t i = 0; i < height(count); ++i) {
-            const int64_t y = from_y + i;
+            const int64_t y = (from_y + i) / spread_y;
             T* const row = copy + i * pitch * channels;
-            if (y >= begin && y < end)
-                std::copy_n(turned + ((y - begin) * w + skipped) * channels, (last - skipped) * channels, row + (skipped + left) * channels);
-            else
+            if (from_y + i < 0 || (from_y + i) % spread_y || y >= h) {
                 std::fill_n(row, pitch * channels, T(0));
+                continue;
+            }
+            const T* const pixels = turned + (y - begin) * w * channels;
+            if (spread_x == 1) {
+                std::copy_n(pixels + skipped * channels, (last - skipped) * channels, row + (skipped + left) * channels);
+                continue;
+            }
+            for (int64_t x = skipped; x < last; ++x)
+                std::copy_n(pixels + x * channels, channels, row + (x * spread_x + left) * channels);
         }
     }
 };
@@ -93,13 +112,14 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
         const T *const w = weights + lane, *const b = bias ? bias + lane : nullptr;
         for (int64_t x = 0; x < columns; x += columns < X ? 1 : X) {
             const int64_t at = columns < X ? x : std::min(x, columns - X);
-            const auto kernel = columns < X ? sum_taps<1, 1, T> : sum_taps<X, 1, T>;
+            const auto kernel = columns < X ? sum_taps<1, 1> : sum_taps<X, 1>;
             kernel(source + at * step * channels + lane, step * channels, reach, w, channels, b, out + at * channels + lane);
         }
     }
 }
 
-[[gnu::cold]] KernelPtr correlation(const Request& r, bool is_grad) {
+/// `direct` is taken where weights are not finite and zeros between pixels of the source would make NaN of them.
+[[gnu::cold]] KernelPtr correlation(const Request& r, bool is_grad, std::shared_ptr<const Kernel> direct) {
     const Operand &out = r.operands[0], &source = r.operands[1];
     const DType dtype = out.dtype;
     const auto taps_of = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(r.operands[2], DType::f32));
@@ -108,30 +128,36 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
     const int64_t n = out.shape[0], count = int64_t(border.taps.size()), kw = taps_of->view.shape[3];
     const int64_t strips = (border.rows + blocks.strip - 1) / blocks.strip;
     const bool has_bias = !is_grad && r.operands.size() == 4;
-    const Window<T> window(kw, border.step_x, r.attrs.integers("dilation")[1]);
+    const Window window(DType::f32, kw, border.step_x, r.attrs.integers("dilation")[1]);
     const double ns = double(blocks.strip * border.columns * blocks.block) * (double(count) / PER_NS<T> + 0.2);
     return make_kernel(ns * double(n * blocks.count() * strips), [=, given = source.strides, made = out.strides](
-                                                                     char* const* data, const Scalar*) {
+                                                                     char* const* data, const Scalar* scalars) {
         const Seen seen(*taps_of, data[2]);
+        const T* const given_weights = reinterpret_cast<const T*>(seen.data());
+        if (border.is_spread() && !std::all_of(given_weights, given_weights + count * blocks.channels, [](T w) { return std::isfinite(w); }))
+            return direct->run(data, scalars);
         const Scratch<T> packed(count * blocks.channels), biases(has_bias ? blocks.channels : 0);
         for (int64_t i = 0; i < blocks.count(); ++i) {
             const int64_t first = blocks.first(i) * count, width = blocks.width(i);
-            pack_taps(reinterpret_cast<const T*>(seen.data()) + first, width, count, is_grad ? count : 0, packed.data() + first, width);
+            pack_taps(given_weights + first, width, count, is_grad ? count : 0, packed.data() + first, width);
         }
         if (has_bias) convert_line(data[3], dtype, blocks.channels, reinterpret_cast<char*>(biases.data()), DType::f32);
         parallel_for(n * blocks.count() * strips, ns, [&](int64_t begin, int64_t end) {
             const int64_t most = std::max(border.height(blocks.strip) * border.w, blocks.strip * border.columns), widest = blocks.widest();
             const Scratch<T> copy(border.size(blocks.strip) * widest), turned(most * widest), staged(is_half(dtype) ? most * widest : 0);
-            Reach reach{std::vector<int64_t>(size_t(count)), std::vector<int64_t>(size_t(count))};
+            // Of the rows of taps each row of the result sees those on which rows of the source lie.
+            std::vector<Reach> reaches(size_t(border.spread_y), Reach{std::vector<int64_t>(size_t(count)), std::vector<int64_t>(size_t(count))});
             int64_t zeroed = 0;
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t image = i / strips / blocks.count(), block = i / strips % blocks.count(), y = i % strips * blocks.strip;
                 const int64_t first = blocks.first(block), width = blocks.width(block), rows = std::min(blocks.strip, border.rows - y);
                 if (width != zeroed) {
                     std::fill_n(copy.data(), border.size(blocks.strip) * width, T(0));
-                    reach.count = 0;
-                    for (int64_t t = 0; t < count; t += window ? kw : 1)
+                    for (Reach& reach : reaches) reach.count = 0;
+                    for (int64_t t = 0; t < count; t += window ? kw : 1) {
+                        Reach& reach = reaches[size_t(t / kw % border.spread_y)];
                         reach.at[reach.count] = border.taps[size_t(t)] * width, reach.tap[reach.count++] = t;
+                    }
                     zeroed = width;
                 }
                 border.fill(data[1] + (image * given[0] + first * given[1]) * size_of(dtype), dtype, given[1], width, y, rows,
@@ -140,8 +166,11 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
                 for (int64_t row = 0; row < rows; ++row) {
                     const T* const from = copy.data() + row * border.step_y * border.pitch * width;
                     T* const to = turned.data() + row * border.columns * width;
+                    const int64_t s = border.spread_y;
+                    const Reach& reach = reaches[size_t(((border.top - y - row) % s + s) % s)];
                     if (window)
-                        window.sum_row(from, width, 0, border.step_x, border.pitch, reach, weights, width, bias, border.columns, to);
+                        window.sum_row(reinterpret_cast<const char*>(from), width, 0, border.step_x, border.pitch, reach, weights, width, bias,
+                                       border.columns, reinterpret_cast<char*>(to));
                     else
                         sum_places(from, border.step_x, reach, weights, width, bias, border.columns, to);
                 }
@@ -159,60 +188,45 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
     });
 }
 
-/// sums[k][c] += the sum over places of grad[c] * x[c], of a vector of channels, for K taps of a row that are `gap` apart.
-template <int K>
-void add_products(const Border& b, const T* grad, const T* x, int64_t gap, int64_t channels, T* sums) {
-    vector_t<T, L> totals[K] = {};
-    for (int64_t y = 0; y < b.rows; ++y) {
-        const T* seen = x + y * b.pitch * channels;
-        for (int64_t i = 0; i < b.columns; ++i, grad += channels, seen += channels) {
-            const auto g = load_vector<L>(grad);
-            NORCH_UNROLL
-            for (int k = 0; k < K; ++k) totals[k] += load_vector<L>(seen + k * gap) * g;
-        }
-    }
-    NORCH_UNROLL
-    for (int k = 0; k < K; ++k) store_vector(sums + k * channels, load_vector<L>(sums + k * channels) + totals[k]);
-}
-
-/// Images are summed each by itself, then in their order.
-[[gnu::cold]] KernelPtr weight_grad(const Request& r) {
+/// Images are summed in their order. `direct` is taken where a sum is not finite, perhaps by zeros around an image.
+[[gnu::cold]] KernelPtr weight_grad(const Request& r, std::shared_ptr<const Kernel> direct) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &source = r.operands[2];
+    const DType dtype = out.dtype;
+    const auto made = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(out, DType::f32, true));
     const Border border(r, source, grad, out, false);
     const Blocks blocks(grad.shape[1], border);
     const int64_t n = grad.shape[0], count = int64_t(border.taps.size()), kw = out.shape[3];
+    const int64_t strips = (border.rows + blocks.strip - 1) / blocks.strip, gap = r.attrs.integers("dilation")[1];
     const double ns = double(n * border.places() * blocks.block) * (double(count) / PER_NS<T> * 2 + 0.2);
-    const int64_t gap = kw > 1 ? border.taps[1] - border.taps[0] : 0;
-    return make_kernel(ns * double(blocks.count()), [=, given = source.strides, made = grad.strides, by = out.strides](
-                                                        char* const* data, const Scalar*) {
+    return make_kernel(ns * double(blocks.count()), [=, given = source.strides, grads = grad.strides](char* const* data, const Scalar* scalars) {
+        const Scratch<> staged_out(made->nbytes);
+        T* const to = reinterpret_cast<T*>(made->nbytes ? staged_out.data() : data[0]);
         parallel_for(blocks.count(), ns, [&](int64_t begin, int64_t end) {
-            const Scratch<T> copy(border.size(border.rows) * blocks.block), turned(border.h * border.w * blocks.block);
-            const Scratch<T> grads(border.places() * blocks.block), sums(count * blocks.block);
+            const int64_t most = std::max(border.height(blocks.strip) * border.w, blocks.strip * border.columns), widest = blocks.widest();
+            const Scratch<T> copy(border.size(blocks.strip) * widest), turned(most * widest), staged(is_half(dtype) ? most * widest : 0);
+            const Scratch<T> own(blocks.strip * border.columns * widest), sums(count * widest);
             for (int64_t block = begin; block < end; ++block) {
                 const int64_t first = blocks.first(block), width = blocks.width(block);
-                std::fill_n(copy.data(), border.size(border.rows) * width, T(0));
+                std::fill_n(copy.data(), border.size(blocks.strip) * width, T(0));
                 std::fill_n(sums.data(), count * width, T(0));
-                for (int64_t i = 0; i < n; ++i) {
-                    const char* const from = data[2] + (i * given[0] + first * given[1]) * int64_t(sizeof(T));
-                    const T* const grad = reinterpret_cast<const T*>(data[1]) + i * made[0] + first * made[1];
-                    border.fill(from, DType::f32, given[1], width, 0, border.rows, nullptr, turned.data(), copy.data());
-                    matmul::transpose(grad, made[1], width, border.places(), grads.data(), width);
-                    for (int64_t t = 0, here; t < count; t += here) {
-                        const int64_t left = kw - t % kw;  // of the row of taps
-                        here = left == 3 ? 3 : left >= 5 ? 5 : left >= 2 ? 2 : 1;
-                        static constexpr decltype(&add_products<1>) kernels[] = {add_products<1>, add_products<2>, add_products<3>,
-                                                                                 nullptr, add_products<5>};
-                        for (int64_t c = 0; c < width; c += L)
-                            kernels[here - 1](border, grads.data() + c, copy.data() + border.taps[size_t(t)] * width + c,
-                                              gap * width, width, sums.data() + t * width + c);
+                for (int64_t i = 0; i < n * strips; ++i) {
+                    const int64_t image = i / strips, y = i % strips * blocks.strip, rows = std::min(blocks.strip, border.rows - y);
+                    const char* const from = data[2] + (image * given[0] + first * given[1]) * size_of(dtype);
+                    border.fill(from, dtype, given[1], width, y, rows, staged.data(), turned.data(), copy.data());
+                    const char* const g = data[1] + (image * grads[0] + first * grads[1] + y * border.columns) * size_of(dtype);
+                    turn(g, dtype, grads[1], width, rows * border.columns, staged.data(), own.data());
+                    for (int64_t t = 0; t < count; t += kw) {
+                        const Places places{own.data(), copy.data() + border.taps[size_t(t)] * width, rows, border.columns * width,
+                                            border.step_y * border.pitch * width, border.columns, border.pitch, width, width,
+                                            border.step_x, gap, 0, 0, border.columns};
+                        sum_products_of_row(places, kw, sums.data() + t * width);
                     }
                 }
-                T* const to = reinterpret_cast<T*>(data[0]);
-                for (int64_t t = 0; t < count; ++t)
-                    for (int64_t c = 0; c < width; ++c)
-                        to[(first + c) * by[0] + t / kw * by[2] + t % kw * by[3]] = sums[t * width + c];
+                matmul::transpose(sums.data(), width, count, width, to + first * count, count);
             }
         });
+        if (!std::all_of(to, to + count * blocks.channels, [](T sum) { return std::isfinite(sum); })) return direct->run(data, scalars);
+        if (made->nbytes) run_copy(*made->copy, data[0], reinterpret_cast<char*>(to));
     });
 }
 
@@ -231,16 +245,19 @@ bool has_rows(const Operand& image, int64_t most_pixels) {
     const auto& stride = r.attrs.integers("stride");
     const bool is_depthwise = weight.shape[0] == groups && weight.shape[1] == 1;
     if (weight.dtype == DType::f64 || !is_depthwise || groups < L) return nullptr;
-    if (r.op != "conv2d" && (stride[0] != 1 || stride[1] != 1)) return nullptr;
-    if (of_weight && (weight.dtype != DType::f32 || groups % L)) return nullptr;
     for (const Operand& o : r.operands)
         if (!o.numel()) return nullptr;
     const int64_t taps = weight.shape[2] * weight.shape[3];
-    const bool has_window = !of_weight && Window<T>(weight.shape[3], stride[1], r.attrs.integers("dilation")[1]);
-    const int64_t most = !has_window ? MOST_PIXELS : taps > 9 || stride[1] > 1 ? INT64_MAX : MOST_PIXELS_OF_FEW_TAPS;
+    const auto& gaps = r.attrs.integers("dilation");
+    const bool is_strided = stride[0] > 1 || stride[1] > 1;
+    const bool has_window(Window(DType::f32, weight.shape[3], of_input ? 1 : stride[1], gaps[1]));
+    if (of_input && is_strided && (!has_window || gaps[0] > 1 || stride[0] > 2 || stride[1] > 2)) return nullptr;
+    const int64_t most = !has_window ? MOST_PIXELS : taps > 9 || is_strided ? INT64_MAX : MOST_PIXELS_OF_FEW_TAPS;
     if (!has_rows(r.operands[of_weight ? 2 : 0], most) || !has_rows(r.operands[1], most)) return nullptr;
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1) return nullptr;
-    return of_weight ? weight_grad(r) : correlation(r, of_input);
+    std::shared_ptr<const Kernel> direct = conv2d_planes(r);
+    note_scratch_instead(0);
+    return of_weight ? weight_grad(r, std::move(direct)) : correlation(r, of_input, std::move(direct));
 }
 
 }  // namespace norch::nn

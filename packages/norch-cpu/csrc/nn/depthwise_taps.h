@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "common/dtype.h"
 #include "matmul/transpose.h"
 #include "runtime/simd.h"
+#include "runtime/widen.h"
 
 namespace norch::nn {
 
@@ -20,19 +21,20 @@ struct Reach {
 
 /// For X places and V vectors of channels: bias[c] + the sum over taps of source[c] * weights[tap][c]. The places are
 /// `step` apart in the source.
-template <int X, int V, class T>
-void sum_taps(const T* source, int64_t step, const Reach& reach, const T* weights, int64_t channels, const T* bias, T* out) {
-    constexpr int L = SIMD_WIDTH<T>;
-    vector_t<T, L> sums[X][V];
+template <int X, int V>
+void sum_taps(const float* source, int64_t step, const Reach& reach, const float* weights, int64_t channels, const float* bias,
+              float* out) {
+    constexpr int L = SIMD_WIDTH<float>;
+    vector_t<float, L> sums[X][V];
     NORCH_UNROLL
     for (int v = 0; v < V; ++v) {
-        sums[0][v] = bias ? load_vector<L>(bias + v * L) : vector_t<T, L>{};
+        sums[0][v] = bias ? load_vector<L>(bias + v * L) : vector_t<float, L>{};
         NORCH_UNROLL
         for (int x = 1; x < X; ++x) sums[x][v] = sums[0][v];
     }
     for (size_t k = 0; k < reach.count; ++k) {
-        const T* seen = source + reach.at[k];
-        const T* w = weights + reach.tap[k] * channels;
+        const float* seen = source + reach.at[k];
+        const float* w = weights + reach.tap[k] * channels;
         NORCH_UNROLL
         for (int v = 0; v < V; ++v) {
             const auto weight = load_vector<L>(w + v * L);
@@ -49,15 +51,14 @@ void sum_taps(const T* source, int64_t step, const Reach& reach, const T* weight
 
 /// The weights of all channels by tap, from one tap to the next `width` elements; of every `turned` taps, if any, the last
 /// comes first.
-template <class T>
-void pack_taps(const T* weights, int64_t channels, int64_t taps, int64_t turned, T* packed, int64_t width) {
+inline void pack_taps(const float* weights, int64_t channels, int64_t taps, int64_t turned, float* packed, int64_t width) {
     matmul::transpose(weights, taps, channels, taps, packed, width);
     for (int64_t first = 0; turned && first < taps; first += turned)
         for (int64_t a = first, b = first + turned - 1; a < b; ++a, --b)
             std::swap_ranges(packed + a * width, packed + a * width + channels, packed + b * width);
 }
 
-/// What a row of K taps, `Window` below, sees of the column P of its places.
+/// What a row of K taps, `sum_window` below, sees of the column P of its places.
 template <int P, int K, int S, class V, size_t X, int... PLACE>
 NORCH_INLINE void add_column(V seen, const V (&taps)[K], V (&sums)[X], std::integer_sequence<int, PLACE...>) {
     const auto add = [&]<int x>() NORCH_INLINE_LAMBDA {
@@ -66,81 +67,164 @@ NORCH_INLINE void add_column(V seen, const V (&taps)[K], V (&sums)[X], std::inte
     (add.template operator()<PLACE>(), ...);
 }
 
+/// A row of places, and what it sees of the source: `column` elements from one column to the next.
+struct WindowRow {
+    const char* source;  // a column for each place and tap, of which only those from `low` to `high` are there
+    int64_t column;
+    int low, high;
+    int places;  // that are stored
+    char* out;
+};
+
 /// `sum_taps` of one vector of channels in X places of a row whose K taps are side by side, S columns on from place to
-/// place: each column is loaded once for all taps that see it. Only columns from `low` to `high` are in the source, and
-/// only the first `places` are stored.
+/// place: each column is loaded once for all taps that see it.
 template <int K, int S, int X, class T>
-void sum_window(const T* source, int64_t column, int low, int high, const Reach& rows, const T* weights, int64_t channels,
-                const T* bias, int places, T* out) {
-    constexpr int L = SIMD_WIDTH<T>;
-    using V = vector_t<T, L>;
+void sum_window(const WindowRow& row, const Reach& rows, const float* weights, int64_t channels, const float* bias) {
+    constexpr int L = SIMD_WIDTH<float>;
+    using V = vector_t<float, L>;
+    const int low = row.low, high = row.high;
+    const int64_t column = row.column;
     V sums[X];
     sums[0] = bias ? load_vector<L>(bias) : V{};
     NORCH_UNROLL
     for (int x = 1; x < X; ++x) sums[x] = sums[0];
     for (size_t i = 0; i < rows.count; ++i) {
-        const T* seen = source + rows.at[i];
-        const T* w = weights + rows.tap[i] * channels;
+        const T* seen = reinterpret_cast<const T*>(row.source) + rows.at[i];
+        const float* w = weights + rows.tap[i] * channels;
         V taps[K];
         NORCH_UNROLL
         for (int k = 0; k < K; ++k) taps[k] = load_vector<L>(w + k * channels);
         const auto step = [&]<int P>() NORCH_INLINE_LAMBDA {
-            if (P >= low && P < high)
-                add_column<P, K, S>(load_vector<L>(seen), taps, sums, std::make_integer_sequence<int, X>());
+            if (P >= low && P < high) add_column<P, K, S>(V(widen<L>(seen)), taps, sums, std::make_integer_sequence<int, X>());
             seen += column;
         };
         [&]<int... P>(std::integer_sequence<int, P...>) NORCH_INLINE_LAMBDA {
             (step.template operator()<P>(), ...);
         }(std::make_integer_sequence<int, (X - 1) * S + K>());
     }
+    T* const out = reinterpret_cast<T*>(row.out);
     NORCH_UNROLL
     for (int x = 0; x < X; ++x)
-        if (x < places) store_vector(out + x * channels, sums[x]);
+        if (x < row.places) store_narrow<L>(out + x * channels, sums[x]);
 }
 
 /// `sum_window` for rows of some taps, or none: `wide` where there are more places than `NARROW`.
-template <class T>
 struct Window {
-    using Kernel = decltype(&sum_window<3, 1, 7, T>);
     static constexpr int64_t NARROW = 7;
 
-    Kernel narrow = nullptr, wide = nullptr;
+    decltype(&sum_window<3, 1, 7, float>) narrow = nullptr, wide = nullptr;
     int64_t most = 0, span = 0;  // places of a wide one, and columns that it may see
+    int64_t size = 0;            // of an element
 
     Window() = default;
-    Window(int64_t taps, int64_t step, int64_t gap) {
-        if (gap != 1 || !std::is_same_v<T, float>) return;
-        if (taps == 3 && step == 1) take<3, 1>();
-        if (taps == 3 && step == 2) take<3, 2>();
-        if (taps == 5 && step == 1) take<5, 1>();
-        if (taps == 5 && step == 2) take<5, 2>();
-        if (taps == 7 && step == 1) take<7, 1>();
+    Window(DType dtype, int64_t taps, int64_t step, int64_t gap) : size(size_of(dtype)) {
+        if (gap != 1) return;
+        if (taps == 3 && step == 1) take<3, 1>(dtype);
+        if (taps == 3 && step == 2) take<3, 2>(dtype);
+        if (taps == 5 && step == 1) take<5, 1>(dtype);
+        if (taps == 5 && step == 2) take<5, 2>(dtype);
+        if (taps == 7 && step == 1) take<7, 1>(dtype);
     }
     explicit operator bool() const { return narrow; }
 
     /// A row of `columns` places, of all vectors of channels, of which there is one at least. The first place's first tap is
     /// `left` columns before the source's row, which has `width`.
-    void sum_row(const T* source, int64_t column, int64_t left, int64_t step, int64_t width, const Reach& rows, const T* weights,
-                 int64_t channels, const T* bias, int64_t columns, T* out) const {
-        constexpr int L = SIMD_WIDTH<T>;
+    void sum_row(const char* source, int64_t column, int64_t left, int64_t step, int64_t width, const Reach& rows,
+                 const float* weights, int64_t channels, const float* bias, int64_t columns, char* out) const {
+        constexpr int L = SIMD_WIDTH<float>;
         for (int64_t c = 0; c < channels; c += L) {
             const int64_t at = std::min(c, channels - L);
             for (int64_t x = 0, places; x < columns; x += places) {
                 const auto kernel = columns - x > NARROW ? wide : narrow;
                 places = std::min(columns - x, kernel == wide ? most : NARROW);
                 const int64_t first = x * step - left;
-                kernel(source + first * column + at, column, int(std::max<int64_t>(0, -first)), int(std::min(width - first, span)),
-                       rows, weights + at, channels, bias ? bias + at : nullptr, int(places), out + x * channels + at);
+                const WindowRow row{source + (first * column + at) * size, column, int(std::max<int64_t>(0, -first)),
+                                    int(std::min(width - first, span)), int(places), out + (x * channels + at) * size};
+                kernel(row, rows, weights + at, channels, bias ? bias + at : nullptr);
             }
         }
     }
 
 private:
     template <int K, int S>
+    void take(DType dtype) {
+        if (dtype == DType::f32) take<K, S, float>();
+        if constexpr (VECTOR_BYTES > 16 && K == 3)
+            if (dtype == DType::bf16) take<K, S, bfloat16>();
+    }
+    template <int K, int S, class T>
     void take() {
         constexpr int X = SIMD_WIDTH<float> == 16 && S == 1 ? 2 * NARROW : NARROW;  // where there are 32 registers
         narrow = sum_window<K, S, NARROW, T>, wide = sum_window<K, S, X, T>, most = X, span = (X - 1) * S + K;
     }
 };
+
+/// Rows of gradients, and what their taps see of the source, for the gradient of a depthwise weight.
+struct Places {
+    const float *grad, *source;      // a row of each
+    int64_t rows, grad_row, source_row;  // and so many more, so far apart
+    int64_t columns, width;          // of the rows
+    int64_t channels, column;        // elements from a column to the next: of the gradients, and of the source
+    int64_t step, gap, left;         // in columns: from place to place, from tap to tap, before the source's row
+    int64_t begin, end;              // places that have all taps
+};
+
+/// sums[tap][c] += the sum over places of grad[c] * source[c], for K taps of a row from `first` on and a vector of channels
+/// from c on, of which the first `done` are left as they are.
+template <int K, int L>
+void sum_products(const Places& p, int64_t first, int64_t c, int done, float* sums) {
+    using V = vector_t<float, L>;
+    constexpr int TOGETHER = VECTOR_BYTES == 64 || K <= 5 ? 2 : 1;  // places, as far as there are registers
+    V totals[TOGETHER][K] = {};
+    const int64_t step = p.step * p.column, gap = p.gap * p.column, from = first * p.gap - p.left;
+    for (int64_t y = 0; y < p.rows; ++y) {
+        const float *grad = p.grad + y * p.grad_row + c, *source = p.source + y * p.source_row + from * p.column + c;
+        for (int64_t i = 0; i < p.columns; ++i) {
+            for (; i >= p.begin && i + TOGETHER <= p.end; i += TOGETHER) {
+                NORCH_UNROLL
+                for (int t = 0; t < TOGETHER; ++t) {
+                    const V own = load_vector<L>(grad + (i + t) * p.channels);
+                    const float* seen = source + (i + t) * step;
+                    NORCH_UNROLL
+                    for (int k = 0; k < K; ++k) totals[t][k] += load_vector<L>(seen + k * gap) * own;
+                }
+            }
+            if (i == p.columns) break;
+            const V own = load_vector<L>(grad + i * p.channels);
+            NORCH_UNROLL
+            for (int k = 0; k < K; ++k)
+                if (uint64_t(i * p.step + from + k * p.gap) < uint64_t(p.width))
+                    totals[0][k] += load_vector<L>(source + i * step + k * gap) * own;
+        }
+    }
+    const auto is_done = first_lanes<float, L>(done);
+    NORCH_UNROLL
+    for (int k = 0; k < K; ++k) {
+        NORCH_UNROLL
+        for (int t = 1; t < TOGETHER; ++t) totals[0][k] += totals[t][k];
+        const V before = load_vector<L>(sums + k * p.channels);
+        store_vector(sums + k * p.channels, is_done ? before : before + totals[0][k]);
+    }
+}
+
+/// The same for all taps of a row, and all channels, of which there are four at least.
+inline void sum_products_of_row(const Places& p, int64_t taps, float* sums) {
+    constexpr int L = SIMD_WIDTH<float>;
+    constexpr int HALF = std::min(L, 8), QUARTER = 4;
+    const int64_t lanes = p.channels >= L ? L : p.channels >= HALF ? HALF : QUARTER;
+    for (int64_t c = 0; c < p.channels; c += lanes) {
+        const int64_t at = std::min(c, p.channels - lanes);
+        for (int64_t k = 0, here; k < taps; k += here) {
+            here = lanes < L ? 1 : taps - k == 7 ? 7 : taps - k == 3 ? 3 : taps - k >= 5 ? 5 : 1;
+            const auto kernel = here == 7   ? sum_products<7, L>
+                                : here == 5 ? sum_products<5, L>
+                                : here == 3 ? sum_products<3, L>
+                                : lanes == L ? sum_products<1, L>
+                                : lanes == HALF ? sum_products<1, HALF>
+                                                : sum_products<1, QUARTER>;
+            kernel(p, k, at, int(c - at), sums + k * p.channels + at);
+        }
+    }
+}
 
 }  // namespace norch::nn
