@@ -1,6 +1,6 @@
-// Depthwise convolution of small images whose channels are planes, and its gradients, with stride 1. Some channels of an
-// image are turned over, so that they lie side by side, with zeros around the image: a vector has one place of many
-// channels, and loads are aligned, while a vector along rows of a few elements is mostly what lies between them.
+// Depthwise convolution of images whose channels are planes, and its gradients. Some channels of some rows are turned over, so
+// that they lie side by side, with zeros around: a vector has one place of many channels, and loads are aligned, while a
+// vector along rows of a few elements is mostly what lies between them.
 #include <algorithm>
 #include <cmath>
 
@@ -238,7 +238,7 @@ bool has_rows(const Operand& image, int64_t most_pixels) {
 
 }  // namespace
 
-[[gnu::cold]] KernelPtr conv2d_of_small_planes(const Request& r) {
+[[gnu::cold]] KernelPtr conv2d_depthwise_planes(const Request& r) {
     const bool of_weight = r.op == "conv2d_weight_grad", of_input = r.op == "conv2d_input_grad";
     const Operand& weight = r.operands[of_weight ? 0 : 2];
     const int64_t groups = r.attrs.integer("groups");
