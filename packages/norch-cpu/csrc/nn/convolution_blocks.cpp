@@ -160,18 +160,24 @@ private:
             std::fill_n(rows.data(), BLOCK_LINES * steps, store<S>(0.0f));
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = i % count * BLOCK_LINES, lines = std::clamp<int64_t>(channels_ - first, 0, BLOCK_LINES);
-                for (int64_t l = 0; l < lines; ++l) {
-                    const S* from = weight + i / count * weights_.group + (first + l) * weights_.column;
-                    for (int64_t t = 0; t < taps; t += is_even ? taps : 1) {
-                        for (int64_t c = 0; c < chunks_; ++c) {
-                            const S* tap = from + weights_.taps[size_t(t)] + c * BLOCK_STEPS * weights_.channel;
-                            S* const to = rows.data() + l * steps + t * next_tap + c * next_chunk;
-                            copy_tile({reinterpret_cast<char*>(to), next_tap * size, size},
-                                      {reinterpret_cast<char*>(const_cast<S*>(tap)), tap_step * size, weights_.channel * size},
-                                      is_even ? taps : 1, std::min(BLOCK_STEPS, from_ - c * BLOCK_STEPS), size);
-                        }
+                // Side by side lie the lines, as in the gradient with a channels-last weight, or else a line's taps or channels.
+                const bool are_lines_together = weights_.column == 1 && weights_.channel != 1;
+                const auto copy = [&](int64_t l, int64_t t, Plane to, Plane from, int64_t rows_there) {
+                    for (int64_t c = 0; c < chunks_; ++c) {
+                        const int64_t at = i / count * weights_.group + (first + l) * weights_.column + weights_.taps[size_t(t)] +
+                                           c * BLOCK_STEPS * weights_.channel;
+                        to.data = reinterpret_cast<char*>(rows.data() + l * steps + t * next_tap + c * next_chunk);
+                        from.data = reinterpret_cast<char*>(const_cast<S*>(weight + at));
+                        copy_tile(to, from, rows_there, std::min(BLOCK_STEPS, from_ - c * BLOCK_STEPS), size);
                     }
-                }
+                };
+                const int64_t channel = weights_.channel * size;
+                if (are_lines_together)
+                    for (int64_t t = 0; t < taps; ++t) copy(0, t, {nullptr, steps * size, size}, {nullptr, size, channel}, lines);
+                else
+                    for (int64_t l = 0; l < lines; ++l)
+                        for (int64_t t = 0; t < taps; t += is_even ? taps : 1)
+                            copy(l, t, {nullptr, next_tap * size, size}, {nullptr, tap_step * size, channel}, is_even ? taps : 1);
                 if (!matmul::pack_blocks(rows.data(), steps, int64_t(1), lines, steps, parts_, PairOrder::by_pair,
                                          panels + i * panel_, panel_))
                     fits = false;
