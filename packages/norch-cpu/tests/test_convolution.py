@@ -43,6 +43,8 @@ CASES = {
     "few channels, steps over elements": ((1, 2, 7, 5000), (8, 2, 2, 3), (3, 5), (0, 0, 2, 2), ONE, 1),
     "a signal": ((3, 1, 1, 9001), (24, 1, 1, 16), (1, 8), NONE, ONE, 1),
     "groups": ((3, 6, 9, 9), (9, 2, 3, 3), ONE, AROUND, ONE, 3),
+    "groups of a vector": ((2, 36, 9, 17), (34, 18, 3, 3), ONE, AROUND, ONE, 2),
+    "groups of a vector, rows apart": ((1, 32, 30, 23), (48, 16, 2, 3), (2, 1), (1, 1, 3, 3), (3, 1), 2),
     "depthwise": ((2, 20, 10, 11), (20, 1, 3, 3), ONE, AROUND, ONE, 20),
     "depthwise, several each": ((2, 3, 10, 11), (12, 1, 2, 2), (2, 1), NONE, ONE, 3),
     "depthwise, strided": ((2, 18, 15, 37), (18, 1, 5, 3), (2, 3), (2, 2, 1, 1), ONE, 18),
@@ -114,7 +116,7 @@ def test_against_taps(name, dtype):
     [
         *("second layer", "strided", "groups", "depthwise", "depthwise, strided", "pointwise", "no channels in"),
         *("few channels, strided and dilated", "depthwise, few channels", "depthwise, small images, large taps"),
-        *("depthwise, strips of rows", "depthwise, every second place"),
+        *("depthwise, strips of rows", "depthwise, every second place", "groups of a vector, rows apart"),
     ],
 )
 def test_halves_are_summed_in_float32(name, dtype):
@@ -156,6 +158,7 @@ def layouts(array, dtype):
     [
         *("second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"),
         *("few windows of a large weight, strided", "few strided windows", "few pointwise windows"),
+        *("groups of a vector", "groups of a vector, rows apart"),
         *("depthwise, few channels", "depthwise, few channels, dilated", "depthwise, rows of many places"),
         *("depthwise, strips of rows", "depthwise, every second place", "depthwise, every second place of three taps"),
     ],

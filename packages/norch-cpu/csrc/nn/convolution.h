@@ -129,6 +129,9 @@ KernelPtr conv2d_depthwise(const Request& request);  // convolution_depthwise.cp
 /// The same where channels are planes, of small images or many taps.
 KernelPtr conv2d_depthwise_planes(const Request& request);  // convolution_depthwise_planes.cpp
 
+/// conv2d and the gradient of its input with at least a vector of channels a group.
+KernelPtr conv2d_groups(const Request& request);  // convolution_groups.cpp
+
 /// The same of images whose channels are planes, with few channels a group.
 KernelPtr conv2d_planes(const Request& request);  // convolution_planes.cpp
 
@@ -153,7 +156,7 @@ std::optional<matmul::Parts> block_parts(DType dtype, int64_t channels, int64_t 
 
 /// The first of these that there is.
 [[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {
-    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_depthwise_planes, conv2d_planes})
+    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_depthwise_planes, conv2d_groups, conv2d_planes})
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }

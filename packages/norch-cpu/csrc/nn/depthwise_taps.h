@@ -76,8 +76,19 @@ struct WindowRow {
     char* out;
 };
 
-/// `sum_taps` of one vector of channels in X places of a row whose K taps are side by side, S columns on from place to
-/// place: each column is loaded once for all taps that see it.
+/// What the columns of a row of X places add to their sums, where `at(p)` is column p of those from `low` to `high` that are
+/// there: it is loaded once for all of the K taps that see it.
+template <int S, int K, class V, size_t X, class At>
+NORCH_INLINE void add_columns(int low, int high, const V (&taps)[K], V (&sums)[X], const At& at) {
+    const auto step = [&]<int P>() NORCH_INLINE_LAMBDA {
+        if (P >= low && P < high) add_column<P, K, S>(at(P), taps, sums, std::make_integer_sequence<int, int(X)>());
+    };
+    [&]<int... P>(std::integer_sequence<int, P...>) NORCH_INLINE_LAMBDA {
+        (step.template operator()<P>(), ...);
+    }(std::make_integer_sequence<int, (int(X) - 1) * S + K>());
+}
+
+/// `sum_taps` of one vector of channels in X places of a row whose K taps are side by side, S columns on from place to place.
 template <int K, int S, int X, class T>
 void sum_window(const WindowRow& row, const Reach& rows, const float* weights, int64_t channels, const float* bias) {
     constexpr int L = SIMD_WIDTH<float>;
@@ -94,13 +105,7 @@ void sum_window(const WindowRow& row, const Reach& rows, const float* weights, i
         V taps[K];
         NORCH_UNROLL
         for (int k = 0; k < K; ++k) taps[k] = load_vector<L>(w + k * channels);
-        const auto step = [&]<int P>() NORCH_INLINE_LAMBDA {
-            if (P >= low && P < high) add_column<P, K, S>(V(widen<L>(seen)), taps, sums, std::make_integer_sequence<int, X>());
-            seen += column;
-        };
-        [&]<int... P>(std::integer_sequence<int, P...>) NORCH_INLINE_LAMBDA {
-            (step.template operator()<P>(), ...);
-        }(std::make_integer_sequence<int, (X - 1) * S + K>());
+        add_columns<S>(low, high, taps, sums, [&](int p) NORCH_INLINE_LAMBDA { return V(widen<L>(seen + p * column)); });
     }
     T* const out = reinterpret_cast<T*>(row.out);
     NORCH_UNROLL
@@ -108,12 +113,10 @@ void sum_window(const WindowRow& row, const Reach& rows, const float* weights, i
         if (x < row.places) store_narrow<L>(out + x * channels, sums[x]);
 }
 
-/// `sum_window` for rows of some taps, or none: `wide` where there are more places than `NARROW`.
+/// `sum_window` for rows of some taps, or none.
 struct Window {
-    static constexpr int64_t NARROW = 7;
-
-    decltype(&sum_window<3, 1, 7, float>) narrow = nullptr, wide = nullptr;
-    int64_t most = 0, span = 0;  // places of a wide one, and columns that it may see
+    decltype(&sum_window<3, 1, 7, float>) kernel = nullptr;
+    int64_t most = 0, span = 0;  // its places, and columns that it may see
     int64_t size = 0;            // of an element
 
     Window() = default;
@@ -125,7 +128,7 @@ struct Window {
         if (taps == 5 && step == 2) take<5, 2>(dtype);
         if (taps == 7 && step == 1) take<7, 1>(dtype);
     }
-    explicit operator bool() const { return narrow; }
+    explicit operator bool() const { return kernel; }
 
     /// A row of `columns` places, of all vectors of channels, of which there is one at least. The first place's first tap is
     /// `left` columns before the source's row, which has `width`.
@@ -135,8 +138,7 @@ struct Window {
         for (int64_t c = 0; c < channels; c += L) {
             const int64_t at = std::min(c, channels - L);
             for (int64_t x = 0, places; x < columns; x += places) {
-                const auto kernel = columns - x > NARROW ? wide : narrow;
-                places = std::min(columns - x, kernel == wide ? most : NARROW);
+                places = std::min(columns - x, most);
                 const int64_t first = x * step - left;
                 const WindowRow row{source + (first * column + at) * size, column, int(std::max<int64_t>(0, -first)),
                                     int(std::min(width - first, span)), int(places), out + (x * channels + at) * size};
@@ -154,8 +156,8 @@ private:
     }
     template <int K, int S, class T>
     void take() {
-        constexpr int X = SIMD_WIDTH<float> == 16 && S == 1 ? 2 * NARROW : NARROW;  // where there are 32 registers
-        narrow = sum_window<K, S, NARROW, T>, wide = sum_window<K, S, X, T>, most = X, span = (X - 1) * S + K;
+        constexpr int X = SIMD_WIDTH<float> == 16 && S == 1 ? 14 : 7;  // of 32 registers, or 16
+        kernel = sum_window<K, S, X, T>, most = X, span = (X - 1) * S + K;
     }
 };
 
