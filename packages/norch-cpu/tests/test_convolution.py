@@ -158,7 +158,7 @@ def layouts(array, dtype):
     [
         *("second layer", "strided", "groups", "depthwise, strided", "pointwise", "many tiles", "many small images"),
         *("few windows of a large weight, strided", "few strided windows", "few pointwise windows"),
-        *("groups of a vector", "groups of a vector, rows apart"),
+        *("groups of a vector", "groups of a vector, rows apart", "first layer", "few channels"),
         *("depthwise, few channels", "depthwise, few channels, dilated", "depthwise, rows of many places"),
         *("depthwise, strips of rows", "depthwise, every second place", "depthwise, every second place of three taps"),
     ],

@@ -129,7 +129,7 @@ KernelPtr conv2d_depthwise(const Request& request);  // convolution_depthwise.cp
 /// The same where channels are planes, of small images or many taps.
 KernelPtr conv2d_depthwise_planes(const Request& request);  // convolution_depthwise_planes.cpp
 
-/// conv2d and the gradient of its input with at least a vector of channels a group.
+/// conv2d and the gradient of its input to at least a vector of channels a group.
 KernelPtr conv2d_groups(const Request& request);  // convolution_groups.cpp
 
 /// The same of images whose channels are planes, with few channels a group.

@@ -1,4 +1,4 @@
-// Convolution with some channels a group, and the gradient of its input: a vector has one place of many channels of the
+// Convolution with some channels a group, or few in all, and the gradient of its input: a vector has one place of many channels of the
 // result, and what a row's taps see of a channel of the source is loaded once for all of them.
 #include <algorithm>
 
@@ -142,8 +142,10 @@ bool has_planes(const Operand& image) { return image.strides[3] == 1 && image.st
     for (const Operand& o : r.operands)
         if (!o.numel()) return nullptr;
     const int64_t from = source.shape[1] / groups, to = out.shape[1] / groups;
-    if (groups < 2 || to < L || from > (block_parts(out.dtype, from, matmul::BLOCK_STEPS, to) ? 16 : 32)) return nullptr;
+    if (to < L || from > (block_parts(out.dtype, from, matmul::BLOCK_STEPS, to) ? 16 : 32)) return nullptr;
     const bool is_last = is_channels_last(out) && is_channels_last(source);
+    // All of few channels, where planes are no quicker.
+    if (groups < 2 && (!is_last || from > 4 || (is_half(out.dtype) && from > 1 && to > L))) return nullptr;
     if (!is_last && !(has_planes(out) && has_planes(source))) return nullptr;
     if (r.operands.size() == 4 && r.operands[3].strides[0] != 1) return nullptr;
     return correlation(r, is_grad, is_last);
