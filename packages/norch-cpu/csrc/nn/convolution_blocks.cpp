@@ -63,6 +63,9 @@ public:
         } else {
             row_ = round_up(std::min(width, image_.size[3]), BLOCK_LINES) / BLOCK_LINES * pixel_;
             plane_ = std::min(height, image_.size[2]) * row_;
+            // Windows of several small images fill lines, and weights are read once for all of them.
+            const int64_t windows = tiling_.rows * tiling_.columns, share = image_.size[0] * groups_ / num_threads();
+            if (tiling_.count() == 1) together_ = std::clamp<int64_t>(std::min(WINDOWS / windows, share / groups_), 1, image_.size[0]);
         }
     }
 
@@ -76,33 +79,40 @@ public:
 
     /// Returns false where numbers have no two parts.
     bool run(const S* image, const S* weight, const S* bias, S* out) const {
-        const int64_t items = image_.size[0] * groups_ * tiling_.count();
+        const int64_t items = (image_.size[0] + together_ - 1) / together_ * groups_ * tiling_.count();
         if (!items || !channels_) return true;
         const Scratch<uint32_t> panels(panels_size());
         if (!pack_weights(weight, panels.data())) return false;
         std::atomic<bool> fits = true;
         parallel_for(items, work() / double(items), [&](int64_t begin, int64_t end) {
-            const Scratch<uint32_t> pixels((lies_ ? chunks_ : 1) * plane_);
+            const Scratch<uint32_t> pixels((lies_ ? chunks_ : together_) * plane_);
             const Scratch<uint32_t> windows(lies_ ? 0 : WINDOWS * std::min(depth_, MOST_BLOCKS) * lines_ * LINE);
             const Scratch<float> sums(WINDOWS * columns_);
             for (int64_t i = begin; i < end; ++i) {
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
-                const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_;
+                const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_ * together_;
+                const int64_t images = std::min(together_, image_.size[0] - n);
                 const Seen seen = seen_by(tile);
-                const S* from = image + n * image_.stride[0] + group * from_ * image_.stride[1];
-                if (lies_) {
-                    lay_pixels(from, seen, tile, pixels.data());
-                } else if (!pack_pixels(from, seen, pixels.data())) {
-                    fits = false;
-                    return;
+                for (int64_t k = 0; k < images; ++k) {
+                    const S* from = image + (n + k) * image_.stride[0] + group * from_ * image_.stride[1];
+                    if (lies_) {
+                        lay_pixels(from, seen, tile, pixels.data());
+                    } else if (!pack_pixels(from, seen, pixels.data() + k * plane_)) {
+                        fits = false;
+                        return;
+                    }
                 }
                 const uint32_t* panel = panels.data() + group * columns_ / BLOCK_LINES * panel_;
                 S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
-                const int64_t pitch = lies_ ? row_ / LINE : tile.columns, all = (tile.rows - 1) * pitch + tile.columns;
+                const int64_t pitch = lies_ ? row_ / LINE : tile.columns, each = (tile.rows - 1) * pitch + tile.columns, all = images * each;
                 for (int64_t first = 0; first < all; first += WINDOWS) {
                     const int64_t count = std::min(WINDOWS, all - first);
                     multiply(pixels.data(), seen, tile, first, count, panel, windows.data(), sums.data());
-                    put(sums.data(), tile, pitch, first, count, bias ? bias + group * channels_ * bias_stride_ : nullptr, to);
+                    for (int64_t w = first, here; w < first + count; w += here) {
+                        here = std::min(each - w % each, first + count - w);
+                        put(sums.data() + (w - first) * columns_, tile, pitch, w % each, here,
+                            bias ? bias + group * channels_ * bias_stride_ : nullptr, to + w / each * target_.image);
+                    }
                 }
             }
         });
@@ -193,10 +203,10 @@ private:
         for (int64_t from = 0; from < depth_; from += most) {
             const int64_t blocks = std::min(most, depth_ - from), line = blocks * lines_ * BLOCK;
             const Part part{from / chunks_, from % chunks_, blocks};
-            for (int64_t w = 0, y = first / tile.columns, x = first % tile.columns; w < count && !lies_; ++w) {
-                pack_window(pixels, seen, (tile.y + y) * grid_.step_y, (tile.x + x) * grid_.step_x, part,
+            for (int64_t w = 0; w < count && !lies_; ++w) {
+                const int64_t row = (first + w) / tile.columns, x = (first + w) % tile.columns, y = row % tile.rows;
+                pack_window(pixels + row / tile.rows * plane_, seen, (tile.y + y) * grid_.step_y, (tile.x + x) * grid_.step_x, part,
                             windows + w / BLOCK_LINES * line + w % BLOCK_LINES * LINE);
-                if (++x == tile.columns) x = 0, ++y;
             }
             for (int64_t c = 0; c < columns_; c += LINES) {
                 for (int64_t w = 0; w < count; w += LINES) {
@@ -280,6 +290,7 @@ private:
     int64_t columns_;  // of the sums
     bool lies_;
     int64_t row_, plane_;  // pairs of the packed pixels
+    int64_t together_ = 1;  // images
     std::vector<int64_t> places_;
 };
 
