@@ -239,3 +239,9 @@ def test_what_matrices_have_no_norm_of() -> None:
     for options in ({"alpha": 1.5}, {"beta": 0.5}):
         with pytest.raises(norch.DTypeError, match="integers"):
             norch.addr(norch.ones(2, 2, dtype=norch.int64), i, i, **options)
+
+
+def test_numbers_of_a_sum_with_a_product_are_those_of_the_result() -> None:
+    x, i = norch.ones(2, 2), norch.tensor([1, 2])
+    assert norch.addr(x, i, i, beta=2.5, alpha=0.5).tolist() == [[3.0, 3.5], [3.5, 4.5]]
+    assert norch.addmv(norch.ones(2), norch.stack([i, i]), i, beta=0.5).tolist() == [5.5, 5.5]

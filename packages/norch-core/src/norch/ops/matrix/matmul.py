@@ -185,7 +185,7 @@ def add_product(op: str, input: Tensor, multiply: Any, a: Tensor, b: Tensor, bet
 
 def _add_product(a: Tensor, b: Tensor, input: Tensor, op: str, multiply: Any, beta: float, alpha: float) -> Tensor:
     product: Tensor = multiply(a, b)
-    kind = (bool, int, float)[product.spec.dtype.category]
+    kind = (bool, int, float)[max(product.spec.dtype.category, input.spec.dtype.category)]
     if kind is not float:
         beta, alpha = kind(beta), kind(alpha)
     if alpha != 1:
