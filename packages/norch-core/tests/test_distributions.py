@@ -118,3 +118,9 @@ def test_transforms_of_tensors_are_equal_to_themselves():
     power = D.PowerTransform(norch.tensor([1.0, 2.0]))
     assert power == power
     assert D.Gamma(1, 1).log_prob(1).item() == pytest.approx(-1)
+
+
+def test_the_degrees_of_freedom_may_be_integers() -> None:
+    made = norch.distributions.Wishart(norch.tensor([3, 5]), norch.eye(2))
+    assert made.sample().shape == (2, 2, 2)
+    assert made.mean.tolist() == [[[3.0, 0.0], [0.0, 3.0]], [[5.0, 0.0], [0.0, 5.0]]]

@@ -48,3 +48,10 @@ def test_elements_as_small_as_padding(kind: str, windows) -> None:
         x.requires_grad_()
         (grad,) = norch.autograd.grad(norch.max_pool2d(x, *windows).nan_to_num(0).sum(), x)
         assert grad.sum().item() == (values > 0).sum().item()
+
+
+def test_values_and_indices_are_a_plain_tuple() -> None:
+    x = norch.rand(1, 2, 4, 4)
+    assert type(norch.max_pool2d(x, 2, return_indices=True)) is tuple
+    assert type(norch.max_pool2d(x, 4, return_indices=True)) is tuple
+    assert type(norch.max_pool3d(x, 2, return_indices=True)) is tuple

@@ -140,3 +140,16 @@ def test_a_count_of_the_users_keeps_its_dtype():
     other.load_state_dict(optimizer.state_dict())
     optimizer.step()
     assert other.state[p]["step"].item() == 1001
+
+
+def test_a_parameter_of_two_groups_has_its_first_number():
+    a, b = (nn.Parameter(norch.ones(1)) for _ in "ab")
+    optimizer = optim.Adam([a, b])
+    for p in (a, b):
+        p.grad = norch.ones(1)
+    optimizer.step()
+    once = optimizer.state_dict()
+    optimizer.param_groups.extend(optimizer.param_groups)
+    twice = optimizer.state_dict()
+    assert twice["state"].keys() == once["state"].keys() == {0, 1}
+    assert [group["params"] for group in twice["param_groups"]] == [[0, 1], [0, 1]]

@@ -60,6 +60,7 @@ class Wishart(ExponentialFamily):
         if matrix.ndim < 2:
             raise ShapeError(f"Wishart(): {name} needs at least 2 dims, it has shape {tuple(matrix.shape)}")
         df = df if hasattr(df, "spec") else as_tensor(float(df), dtype=matrix.dtype, device=matrix.device)
+        df = df if df.is_floating_point() else df.to(matrix.dtype)
         batch = with_batch(matrix.shape[:-2], df.shape)
         self.df: Tensor = df.expand(batch)
         setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))

@@ -225,7 +225,11 @@ class Optimizer(switches.Replayed):
         """
         for hook in self._hooks(self._before, "state_dict"):
             hook(self)
-        index = {id(p): i for i, p in enumerate(self._params())}
+        index: dict[int, int] = {}
+        at = 0
+        for group in self.param_groups:  # one that is in two groups has the number that it has in the first
+            index = {id(p): i for i, p in enumerate(group["params"], at)} | index
+            at += len(group["params"])
         groups = [{**group, "params": [index[id(p)] for p in group["params"]]} for group in self.param_groups]
         states = {
             index[id(p)] if isinstance(p, norch.Tensor) else p: dict(s) if isinstance(s, dict) else s

@@ -13,7 +13,7 @@ from ..creation import arange
 from ..elementwise.arithmetic import div, floor_divide, remainder, where
 from ..families import composite, floating, one_dtype
 from ..indexing import gather, scatter_add
-from ..reduction.reductions import ValuesIndices, amax, argmax
+from ..reduction.reductions import amax, argmax
 from ..reduction.reductions import max as largest
 from ..registry import public
 from ..shape.views import flatten, reshape
@@ -216,11 +216,11 @@ def _max_pool(input: Tensor, settings: tuple[Any, ...], return_indices: bool, di
     n, c, *image = x.spec.shape
     if windows.kernel == tuple(image) and not any(pads):  # the derivative would look for the largest again
         found = [from_images(reshape(v, n, c, 1, 1), input, dims) for v in largest(flatten(x, 2), -1)]
-        return ValuesIndices(*found) if return_indices else found[0]
+        return tuple(found) if return_indices else found[0]
     out = from_images(_max_pool2d(x, windows, pads), input, dims)
     if not return_indices:
         return out
-    return ValuesIndices(out, from_images(_max_pool2d_indices(x.detach(), windows, pads), input, dims))
+    return out, from_images(_max_pool2d_indices(x.detach(), windows, pads), input, dims)
 
 
 @public(method=False)

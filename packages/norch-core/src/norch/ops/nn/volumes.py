@@ -15,7 +15,6 @@ from ...spec import as_int
 from ..elementwise.arithmetic import div
 from ..families import one_dtype
 from ..indexing import gather
-from ..reduction.reductions import ValuesIndices
 from ..upcast import upcast
 from .convolution import check_conv
 from .pooling import adaptive_average, max_pool2d, window_sizes, window_sums
@@ -177,7 +176,7 @@ def max_pool3d(
     found = gather(_columns(x, planes[1]).reshape(n, c, d * inner), 2, deep.reshape(n, c, z * inner))
     indices = (deep.reshape(n, c, z * inner) // inner) * area + found
     shape = (n, c, z, *size)
-    return ValuesIndices(_like(out.reshape(shape), input), _like(indices.reshape(shape), input))
+    return _like(out.reshape(shape), input), _like(indices.reshape(shape), input)
 
 
 def avg_pool3d(
