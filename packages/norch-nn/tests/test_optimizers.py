@@ -42,9 +42,6 @@ def test_options_that_no_optimizer_can_have(name):
         if option in known and (name, option) != ("ASGD", "alpha"):
             with pytest.raises(ValueError, match=f"{name}.*{option}"):
                 made(name, parameter(), **{option: value})
-    if "differentiable" in known:
-        with pytest.raises(NotImplementedError, match="differentiable"):
-            made(name, parameter(), differentiable=True)
     if "fused" in known:
         with pytest.raises(RuntimeError, match="`fused` and `foreach`"):
             made(name, parameter(), fused=True, foreach=True)

@@ -3,6 +3,9 @@
 Arguments that mean the same in every optimiser:
 
     params: tensors that require grad, or dicts, groups, `{"params": tensors, option: value}`. ValueError for none.
+    differentiable: the graph records the steps, so that gradients go through them to what gradients, parameters before
+        the step and, given as tensors, `lr` and `weight_decay` were made of. Parameters may be results of ops then.
+        Steps are made of tensor ops, and states are new tensors in each.
     param_group: such a dict. prepend: whether a hook is called before those that are there.
 """
 

@@ -19,7 +19,7 @@ class Adadelta(MultiTensorOptimizer):
         p -= lr * d
 
     `foreach` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for a negative
-    lr, eps or weight_decay or rho outside [0, 1], NotImplementedError for `differentiable`.
+    lr, eps or weight_decay or rho outside [0, 1].
     """
 
     _op = staticmethod(norch.adadelta_step_)

@@ -20,8 +20,7 @@ class Adagrad(MultiTensorOptimizer):
 
     t = 1, 2, ... counts the parameter's steps. Rows that a sparse gradient does not have are left alone, unless there
     is a weight_decay. `foreach` and `fused` choose among PyTorch's implementations, and are ignored. Raises ValueError
-    for a negative lr, lr_decay, weight_decay, initial_accumulator_value or eps, NotImplementedError for
-    `differentiable`.
+    for a negative lr, lr_decay, weight_decay, initial_accumulator_value or eps.
     """
 
     _op = staticmethod(norch.adagrad_step_)

@@ -22,7 +22,7 @@ class Adam(MultiTensorOptimizer):
     t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). `amsgrad`: the largest v so far stands for v
     (Reddi et al., 2018). `decoupled_weight_decay`: as in AdamW. Parameters without a gradient are left alone.
     `foreach`, `fused` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for
-    negative lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for `differentiable`.
+    negative lr, eps or weight_decay or betas outside [0, 1).
     """
 
     _op = staticmethod(norch.adam_step_)

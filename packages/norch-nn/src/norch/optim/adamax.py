@@ -19,7 +19,7 @@ class Adamax(MultiTensorOptimizer):
 
     t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). `foreach` and `capturable` choose among
     PyTorch's implementations, and are ignored. Raises ValueError for negative lr, eps or weight_decay or betas outside
-    [0, 1), NotImplementedError for `differentiable`.
+    [0, 1).
     """
 
     _op = staticmethod(norch.adamax_step_)

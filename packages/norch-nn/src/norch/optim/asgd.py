@@ -21,13 +21,14 @@ class ASGD(MultiTensorOptimizer):
         mu = 1 / max(1, t - t0)
 
     t = 1, 2, ... counts the parameter's steps. `foreach` and `capturable` choose among PyTorch's implementations, and
-    are ignored. Raises ValueError for a negative lr or weight_decay, NotImplementedError for `differentiable`.
+    are ignored. Raises ValueError for a negative lr or weight_decay.
     """
 
     _op = staticmethod(norch.asgd_step_)
     _states = {"ax": 0}
     _numbers = {"step": 0, "eta": "lr", "mu": 1.0}
     _scalars = ("lambd", "weight_decay", "maximize")
+    _recorded_options = ("weight_decay",)
     _key = itemgetter("step", "eta", "mu")
 
     lr: float | norch.Tensor = 1e-2

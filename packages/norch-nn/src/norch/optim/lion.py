@@ -16,8 +16,7 @@ class Lion(MultiTensorOptimizer):
         m = beta2 * m + (1 - beta2) * g                                         (zero at first)
 
     `betas` is (beta1, beta2). A good lr is about a tenth of Adam's, weight_decay ten times. `foreach` and `capturable`
-    are ignored, as elsewhere. Raises ValueError for negative lr or weight_decay or betas outside [0, 1),
-    NotImplementedError for `differentiable`.
+    are ignored, as elsewhere. Raises ValueError for negative lr or weight_decay or betas outside [0, 1).
     """
 
     _op = staticmethod(norch.lion_step_)

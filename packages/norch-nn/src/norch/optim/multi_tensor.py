@@ -62,6 +62,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
     _scalars: ClassVar[tuple[str, ...]] = ()
     """The options that the op takes; "step" is the number of the step, from 1."""
     _arguments_of: ClassVar[Any]
+    _recorded_options: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+    """Options that may be tensors through which gradients go, where steps are differentiable."""
     _key: ClassVar[Any] = itemgetter("step")
     """What parameters that step together have in common; None: anything goes."""
     _varying: ClassVar[Any] = None
@@ -101,7 +103,9 @@ class MultiTensorOptimizer(_Table, Optimizer):
         if isinstance(lr, norch.Tensor) and lr.numel() != 1:
             raise ValueError(f"{title}: lr as a tensor must have one element, got shape {tuple(lr.shape)}")
         if group.get("differentiable"):
-            raise NotImplementedError(f"{title}: steps are not recorded in the graph; leave differentiable False")
+            for name in group.keys() & _OPTIONS - set(self._recorded_options):
+                if getattr(group[name], "requires_grad", False):
+                    raise NotImplementedError(f"{title}: no gradient goes through {name}; give a number")
         if group.get("foreach") and group.get("fused"):
             raise RuntimeError(f"{title}: `fused` and `foreach` cannot be True together")
         for name, (is_allowed, expected) in self._ranges.items():
@@ -155,6 +159,8 @@ class MultiTensorOptimizer(_Table, Optimizer):
         for name, option in self._optional_states.items():
             tensors.append(state_tensors(params, states, name) if group[option] else None)
         arguments = self._arguments(group, states[0])
+        if group.get("differentiable"):
+            tensors = [renewed(states, name) for name in self._state_names(group)]
         self._op(params, grads, *tensors, **arguments)
         if self._key is None:
             for s in states:
@@ -166,7 +172,11 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def _arguments(self, group: dict[str, Any], state: State) -> dict[str, Any]:
         """What the op is called with beside tensors, for parameters with this state."""
-        return self._arguments_of(group, state)
+        found: dict[str, Any] = self._arguments_of(group, state)
+        if group.get("differentiable"):
+            found["differentiable"] = True
+            found |= {name: group[name] for name in self._recorded_options if isinstance(group.get(name), norch.Tensor)}
+        return found
 
     def _state_names(self, group: dict[str, Any]) -> list[str | None]:
         """The states that the op takes after parameters and gradients; None for those that are not asked for."""
@@ -174,7 +184,10 @@ class MultiTensorOptimizer(_Table, Optimizer):
 
     def _step_replay(self, given: set[int], ask: Any) -> StepReplay | None:
         """How replays of norch.capture make the step that has just been made; None: as it is."""
-        if self._repeats or any(isinstance(v, norch.Tensor) for group in self.param_groups for v in group.values()):
+        if self._repeats or any(
+            group.get("differentiable") or any(isinstance(v, norch.Tensor) for v in group.values())
+            for group in self.param_groups
+        ):
             return None
         return StepReplay(self, given, ask)
 
@@ -199,7 +212,7 @@ class MultiTensorOptimizer(_Table, Optimizer):
         for param, grad in zip(params, grads, strict=True):
             if not grad.is_sparse:
                 left.append((param, grad))
-            elif grad.sparse_dim() != 1 or not self._step_rows(group, param, grad):
+            elif grad.sparse_dim() != 1 or group.get("differentiable") or not self._step_rows(group, param, grad):
                 left.append((param, grad.to_dense()))
         return [param for param, _ in left], [grad for _, grad in left]
 
@@ -249,6 +262,15 @@ def _initialise(self: Any, values: dict[str, Any]) -> None:
 
 
 add_constructor(MultiTensorOptimizer, _initialise)
+
+
+def renewed(states: list[State], name: str | None) -> list[norch.Tensor] | None:
+    """The states of that name, each as a copy that takes its place: what a recorded step keeps stays as it was."""
+    if name is None:
+        return None
+    for s in states:
+        s[name] = s[name].clone()
+    return [s[name] for s in states]
 
 
 def state_tensors(params: list[norch.Tensor], states: list[State], name: str) -> list[norch.Tensor]:

@@ -22,7 +22,7 @@ class NAdam(MultiTensorOptimizer):
 
     `betas` is (beta1, beta2). `decoupled_weight_decay`: as in AdamW. `foreach` and `capturable` choose among PyTorch's
     implementations, and are ignored. Raises ValueError for negative lr, eps, weight_decay or momentum_decay or betas
-    outside [0, 1), NotImplementedError for `differentiable`.
+    outside [0, 1).
     """
 
     _op = staticmethod(norch.nadam_step_)

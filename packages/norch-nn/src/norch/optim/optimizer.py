@@ -140,7 +140,7 @@ class Optimizer(switches.Replayed):
                 raise norch.DTypeError(
                     f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}"
                 )
-            if not param.is_leaf and not param.retains_grad:
+            if not (param.is_leaf or param.retains_grad or self.defaults.get("differentiable")):
                 raise ValueError(f"can't optimize a non-leaf Tensor: it is a result of {param.grad_fn}")
             if id(param) in seen:
                 raise ValueError("a parameter is given to the optimizer twice, in two groups")

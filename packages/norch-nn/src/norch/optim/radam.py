@@ -20,7 +20,7 @@ class RAdam(MultiTensorOptimizer):
 
     t = 1, 2, ... counts the parameter's steps; `betas` is (beta1, beta2). `decoupled_weight_decay`: as in AdamW.
     `foreach` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for negative
-    lr, eps or weight_decay or betas outside [0, 1), NotImplementedError for `differentiable`.
+    lr, eps or weight_decay or betas outside [0, 1).
     """
 
     _op = staticmethod(norch.radam_step_)

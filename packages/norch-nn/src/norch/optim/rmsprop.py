@@ -18,7 +18,7 @@ class RMSprop(MultiTensorOptimizer):
         p -= lr * b
 
     `foreach` and `capturable` choose among PyTorch's implementations, and are ignored. Raises ValueError for a negative
-    lr, alpha, eps, momentum or weight_decay, NotImplementedError for `differentiable`.
+    lr, alpha, eps, momentum or weight_decay.
     """
 
     _op = staticmethod(norch.rmsprop_step_)

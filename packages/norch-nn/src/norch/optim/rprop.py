@@ -18,13 +18,13 @@ class Rprop(MultiTensorOptimizer):
 
     Each element has a step size s of its own: with `etas` (etaminus, etaplus), f is etaplus where g * q > 0, etaminus
     where g * q < 0, else 1 (-g for g if maximize). `foreach` and `capturable` choose among PyTorch's implementations,
-    and are ignored. Raises ValueError for negative lr and unless 0 < etaminus < 1 < etaplus, NotImplementedError for
-    `differentiable`.
+    and are ignored. Raises ValueError for negative lr and unless 0 < etaminus < 1 < etaplus.
     """
 
     _op = staticmethod(norch.rprop_step_)
     _states = {"prev": 0, "step_size": "lr"}
     _scalars = ("etas", "step_sizes", "maximize")
+    _recorded_options = ()
     _key = None
 
     lr: float | norch.Tensor = 1e-2

@@ -7,7 +7,7 @@ from typing import Any
 
 import norch
 
-from .multi_tensor import MultiTensorOptimizer, state_tensors
+from .multi_tensor import MultiTensorOptimizer, renewed, state_tensors
 
 
 class SGD(MultiTensorOptimizer):
@@ -19,9 +19,8 @@ class SGD(MultiTensorOptimizer):
 
     Parameters without a gradient are left alone, and so are rows that a sparse gradient does not have, unless there is
     a momentum or weight_decay. `foreach` and `fused` choose among PyTorch's implementations, and are ignored. Raises
-    ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with dampening,
-    NotImplementedError for `differentiable`. After Robbins and Monro (1951); the momentum after Sutskever et al.
-    (2013).
+    ValueError for negative lr, momentum or weight_decay, and for nesterov without momentum or with dampening. After
+    Robbins and Monro (1951); the momentum after Sutskever et al. (2013).
     """
 
     _op = staticmethod(norch.sgd_step_)
@@ -50,6 +49,8 @@ class SGD(MultiTensorOptimizer):
         params, grads = self._with_gradient(group)
         kinds: set[Any] = set(map(type, params))
         if any(kind.add_ is not _add for kind in kinds):
+            if group["differentiable"]:
+                raise NotImplementedError("SGD: the steps of classes with an add_ of their own are not differentiable")
             params, grads = self._by_their_classes(params, grads, group)
             if not params:
                 return
@@ -60,7 +61,9 @@ class SGD(MultiTensorOptimizer):
         undamped = arguments | {"dampening": 0.0}
         states = [self.state[param] for param in params]
         is_first = [state.get("momentum_buffer") is None for state in states] if group["dampening"] else []
-        buffers = state_tensors(params, states, "momentum_buffer")
+        buffers: Any = state_tensors(params, states, "momentum_buffer")
+        if group["differentiable"]:
+            buffers = renewed(states, "momentum_buffer")
         if any(is_first):
             for first, chosen in ((True, undamped), (False, arguments)):  # at first b = g
                 rows = [row for row, f in zip(zip(params, grads, buffers), is_first, strict=True) if f is first]

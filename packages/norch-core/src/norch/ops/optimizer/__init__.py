@@ -1,4 +1,5 @@
-"""Steps of optimisers: all parameters of a group changed in place by one call, outside the graph.
+"""Steps of optimisers: all parameters of a group changed in place by one call, outside the graph unless they are to be
+differentiable: then they are made of tensor ops, and the graph records these.
 
 A backend that has a kernel of such a name makes the step in one pass. What `compile` is asked for: the lists named
 here, in this order, then the scalars; `count` of attrs is the number of parameters.

@@ -34,6 +34,7 @@ def adam_step_(
     weight_decay: float = 0.0,
     decoupled: bool = False,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """Step number `step`, counted from 1, of Adam (Kingma and Ba, 2015): for each parameter p, its gradient g, and the
     moving averages m of the gradient and v of its square:
@@ -43,9 +44,10 @@ def adam_step_(
         v = beta2 * v + (1 - beta2) * g * g
         p = p - lr * (m / (1 - beta1 ** step)) / (sqrt(v / (1 - beta2 ** step)) + eps)
 
-    in place and unrecorded; gradients stay as they are. `decoupled` is AdamW (Loshchilov and Hutter, 2019). With
-    `max_exp_avg_sqs`, the largest v so far, which stands for v in the last line, it is AMSGrad (Reddi et al., 2018).
-    Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m, `exp_avg_sqs` v.
+    in place and unrecorded unless differentiable; gradients stay as they are. `decoupled` is AdamW (Loshchilov and
+    Hutter, 2019). With `max_exp_avg_sqs`, the largest v so far, which stands for v in the last line, it is AMSGrad
+    (Reddi et al., 2018). Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m,
+    `exp_avg_sqs` v.
     """
     first, second = 1.0 - beta1**step, 1.0 - beta2**step
     amsgrad = max_exp_avg_sqs is not None
@@ -57,11 +59,11 @@ def adam_step_(
         m.mul_(beta1).add_(g * (1.0 - beta1))
         v.mul_(beta2).add_(g * g * (1.0 - beta2))
         if amsgrad:
-            v = rest[0].copy_(maximum(rest[0], v))
+            v = rest[0].copy_(maximum(rest[0].clone(), v))
         p.sub_(m / (v.sqrt() / root + eps) * (lr / first))
 
     scalars = (lr, weight_decay, beta1, beta2, eps, first, second)
-    run_step(_ADAM, (bool(decoupled), amsgrad, bool(maximize)), lists, scalars, one)
+    run_step(_ADAM, (bool(decoupled), amsgrad, bool(maximize)), lists, scalars, one, differentiable)
 
 
 @public(method=False)
@@ -82,15 +84,16 @@ def nadam_step_(
     weight_decay: float = 0.0,
     decoupled: bool = False,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """Step number `step`, counted from 1, of NAdam (Dozat, 2016): g, m and v as in adam_step_, then:
 
         d = (1 - mu) * g / (1 - mu_product) + mu_next * m / (1 - mu_product * mu_next)
         p = p - lr * d / (sqrt(v / (1 - beta2 ** step)) + eps)
 
-    in place and unrecorded: `mu` and `mu_next` are the momenta of this step and the next, `mu_product` the product of
-    all up to this. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m, `exp_avg_sqs` v.
-    `decoupled`, `beta1`: as in adam_step_.
+    in place and unrecorded unless differentiable: `mu` and `mu_next` are the momenta of this step and the next,
+    `mu_product` the product of all up to this. Raises as sgd_step_ does. The lists are as those of sgd_step_;
+    `exp_avgs` holds m, `exp_avg_sqs` v. `decoupled`, `beta1`: as in adam_step_.
     """
     second = 1.0 - beta2**step
     of_grad, of_avg = (1.0 - mu) / (1.0 - mu_product), mu_next / (1.0 - mu_product * mu_next)
@@ -103,7 +106,9 @@ def nadam_step_(
         p.sub_((g * (lr * of_grad) + m * (lr * of_avg)) / (v.sqrt() / root + eps))
 
     scalars = (lr, weight_decay, beta1, beta2, eps, of_grad, of_avg, second)
-    run_step(_NADAM, (bool(decoupled), bool(maximize)), (params, exp_avgs, exp_avg_sqs, grads), scalars, one)
+    run_step(
+        _NADAM, (bool(decoupled), bool(maximize)), (params, exp_avgs, exp_avg_sqs, grads), scalars, one, differentiable
+    )
 
 
 @public(method=False)
@@ -121,6 +126,7 @@ def radam_step_(
     weight_decay: float = 0.0,
     decoupled: bool = False,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """Step number `step`, counted from 1, of RAdam (Liu et al., 2020): g, m and v as in adam_step_, then:
 
@@ -129,8 +135,8 @@ def radam_step_(
         p = p - lr * c * m / (1 - beta1 ** step) * sqrt(1 - beta2 ** step) / (sqrt(v) + eps) if r > 5
         p = p - lr * m / (1 - beta1 ** step)                                            otherwise
 
-    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m,
-    `exp_avg_sqs` v. `decoupled`: as in adam_step_.
+    in place and unrecorded unless differentiable. Raises as sgd_step_ does. The lists are as those of sgd_step_;
+    `exp_avgs` holds m, `exp_avg_sqs` v. `decoupled`: as in adam_step_.
     """
     first, second = 1.0 - beta1**step, 1.0 - beta2**step
     longest = 2.0 / (1.0 - beta2) - 1.0
@@ -149,7 +155,7 @@ def radam_step_(
 
     scalars = (lr, weight_decay, beta1, beta2, eps, factor)
     lists = (params, exp_avgs, exp_avg_sqs, grads)
-    run_step(_RADAM, (bool(decoupled), rectified, bool(maximize)), lists, scalars, one)
+    run_step(_RADAM, (bool(decoupled), rectified, bool(maximize)), lists, scalars, one, differentiable)
 
 
 @public(method=False)
@@ -166,6 +172,7 @@ def adamax_step_(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """Step number `step`, counted from 1, of Adamax (Kingma and Ba, 2015): for each parameter p, its gradient g, the
     moving average m of the gradient and its decaying largest size u:
@@ -175,8 +182,8 @@ def adamax_step_(
         u = max(beta2 * u, abs(g) + eps)
         p = p - lr / (1 - beta1 ** step) * m / u
 
-    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m,
-    `exp_infs` u.
+    in place and unrecorded unless differentiable. Raises as sgd_step_ does. The lists are as those of sgd_step_;
+    `exp_avgs` holds m, `exp_infs` u.
     """
     first = 1.0 - beta1**step
 
@@ -187,7 +194,7 @@ def adamax_step_(
         p.sub_(m / u * (lr / first))
 
     scalars = (lr, weight_decay, beta1, beta2, eps, first)
-    run_step(_ADAMAX, (bool(maximize),), (params, exp_avgs, exp_infs, grads), scalars, one)
+    run_step(_ADAMAX, (bool(maximize),), (params, exp_avgs, exp_infs, grads), scalars, one, differentiable)
 
 
 def _decayed(p: Tensor, g: Tensor, lr: float, weight_decay: float, decoupled: bool, maximize: bool) -> Tensor:

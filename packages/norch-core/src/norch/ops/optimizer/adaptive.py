@@ -25,6 +25,7 @@ def adagrad_step_(
     eps: float = 1e-10,
     weight_decay: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of Adagrad (Duchi et al., 2011): for each parameter p, its gradient g and the sum s of its squares:
 
@@ -32,8 +33,9 @@ def adagrad_step_(
         s = s + g * g
         p = p - lr * g / (sqrt(s) + eps)
 
-    in place and unrecorded; gradients stay as they are. Raises ShapeError for lists of different lengths and for shapes
-    that differ, DTypeError unless all are floating. The lists are as those of sgd_step_; `state_sums` holds s.
+    in place and unrecorded unless differentiable; gradients stay as they are. Raises ShapeError for lists of different
+    lengths and for shapes that differ, DTypeError unless all are floating. The lists are as those of sgd_step_;
+    `state_sums` holds s.
     """
 
     def one(p: Tensor, s: Tensor, g: Tensor) -> None:
@@ -41,7 +43,7 @@ def adagrad_step_(
         s.add_(g * g)
         p.sub_(g / (s.sqrt() + eps) * lr)
 
-    run_step(_ADAGRAD, (bool(maximize),), (params, state_sums, grads), (lr, weight_decay, eps), one)
+    run_step(_ADAGRAD, (bool(maximize),), (params, state_sums, grads), (lr, weight_decay, eps), one, differentiable)
 
 
 @public(method=False)
@@ -56,6 +58,7 @@ def adadelta_step_(
     eps: float = 1e-6,
     weight_decay: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of Adadelta (Zeiler, 2012): for each parameter p, its gradient g, the moving average v of its square and
     that of the squared changes, u:
@@ -66,8 +69,8 @@ def adadelta_step_(
         u = rho * u + (1 - rho) * d * d
         p = p - lr * d
 
-    in place and unrecorded. Raises as adagrad_step_ does. The lists are as those of sgd_step_; `square_avgs` holds v,
-    `acc_deltas` u.
+    in place and unrecorded unless differentiable. Raises as adagrad_step_ does. The lists are as those of sgd_step_;
+    `square_avgs` holds v, `acc_deltas` u.
     """
 
     def one(p: Tensor, v: Tensor, u: Tensor, g: Tensor) -> None:
@@ -77,7 +80,14 @@ def adadelta_step_(
         u.mul_(rho).add_(d * d * (1.0 - rho))
         p.sub_(d * lr)
 
-    run_step(_ADADELTA, (bool(maximize),), (params, square_avgs, acc_deltas, grads), (lr, weight_decay, rho, eps), one)
+    run_step(
+        _ADADELTA,
+        (bool(maximize),),
+        (params, square_avgs, acc_deltas, grads),
+        (lr, weight_decay, rho, eps),
+        one,
+        differentiable,
+    )
 
 
 @public(method=False)
@@ -94,6 +104,7 @@ def rmsprop_step_(
     weight_decay: float = 0.0,
     momentum: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of RMSprop (Tieleman and Hinton, 2012; centred: Graves, 2013): for each parameter p, its gradient g, the
     moving averages v of its square and, unless None, m of itself, and, unless None, its momentum buffer b:
@@ -105,8 +116,8 @@ def rmsprop_step_(
         b = momentum * b + d
         p = p - lr * b                                      (d where there are no buffers)
 
-    in place and unrecorded. Raises as adagrad_step_ does. The lists are as those of sgd_step_; `square_avgs` holds v,
-    `grad_avgs` m, `momentum_buffers` b.
+    in place and unrecorded unless differentiable. Raises as adagrad_step_ does. The lists are as those of sgd_step_;
+    `square_avgs` holds v, `grad_avgs` m, `momentum_buffers` b.
     """
     centered, built = grad_avgs is not None, momentum_buffers is not None
     lists = (params, square_avgs, *(x for x in (grad_avgs, momentum_buffers) if x is not None), grads)
@@ -124,4 +135,11 @@ def rmsprop_step_(
             d = rest[-2].mul_(momentum).add_(d)
         p.sub_(d * lr)
 
-    run_step(_RMSPROP, (centered, built, bool(maximize)), lists, (lr, weight_decay, alpha, eps, momentum), one)
+    run_step(
+        _RMSPROP,
+        (centered, built, bool(maximize)),
+        lists,
+        (lr, weight_decay, alpha, eps, momentum),
+        one,
+        differentiable,
+    )

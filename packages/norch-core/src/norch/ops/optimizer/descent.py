@@ -29,6 +29,7 @@ def sgd_step_(
     weight_decay: float = 0.0,
     nesterov: bool = False,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of gradient descent: for each parameter p, its gradient g and, unless None, its momentum buffer b:
 
@@ -37,9 +38,9 @@ def sgd_step_(
         d = g + momentum * b if nesterov else b             (g where there are no buffers)
         p = p - lr * d
 
-    in place and unrecorded; gradients stay as they are. Raises ShapeError for lists of different lengths and for shapes
-    that differ, DTypeError unless all are floating. params, grads, momentum_buffers: lists of tensors of one device and
-    floating dtype, in the same order; each tensor of a list has the shape of its parameter.
+    in place and unrecorded unless differentiable; gradients stay as they are. Raises ShapeError for lists of different
+    lengths and for shapes that differ, DTypeError unless all are floating. params, grads, momentum_buffers: lists of
+    tensors of one device and floating dtype, in the same order; each tensor of a list has the shape of its parameter.
     """
     built = momentum_buffers is not None
     lists = (params, momentum_buffers, grads) if momentum_buffers is not None else (params, grads)
@@ -52,7 +53,14 @@ def sgd_step_(
             d = d + b * momentum if nesterov else b
         p.sub_(d * lr)
 
-    run_step(_SGD, (built, bool(nesterov), bool(maximize)), lists, (lr, weight_decay, momentum, dampening), one)
+    run_step(
+        _SGD,
+        (built, bool(nesterov), bool(maximize)),
+        lists,
+        (lr, weight_decay, momentum, dampening),
+        one,
+        differentiable,
+    )
 
 
 @public(method=False)
@@ -66,6 +74,7 @@ def asgd_step_(
     lambd: float = 1e-4,
     weight_decay: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of averaged gradient descent (Polyak and Juditsky, 1992): for each parameter p, gradient g and average a:
 
@@ -73,7 +82,8 @@ def asgd_step_(
         p = (1 - lambd * eta) * p - eta * g
         a = a + mu * (p - a)                                (p where mu is 1)
 
-    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `axs` holds a.
+    in place and unrecorded unless differentiable. Raises as sgd_step_ does. The lists are as those of sgd_step_; `axs`
+    holds a.
     """
 
     def one(p: Tensor, a: Tensor, g: Tensor) -> None:
@@ -84,7 +94,7 @@ def asgd_step_(
         else:
             a.add_((p - a) * mu)
 
-    run_step(_ASGD, (bool(maximize),), (params, axs, grads), (eta, weight_decay, lambd, mu), one)
+    run_step(_ASGD, (bool(maximize),), (params, axs, grads), (eta, weight_decay, lambd, mu), one, differentiable)
 
 
 @public(method=False)
@@ -99,6 +109,7 @@ def rprop_step_(
     step_size_min: float = 1e-6,
     step_size_max: float = 50.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of resilient backpropagation (Riedmiller and Braun, 1993): for each parameter p, its gradient g (-g if
     maximize), the gradient q of the step before and the size s of its steps:
@@ -107,14 +118,14 @@ def rprop_step_(
         q = 0 where g * q < 0, else g
         p = p - sign(q) * s
 
-    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `prevs` holds q,
-    `step_sizes` s.
+    in place and unrecorded unless differentiable. Raises as sgd_step_ does. The lists are as those of sgd_step_;
+    `prevs` holds q, `step_sizes` s.
     """
 
     def one(p: Tensor, q: Tensor, s: Tensor, g: Tensor) -> None:
         if maximize:
             g = -g
-        turn = sign(g * q)
+        turn = sign(g * q).detach()
         # Products with +-1 keep the tensors' dtype, which numbers alone do not have.
         factor = where(turn > 0, turn * etaplus, where(turn < 0, turn * -etaminus, turn + 1))
         s.mul_(factor).clamp_(step_size_min, step_size_max)
@@ -122,7 +133,7 @@ def rprop_step_(
         p.sub_(sign(q) * s)
 
     scalars = (etaminus, etaplus, step_size_min, step_size_max)
-    run_step(_RPROP, (bool(maximize),), (params, prevs, step_sizes, grads), scalars, one)
+    run_step(_RPROP, (bool(maximize),), (params, prevs, step_sizes, grads), scalars, one, differentiable)
 
 
 @public(method=False)
@@ -136,6 +147,7 @@ def lion_step_(
     beta2: float = 0.99,
     weight_decay: float = 0.0,
     maximize: bool = False,
+    differentiable: bool = False,
 ) -> None:
     """A step of Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): for each parameter p, its
     gradient g (-g if maximize) and moving average m:
@@ -143,7 +155,8 @@ def lion_step_(
         p = p - lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p)
         m = beta2 * m + (1 - beta2) * g
 
-    in place and unrecorded. Raises as sgd_step_ does. The lists are as those of sgd_step_; `exp_avgs` holds m.
+    in place and unrecorded unless differentiable. Raises as sgd_step_ does. The lists are as those of sgd_step_;
+    `exp_avgs` holds m.
     """
 
     def one(p: Tensor, m: Tensor, g: Tensor) -> None:
@@ -154,4 +167,4 @@ def lion_step_(
         p.sub_(sign(m * beta1 + g * (1.0 - beta1)) * lr)
         m.mul_(beta2).add_(g * (1.0 - beta2))
 
-    run_step(_LION, (bool(maximize),), (params, exp_avgs, grads), (lr, weight_decay, beta1, beta2), one)
+    run_step(_LION, (bool(maximize),), (params, exp_avgs, grads), (lr, weight_decay, beta1, beta2), one, differentiable)

@@ -13,7 +13,7 @@ from ...dispatch.failure import allocate_for
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred
 from ...dtype import float64
-from ...errors import DTypeError, ShapeError
+from ...errors import CaptureError, DTypeError, ShapeError
 from ...observing import STEP, observable
 from ...spec import Spec, span
 from ...tensor_base import TakenOver, make_tensor
@@ -30,10 +30,22 @@ watchers: dict[int, Callable[..., None]] = {}
 
 @observable(STEP)
 def run_step(
-    op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...], one: Callable[..., None]
+    op: Op,
+    attrs: tuple[bool, ...],
+    lists: tuple[Tensors, ...],
+    scalars: tuple[float, ...],
+    one: Callable[..., None],
+    differentiable: bool = False,
 ) -> None:
-    """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops."""
-    if watchers and (watcher := watchers.get(get_ident())) is not None:
+    """Makes the step `op` for `lists`: parameters, states, gradients. `one` makes one parameter's of tensor ops, which
+    the graph records if `differentiable`. Raises CaptureError for such a step while steps are captured.
+    """
+    watcher = watchers.get(get_ident()) if watchers else None
+    if differentiable:
+        if watcher is not None:
+            raise CaptureError(f"{op.name}(): a step that is differentiable runs as it is; it cannot be captured")
+        _by_ops(lists, one, True)
+    elif watcher is not None:
         watcher(op, attrs, lists, scalars, one)
     else:
         make_step(op, attrs, lists, scalars, one)
@@ -174,9 +186,9 @@ def _apart(
         set_recording(before)
 
 
-def _by_ops(lists: tuple[Tensors, ...], one: Callable[..., None]) -> None:
+def _by_ops(lists: tuple[Tensors, ...], one: Callable[..., None], recorded: bool = False) -> None:
     before = is_recording()
-    set_recording(False)
+    set_recording(recorded)
     try:
         for row in zip(*lists, strict=True):
             one(*row)
