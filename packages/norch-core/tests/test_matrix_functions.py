@@ -245,3 +245,16 @@ def test_numbers_of_a_sum_with_a_product_are_those_of_the_result() -> None:
     x, i = norch.ones(2, 2), norch.tensor([1, 2])
     assert norch.addr(x, i, i, beta=2.5, alpha=0.5).tolist() == [[3.0, 3.5], [3.5, 4.5]]
     assert norch.addmv(norch.ones(2), norch.stack([i, i]), i, beta=0.5).tolist() == [5.5, 5.5]
+
+
+@pytest.mark.parametrize("p", [None, 1, -1, 2, -2, "fro", "nuc"])
+def test_matrices_without_elements_have_condition_0(p: object) -> None:
+    assert norch.linalg.cond(norch.ones(2, 0, 0), p).tolist() == [0.0, 0.0]
+    assert norch.linalg.cond(norch.ones(0, 3, 3), p).shape == (0,)
+
+
+def test_singular_values_by_any_driver() -> None:
+    a = norch.tensor([[3.0, 0.0], [0.0, -2.0]])
+    assert norch.linalg.svd(a, driver="gesvd").S.tolist() == norch.linalg.svdvals(a, driver=None).tolist() == [3.0, 2.0]
+    z = norch.complex(a, a * 0)
+    assert norch.linalg.svd(z, driver=None).S.tolist() == norch.linalg.svdvals(z, driver=None).tolist() == [3.0, 2.0]

@@ -142,7 +142,7 @@ _reduced_svd = _differentiable("svd", lapack.svd[False], _svd_gradient)
 _full_svd = _differentiable("svd", lapack.svd[True], _full_svd_gradient)
 
 
-def svd(A: ComplexPair, full_matrices: bool = True) -> Any:
+def svd(A: ComplexPair, full_matrices: bool = True, *, driver: Any = None) -> Any:
     check_pairs("svd", A, square=False)
     kind = import_module("norch.linalg.decompositions").SVD
     return kind(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _reduced_svd)(A))
@@ -174,7 +174,7 @@ def _qr(A: ComplexPair, mode: str = "reduced") -> Any:
     if A.requires_grad and is_grad_enabled():
         raise AutogradError(f"linalg.qr(): mode {mode!r} has no derivative; use mode='reduced' or detach()")
     if mode == "r":
-        return kind(A.pair.new_empty(0), on_host("qr", lambda x: np.linalg.qr(x, "r"), A))  # type: ignore[arg-type]
+        return kind(A.flatten()[:0].clone(), on_host("qr", lambda x: np.linalg.qr(x, "r"), A))  # type: ignore[arg-type]
     return kind(*on_host("qr", lambda x: tuple(np.linalg.qr(x, "complete")), A))  # type: ignore[arg-type]
 
 
@@ -223,7 +223,7 @@ def _eig(A: ComplexPair) -> Any:
 # --- What is made of them ---------------------------------------------------------------------------------------------
 
 
-def singular_values(A: ComplexPair) -> Tensor:
+def singular_values(A: ComplexPair, *, driver: Any = None) -> Tensor:
     check_pairs("svdvals", A, square=False)
     if A.requires_grad and is_grad_enabled():
         return svd(A, False).S  # type: ignore[no-any-return]

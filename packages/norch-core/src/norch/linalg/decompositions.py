@@ -190,20 +190,22 @@ _svd = differentiable("svd", routines.svd, _svd_gradient, takes_none=True)
 _full_svd = differentiable("svd", partial(routines.svd, full_matrices=True), _full_svd_gradient, takes_none=True)
 
 
-def svd(A: Tensor, full_matrices: bool = True) -> SVD:
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
     """(U, S, Vh) with A = U @ diag(S) @ Vh, the singular values descending.
 
     Of A (..., m, n) U is (..., m, m) and Vh (..., n, n), or with full_matrices=False (..., m, k) and (..., k, n) for
     k = min(m, n). Signs of vectors are arbitrary, and their gradients not finite where singular values are equal. The
-    vectors beyond the first k are arbitrary too, and what is made of them has no gradient. Raises ShapeError below two
-    dims, DTypeError unless floating.
+    vectors beyond the first k are arbitrary too, and what is made of them has no gradient. driver: which of cuSOLVER's
+    functions PyTorch takes, ignored. Raises ShapeError below two dims, DTypeError unless floating.
     """
     check_matrices("svd", A, square=False)
     return SVD(*(_full_svd if full_matrices and A.shape[-1] != A.shape[-2] else _svd)(A))
 
 
-def svdvals(A: Tensor) -> Tensor:
-    """The singular values (..., min(m, n)) of matrices (..., m, n), descending. Raises as `svd` does."""
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values (..., min(m, n)) of matrices (..., m, n), descending. Raises as `svd` does. driver: ignored
+    as it is there.
+    """
     check_matrices("svdvals", A, square=False)
     if A.requires_grad and is_grad_enabled():
         return svd(A, full_matrices=False)[1]

@@ -95,10 +95,12 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition numbers (...) of matrices A (..., m, n): by default the largest singular value over the smallest;
-    else by `p`-norms. Infinite where A is singular.
+    else by `p`-norms. Infinite where A is singular, 0 of square matrices without elements.
 
     Raises what the two raise.
     """
+    if not A.numel() and A.ndim > 1 and A.shape[-1] == A.shape[-2]:
+        return A.new_zeros(A.shape[:-2])
     if p in (None, 2):
         return matrix_norm(A, 2) / matrix_norm(A, -2)
     if p == -2:
