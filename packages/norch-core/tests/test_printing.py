@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from printed import Printed, case, check
 
+import norch
 from norch.dtype import get_default_dtype, set_default_dtype
 from norch.tensor.printing import format_array, set_printoptions, tensor_repr
 
@@ -237,3 +238,13 @@ def test_only_the_edges_are_read():
     """A view of 8 TB prints: nothing but the elements shown is converted."""
     huge = np.broadcast_to(np.float64(1.0), (10**6, 10**6))
     assert format_array(huge, 0).startswith("[[1., 1., 1.,  ..., 1., 1., 1.],\n")
+
+
+def test_a_class_says_what_stands_for_values() -> None:
+    class Wrapped(norch.Tensor):
+        def __repr__(self) -> str:
+            return super().__repr__(tensor_contents="of a file")
+
+    wrapped = norch.ones(2, dtype=norch.float64).as_subclass(Wrapped)
+    assert repr(wrapped) == "Wrapped(of a file, dtype=norch.float64)"
+    assert repr(wrapped.requires_grad_()) == "Wrapped(of a file, dtype=norch.float64, requires_grad=True)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import subprocess
 import sys
@@ -91,6 +92,30 @@ assert [tuple(q.shape) for q in m.parameters()] == [(2, 2)]
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (made.stdout, made.stderr) == ("", "")
+
+
+def test_a_parameter_stays_of_its_class():
+    angle = norch.full((2, 2), 6.0).as_subclass(Angle)
+    p = nn.Parameter(angle)
+    assert type(p) is Angle
+    assert isinstance(p, nn.Parameter)
+    assert p.requires_grad
+    assert p.is_leaf
+    assert not angle.requires_grad
+    assert not isinstance(angle, nn.Parameter)
+    assert not isinstance(p * 2, nn.Parameter)
+    assert type(nn.Parameter(p)) is Angle
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight = p
+    assert list(layer.parameters()) == [p]
+    assert type(layer(norch.ones(1, 2))) is Angle
+    for other in (copy.deepcopy(layer), layer.double()):
+        assert type(other.weight) is Angle
+        assert isinstance(other.weight, nn.Parameter)
+        assert list(dict(other.named_parameters())) == ["weight"]
+    layer.load_state_dict({"weight": norch.zeros(2, 2)})
+    assert type(layer.weight) is Angle
+    assert layer.weight.as_subclass(norch.Tensor).sum().item() == 0
 
 
 def test_parameters_are_of_a_module_of_torch_where_tensors_are():

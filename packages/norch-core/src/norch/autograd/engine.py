@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AutogradError, DTypeError, ShapeError
+from ..errors import AutogradError, ShapeError
 from ..observing import PASS, observable
 from ..tensor_base import TensorBase
 from .accumulate import accumulate, shared_ops
@@ -271,8 +271,6 @@ def _seed(spec: Spec, seed: Any, caller: str) -> Tensor:
         raise AutogradError(f"{caller}(): 1 tensors but {len(seed)} gradients")
     if seed.spec.shape != spec.shape:
         raise ShapeError(f"{caller}(): gradient of shape {tuple(seed.shape)} for a tensor of shape {tuple(spec.shape)}")
-    if not seed.spec.dtype.is_floating_point:
-        raise DTypeError(f"{caller}(): gradient of dtype {seed.dtype} for a tensor of dtype {spec.dtype}")
     if seed.spec.dtype is not spec.dtype:
         seed = seed.to(spec.dtype)
     return seed  # type: ignore[no-any-return]

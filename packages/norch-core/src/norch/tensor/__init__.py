@@ -123,10 +123,11 @@ class Tensor(GraphMethods, OpMethods, Properties, result_of_ops=True):
             kind = np.dtype(np.float64)
         return a.to(as_dtype(kind)), b.to(as_dtype(kind))
 
-    def __repr__(self) -> str:
+    # A subclass of one's own gives `tensor_contents`, what stands for the values; most take no argument.
+    def __repr__(self, *args: Any, **kwargs: Any) -> str:
         from .printing import tensor_repr
 
-        return tensor_repr(self)
+        return tensor_repr(self, *args, **kwargs)
 
 
 def _fits(tensor: Tensor, dtype: Any, device: Any) -> bool:

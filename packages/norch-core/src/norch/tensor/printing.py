@@ -56,14 +56,20 @@ def set_printoptions(
     _options.sci_mode = sci_mode
 
 
-def tensor_repr(tensor: Any) -> str:
-    """The `repr` of a tensor: its values, then whatever `norch.tensor(values)` would not give by itself."""
+def tensor_repr(tensor: Any, *, tensor_contents: str | None = None) -> str:
+    """The `repr` of a tensor: its values, then whatever `norch.tensor(values)` would not give by itself.
+
+    tensor_contents: what stands for the values.
+    """
     shape = tuple(tensor.shape)
     empty = 0 in shape
     kind = type(tensor)
     head = f"{kind.__name__ if getattr(kind, '_overrides', False) else 'tensor'}("
     meta = tensor.device.is_meta
-    body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
+    if tensor_contents is not None:
+        body = tensor_contents
+    else:
+        body = "..." if meta else "[]" if empty else format_array(tensor.detach().cpu().numpy(), len(head))
 
     notes = []
     if tensor.device.type != "cpu":

@@ -10,7 +10,7 @@ from .complex_pairs import tensor_of
 
 
 class _ParameterMeta(type):
-    """The class of Parameter: of it are also the tensors of a class with `__torch_dispatch__` that were made one.
+    """The class of Parameter: of it are also the tensors of classes of one's own that were made one.
 
     Its module is one of `torch` where Tensor's is: by that packages such as autoray tell whose an array is.
     """
@@ -30,8 +30,8 @@ class Parameter(norch.Tensor, plain_results=True, metaclass=_ParameterMeta):
     """A tensor that a Module lists among its parameters when it is assigned as an attribute.
 
     `data`: a tensor of any shape, whose memory the parameter shares; None for an empty one. It keeps dtype and device.
-    Of a class with `__torch_dispatch__` it stays of that class. Of complex numbers, a `ComplexPair`, comes the pair of
-    a parameter of shape (..., 2), which is what a Module lists.
+    Of a subclass of Tensor it stays of that class, and is a Parameter all the same. Of complex numbers, a
+    `ComplexPair`, comes the pair of a parameter of shape (..., 2), which is what a Module lists.
     Raises DTypeError for data that is not a Tensor, and for an integer or bool tensor unless `requires_grad=False`.
     """
 
@@ -41,7 +41,7 @@ class Parameter(norch.Tensor, plain_results=True, metaclass=_ParameterMeta):
         if (parts := tensor_of(data)) is not data:
             return norch.view_as_complex(cls(parts, requires_grad))  # type: ignore[return-value]
         shared = _shared(data, cls.__name__)
-        if shared.left_to is not None:
+        if shared.left_to is not None or (cls is Parameter and _has_class(shared)):
             shared._is_param = True  # type: ignore[attr-defined]
             return shared.requires_grad_(requires_grad)  # type: ignore[return-value]
         parameter: Parameter = shared.as_subclass(cls)
@@ -114,6 +114,11 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
 def is_lazy(param: Any) -> bool:
     """Whether `param` is a parameter or buffer without a shape as yet."""
     return isinstance(param, UninitializedTensorMixin)
+
+
+def _has_class(tensor: norch.Tensor) -> bool:
+    """Whether a tensor is of a class of one's own, whose results are of it too."""
+    return type(tensor) is not norch.Tensor and norch.overrides.has_torch_function_unary(tensor)
 
 
 def _shared(data: norch.Tensor | None, title: str) -> norch.Tensor:
