@@ -168,3 +168,20 @@ def test_hooks_get_complex_numbers():
 def test_strides_count_numbers():
     assert norch.view_as_complex(norch.zeros(4, 3, 2)).stride() == (3, 1)
     assert norch.complex(norch.zeros(4, 3), norch.zeros(4, 3)).stride() == (3, 1)
+
+
+def test_complex_numbers_are_mapped_over():
+    z, x = pair(NA), norch.tensor(NA.real.copy())
+    products = norch.func.vmap(lambda row, other: row * other, in_dims=(0, None))(z, z[1])
+    np.testing.assert_allclose(norch.view_as_real(products).numpy().view(np.complex128)[..., 0], NA * NA[1])
+    columns = norch.func.vmap(norch.fft.rfft, in_dims=1, out_dims=-1)(x)
+    assert columns.shape == (3, 3)
+    np.testing.assert_allclose(
+        norch.view_as_real(columns).numpy().view(np.complex128)[..., 0], np.fft.rfft(NA.real, axis=0)
+    )
+    lengths = norch.func.vmap(lambda row: row.abs(), chunk_size=2)(z)
+    np.testing.assert_allclose(lengths.numpy(), np.abs(NA))
+    nested = norch.func.vmap(norch.func.vmap(lambda v: v * 1j))(x)
+    np.testing.assert_allclose(nested.imag.numpy(), NA.real)
+    with pytest.raises(ValueError, match="out_dim is None"):
+        norch.func.vmap(norch.fft.rfft, out_dims=None)(x)

@@ -104,6 +104,16 @@ def test_vjp_and_jvp(x, v) -> None:
     close(aux, X)
 
 
+def test_a_product_under_no_grad_is_a_constant(x) -> None:
+    w = x.requires_grad_()
+    out, back = vjp(lambda a: a**2, w)
+    with norch.no_grad():
+        (y,) = back(norch.ones_like(x))
+    assert not y.requires_grad
+    assert out.requires_grad
+    close(norch.autograd.grad(out.sum(), w)[0], 2 * X)
+
+
 def test_products_are_differentiated_by_their_vectors(x, v) -> None:
     ones = norch.ones_like(x)
     _, back = vjp(norch.sin, x)

@@ -29,6 +29,7 @@ from ..errors import DTypeError
 from ..ops import as_tensor, atan2, broadcast_tensors, cos, exp, sin, stack
 from ..ops.elementwise.complex_products import complex_abs, complex_mul
 from ..ops.shape.views import permute, select_dim
+from ..spec import wrap_dim
 from ..tensor import Tensor
 from ..tensor.indexing import unlisted
 from .complex_views import MOVES_IN_PLACE, VIEWS, move_in_place, view_of
@@ -356,6 +357,16 @@ class ComplexPair:
             return value.parts if isinstance(value, ComplexDType) else value
 
         return ComplexPair(self.pair.to(*map(of_parts, args), **{name: of_parts(v) for name, v in kwargs.items()}))
+
+    def _add_batch_dim(self, in_dim: int, vmap_level: int) -> ComplexPair:
+        """One sample of numbers whose dim `in_dim` the samples of a `vmap` are along."""
+        return ComplexPair(_module("norch.compat.batched_tensors")._add_batch_dim(self.pair, in_dim, vmap_level))
+
+    def _maybe_remove_batch_dim(self, name: str, vmap_level: int, batch_size: int, out_dim: int | None) -> ComplexPair:
+        """All samples of such numbers, along dim `out_dim`."""
+        at = out_dim if out_dim is None else wrap_dim(out_dim, self.pair.ndim, "vmap")
+        remove = _module("norch.compat.batched_tensors")._maybe_remove_batch_dim
+        return ComplexPair(remove(name, self.pair, vmap_level, batch_size, at))
 
     def backward(self, gradient: Any = None, **kwargs: Any) -> None:
         """As `Tensor.backward`: `gradient`, of the numbers' shape, is needed."""

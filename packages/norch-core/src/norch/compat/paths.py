@@ -164,6 +164,7 @@ PLACES: dict[str, Place] = {
     "_jit_internal": Place(("nn.traced",), names=_JIT | {"_copy_to_script_wrapper": unchanged}),
     "autograd.variable": Place(("autograd",)),
     "compiler": Place(names=_COMPILER | {"compile": compile, "set_stance": set_stance}),
+    "func.experimental": Place(("func",)),
     "_higher_order_ops.associative_scan": Place(("compat.scanning",)),
     "_dynamo.backends.debugging": Place(names=dict.fromkeys(("eager", "eager_noexcept", "aot_eager"), eager)),
     "_dynamo.exc": Place(names={"TorchDynamoException": type("TorchDynamoException", (RuntimeError,), {})}),

@@ -32,7 +32,7 @@ def vmap(
     chunk_size: how many samples at a time, for less memory.
 
     A container that has `_add_batch_dim` and `_maybe_remove_batch_dim`, as those of the package tensordict, is mapped
-    over a dim of its `shape` by these.
+    over a dim of its `shape` by these; so are complex numbers.
 
     Raises ValueError for dims that do not fit the arguments or differ in size, and for results that are no tensors.
     """

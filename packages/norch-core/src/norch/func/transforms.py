@@ -113,7 +113,7 @@ class Tape:
                 by,
                 [seed for _, seed in pairs],
                 retain_graph=True,
-                create_graph=self.tracked or by_seeds,
+                create_graph=(is_recording() and self.tracked) or by_seeds,
                 allow_unused=True,
             )
             grads = list(found)

@@ -312,9 +312,11 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 @public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Row-major indices into `shape`, a tensor for each dim. DTypeError unless integers, IndexError for no elements."""
+    """Row-major indices into `shape`, a tensor of int64 for each dim. DTypeError unless integers, IndexError for no
+    elements.
+    """
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     require_integers("unravel_index", "indices", indices.spec)
     if sizes and min(sizes) < 1:
         raise IndexError(f"unravel_index(): no index is in shape {sizes}")
-    return unravel(indices, sizes)
+    return unravel(indices.long(), sizes)

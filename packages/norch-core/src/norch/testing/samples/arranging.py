@@ -53,7 +53,7 @@ SHAPES = samples(
     Sample("vander", _vander, (case(x(3)), case(x(2), 4, increasing=True)), "float", strict=False, loose=8,
            grad=False),
     Sample("unravel_index", lambda v, shape: np.unravel_index(v, shape), (case(exactly([0, 5, 11]), (3, 4)),
-           case(exactly([[1], [0]]), (2,))), "ints"),
+           case(exactly([[1], [0]]), (2,))), "ints", "int64"),
 )  # fmt: skip
 
 
