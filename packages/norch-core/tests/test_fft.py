@@ -206,3 +206,10 @@ def test_one_dim_and_its_size_may_be_ints(name):
     function = getattr(norch.fft, name)
     assert norch.equal(function(norch.tensor(x), s=3, dim=0).pair, function(norch.tensor(x), s=(3,), dim=(0,)).pair)
     assert norch.equal(function(norch.tensor(x), 5).pair, function(norch.tensor(x), (5,)).pair)
+
+
+def test_star_imports_bring_transforms_alone():
+    names = {}
+    exec("from norch.fft import *", names)
+    assert {name for name in names if name != "__builtins__"} == set(norch.fft.__all__)
+    assert all(callable(names[name]) for name in norch.fft.__all__)

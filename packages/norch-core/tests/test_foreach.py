@@ -18,7 +18,7 @@ def same(found: list[norch.Tensor], expected: list[norch.Tensor]) -> None:
 def test_of_one_list(name: str) -> None:
     same(getattr(norch, f"_foreach_{name}")(A), [getattr(x, name)() for x in A])
     changed = [x.clone() for x in A]
-    assert getattr(norch, f"_foreach_{name}_")(changed) is None
+    assert getattr(norch, f"_foreach_{name}_")(changed) is changed
     same(changed, [getattr(x, name)() for x in A])
 
 
@@ -76,3 +76,12 @@ def test_groups_of_a_device_and_dtype() -> None:
     assert tensors[0] is x
     assert tensors[1] is z
     assert (numbers, nothing) == ([1, 3], [None, None])
+
+
+def test_what_is_changed_in_place_is_given_back() -> None:
+    parts = [norch.ones(2), norch.zeros(())]
+    assert norch._foreach_add_(parts, 1) is parts
+    assert norch._foreach_copy_(parts, [norch.zeros(2), norch.ones(())]) is parts
+    copies = norch._foreach_clone(parts)
+    assert norch._foreach_zero_(parts) is parts
+    assert [c.tolist() for c in copies] == [[0.0, 0.0], 1.0]

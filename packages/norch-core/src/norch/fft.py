@@ -21,6 +21,11 @@ from .ops.matrix.dft import check_real, dft, dft2
 from .spec import as_int, wrap_dim
 from .tensor import Tensor
 
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
+    "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
 # --- Along one dim --------------------------------------------------------------------------------------------------
 
 _NORMS = ("backward", "ortho", "forward")

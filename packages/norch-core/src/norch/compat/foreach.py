@@ -1,4 +1,5 @@
-"""`torch._foreach_*`: a method of Tensor over lists of tensors, one after the other. With "_" at the end, in place."""
+"""`torch._foreach_*`: a method of Tensor over lists of tensors, one after the other. With "_" at the end, in place: the
+list itself is what they give."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ def _call(name: str, tensor: Any, args: Sequence[Any], kwargs: dict[str, Any]) -
 
 
 def _over(name: str) -> Callable[..., Any]:
-    def call(self: Any, *args: Any, **kwargs: Any) -> list[Any] | None:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         columns = [self, *args, *kwargs.values()]
         count = max(len(column) for column in columns if isinstance(column, list | tuple))
         columns = [c.tolist() if isinstance(c, Tensor) and c.ndim == 1 else c for c in columns]
         rows = zip(*[c if isinstance(c, list | tuple) else [c] * count for c in columns], strict=True)
         cut = len(args) + 1
         out = [_call(name, row[0], row[1:cut], dict(zip(kwargs, row[cut:], strict=True))) for row in rows]
-        return None if name.endswith("_") else out
+        return self if name.endswith("_") else out
 
     return call
 
@@ -54,17 +55,25 @@ def _max(self: Sequence[Tensor]) -> list[Tensor]:
     return [x.max() for x in self]
 
 
-def _zero_(self: Sequence[Tensor]) -> None:
+def _clone(self: Sequence[Tensor], *, memory_format: Any = None) -> list[Tensor]:
+    return [x.clone() if memory_format is None else x.clone(memory_format=memory_format) for x in self]
+
+
+def _zero_(self: Sequence[Tensor]) -> Sequence[Tensor]:
     for x in self:
         x.zero_()
+    return self
 
 
-def _copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> None:
+def _copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> Sequence[Tensor]:
     for x, value in zip(self, src, strict=True):
         x.copy_(value, non_blocking)
+    return self
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": _norm, "max": _max, "zero_": _zero_, "copy_": _copy_}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "norm": _norm, "max": _max, "clone": _clone, "zero_": _zero_, "copy_": _copy_
+}  # fmt: skip
 
 
 @cache
