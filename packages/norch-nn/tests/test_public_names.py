@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 OWN = ("fx", "nn", "optim", "ray", "utils", "vision")
 PUBLIC_MODULES = tuple(
-    "autograd compiler func library linalg overrides random serialization source_lines switches".split()
+    "autograd backends compiler func library linalg overrides random serialization source_lines switches".split()
 )
 PUBLIC_NONETHELESS = ("_assert",)
 """What begins as internal names do since it does in PyTorch."""

@@ -246,6 +246,21 @@ class _OptEinsum(_Absent):
     strategy = None
 
 
+class _Attention:
+    """The switch of `torch.backends.mha`, PyTorch's fast path of attention in inference: what norch.nn does alike of it
+    is that `TransformerEncoder` gives zeros at padded places."""
+
+    _fastpath = _switch("mha.fastpath", True, "Whether results at padded places are zeros.")
+
+    def get_fastpath_enabled(self) -> bool:
+        """What `set_fastpath_enabled` was given, True at first."""
+        return bool(self._fastpath)
+
+    def set_fastpath_enabled(self, value: bool) -> None:
+        """Sets the switch for all threads."""
+        self._fastpath = value
+
+
 class _CPU:
     """What scripts ask about the processor."""
 
@@ -257,6 +272,7 @@ class _CPU:
 
 
 cudnn, cuda, mps, cpu = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps"), _CPU()
+mha = _Attention()
 mkl = mkldnn = openmp = _Absent()
 opt_einsum = _OptEinsum()
 

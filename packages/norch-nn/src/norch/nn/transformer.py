@@ -11,6 +11,7 @@ import norch
 
 from . import functional as F
 from . import init
+from .activation import GELU, ReLU
 from .container import ModuleList
 from .dropout import Dropout
 from .layer import MAX_LAYERS
@@ -193,8 +194,11 @@ class _Stack(Module):
 class TransformerEncoder(_Stack):
     """`num_layers` copies of `encoder_layer` (Vaswani et al., 2017), one after another, then `norm` if there is one.
 
-    enable_nested_tensor and mask_check are taken and change nothing: results at padded places are never zeroed. Raises
-    DTypeError where the layer is no Module, ValueError for more than 65,536 layers.
+    enable_nested_tensor: in evaluation, where no gradients are asked for and `src_key_padding_mask` is the only mask
+    and leaves out the ends of sequences, results there are zeros, before the norm, as PyTorch's are. It has conditions:
+    layers are `TransformerEncoderLayer`, batch first and not norm first, with biases, relu or gelu and an even number
+    of heads. mask_check: taken, and changes nothing. Raises DTypeError where the layer is no Module, ValueError for
+    more than 65,536 layers.
     """
 
     def __init__(
@@ -207,6 +211,7 @@ class TransformerEncoder(_Stack):
     ) -> None:
         super().__init__(encoder_layer, num_layers, norm)
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor and _may_be_nested(encoder_layer)
         self.mask_check = mask_check
 
     def forward(
@@ -224,7 +229,36 @@ class TransformerEncoder(_Stack):
         out = src
         for layer in self.layers:
             out = layer(out, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
+        if src_key_padding_mask is not None and mask is None and self._is_nested(src):
+            padded = src_key_padding_mask != 0
+            at_ends = (padded[:, 1:] | ~padded[:, :-1]).all()
+            out = out.masked_fill((padded & at_ends).unsqueeze(-1), 0.0)
         return out if self.norm is None else self.norm(out)
+
+    def _is_nested(self, src: Tensor) -> bool:
+        """Whether PyTorch makes a nested tensor of `src`, which has no padded places."""
+        first = self.layers[0]
+        if not self.use_nested_tensor or first.training or src.ndim != 3 or norch.is_autocast_enabled():
+            return False
+        if norch.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in first.parameters())):
+            return False
+        return norch.backends.mha.get_fastpath_enabled()
+
+
+def _may_be_nested(layer: Module) -> bool:
+    """Whether PyTorch computes such a layer of an encoder with nested tensors."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return False
+    attention, activation = layer.self_attn, layer.activation
+    return (
+        attention.batch_first
+        and not layer.norm_first
+        and attention.in_proj_weight is not None
+        and attention.in_proj_bias is not None
+        and attention.num_heads % 2 == 0
+        and (activation in (F.relu, F.gelu) or isinstance(activation, ReLU | GELU))
+        and layer.norm1.eps == layer.norm2.eps
+    )
 
 
 class TransformerDecoder(_Stack):
