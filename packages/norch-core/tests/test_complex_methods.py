@@ -185,3 +185,15 @@ def test_complex_numbers_are_mapped_over():
     np.testing.assert_allclose(nested.imag.numpy(), NA.real)
     with pytest.raises(ValueError, match="out_dim is None"):
         norch.func.vmap(norch.fft.rfft, out_dims=None)(x)
+
+
+def test_angles_of_real_numbers():
+    x = norch.tensor([np.inf, -np.inf, np.nan, 0.0, -0.0, 2.0, -2.0], requires_grad=True)
+    found = norch.angle(x)
+    np.testing.assert_array_equal(found.detach().numpy(), np.float32([0, np.pi, np.nan, 0, 0, 0, np.pi]))
+    assert not np.signbit(found.detach().numpy()).any()
+    assert norch.autograd.grad(norch.angle(x[3:]).sum(), x)[0].tolist() == [0.0] * 7
+    for dtype in (norch.int64, norch.bool):
+        whole = norch.angle(norch.tensor([0, 1]).to(dtype))
+        assert whole.dtype is norch.float32
+        assert whole.tolist() == [0.0, 0.0]

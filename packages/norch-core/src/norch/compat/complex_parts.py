@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from sys import getrefcount
 from typing import Any
 
 from ..autograd import is_grad_enabled
 from ..dispatch.arguments import check_functions, describe
+from ..dtype import get_default_dtype
 from ..errors import DTypeError, ShapeError
 from ..ops import cos, sin, where
 from ..ops.creation import zeros
@@ -116,7 +118,8 @@ def angle(input: Any) -> Tensor:
     """The angle in the complex plane: for real numbers 0, or pi where negative."""
     if isinstance(input, ComplexPair):
         return input.angle()
-    return where(input != input, input, where(input < 0, 3.141592653589793, input * 0))
+    x = input if input.is_floating_point() else input.to(get_default_dtype())
+    return where(x < 0, math.pi, x.abs().clamp(max=0))
 
 
 def is_complex(input: Any) -> bool:
