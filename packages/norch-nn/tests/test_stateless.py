@@ -57,7 +57,7 @@ def test_other_parameters_and_the_own_ones_put_back(net, images) -> None:
 def test_several_dicts_and_strict(net, images) -> None:
     parameters, buffers = dict(net.named_parameters()), dict(net.named_buffers())
     same(functional_call(net, (parameters, buffers), images, strict=True), net(images))
-    with pytest.raises(KeyError, match=r"missing names .*norm\.running_mean.*unexpected names \['more'\]"):
+    with pytest.raises(RuntimeError, match=r"Missing key.*norm\.running_mean.*Unexpected key.*\['more'\]"):
         functional_call(net, {**parameters, "more": norch.ones(1)}, images, strict=True)
     with pytest.raises(ValueError, match=r"fc\.bias comes in more than one dict"):
         functional_call(net, (parameters, {"fc.bias": norch.ones(5)}), images)
@@ -141,3 +141,30 @@ def test_attention_is_mapped_in_one_pass(recwarn) -> None:
         (layer(x[i : i + 1]) ** 2).sum().backward()
         for name, p in layer.named_parameters():
             same(found[name][i], p.grad, 1e-4)
+
+
+def test_other_names_are_attributes_meanwhile():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = norch.tensor(2.0)  # no parameter and no buffer
+            self.inner = nn.Identity()
+
+        def forward(self, x):
+            self.scale = self.scale + 1
+            return x * self.scale + self.inner.shift + sum(self.parameters())
+
+    module, x = Scaled(), norch.ones(2)
+    kept = module.scale
+    given = {"scale": norch.tensor(4.0), "inner.shift": nn.Parameter(norch.tensor(1.0))}
+    assert functional_call(module, given, x).tolist() == [7.0, 7.0]
+    assert module.scale is kept
+    assert given["scale"].item() == 5
+    assert not hasattr(module.inner, "shift")
+    assert not list(module.parameters())
+    with pytest.raises(AttributeError, match="lacking"):
+        functional_call(module, {"lacking.weight": x}, x)
+    with pytest.raises(TypeError, match=r"inner is a Identity, not a tensor"):
+        functional_call(module, {"inner": x}, x)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\): \[\]. Unexpected key\(s\): \['scale'\]"):
+        functional_call(module, {"scale": x}, x, strict=True)

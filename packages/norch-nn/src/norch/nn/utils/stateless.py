@@ -33,11 +33,12 @@ def functional_call(
     back afterwards.
 
     parameter_and_buffer_dicts: tensors by dotted name, in one dict or several; what is not named stays as it is.
-    tie_weights: a tensor that has several names is replaced under all of them. What the module assigns to a name anew
-    is put into the dict.
+    Other names are attributes while the module runs. tie_weights: a tensor that has several names is replaced under all
+    of them. What the module assigns to a name anew is put into the dict.
 
-    Raises ValueError for a name in two dicts, and for two tensors given for one that is shared; KeyError with `strict`
-    for names that are missing or are none of the module's.
+    Raises ValueError for a name in two dicts, and for two tensors given for one that is shared; AttributeError for a
+    name below a module that is not there, TypeError for that of an attribute that is no tensor; RuntimeError with
+    `strict` for names that are missing or are no parameter's or buffer's.
     """
     several = not isinstance(parameter_and_buffer_dicts, Mapping)
     dicts: list[Any] = list(parameter_and_buffer_dicts) if several else [parameter_and_buffer_dicts]
@@ -55,26 +56,54 @@ def functional_call(
             if other in given and given[other] is not value:
                 raise ValueError(f"functional_call(): {name} and {other} are one tensor, but different ones are given")
             chosen[other] = value
+    others = {n: _attribute(module, n) for n in chosen if n not in places}
     if strict:
         missing = [n for n, (own, name) in places.items() if n not in chosen and own[name] is not None]
-        unexpected = [n for n in chosen if n not in places]
-        if missing or unexpected:
-            raise KeyError(f"functional_call(): missing names {missing}, unexpected names {unexpected}")
+        if missing or others:
+            raise RuntimeError(f"functional_call(): Missing key(s): {missing}. Unexpected key(s): {list(others)}.")
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     before = {n: places[n][0][places[n][1]] for n in chosen if n in places}
     try:
         for n in before:
             own, name = places[n]
             own[name] = chosen[n]
+        for n, (part, name, _) in others.items():
+            setattr(part, name, chosen[n])
         return module(*positional, **(kwargs or {}))
     finally:
         for n, value in before.items():
             own, name = places[n]
-            if own[name] is not chosen[n]:
-                for some in dicts:
-                    if n in some:
-                        some[n] = own[name]
+            _put_back(dicts, n, chosen[n], own[name])
             own[name] = value
+        for n, (part, name, value) in others.items():
+            _put_back(dicts, n, chosen[n], getattr(part, name, chosen[n]))
+            delattr(part, name)
+            if value is not _ABSENT:
+                setattr(part, name, value)
+
+
+_ABSENT: Any = object()
+
+
+def _attribute(module: Module, path: str) -> tuple[Module, str, Any]:
+    """Of a dotted name that is no parameter's or buffer's: the module, and what it has under the last part of it.
+
+    Raises AttributeError where there is no such module, TypeError for an attribute that is neither tensor nor None.
+    """
+    above, _, name = path.rpartition(".")
+    part = module.get_submodule(above)
+    value = getattr(part, name, _ABSENT)
+    if value is not _ABSENT and value is not None and not isinstance(value, norch.Tensor):
+        raise TypeError(f"functional_call(): {path} is a {type(value).__name__}, not a tensor")
+    return part, name, value
+
+
+def _put_back(dicts: list[Any], path: str, given: Any, now: Any) -> None:
+    """Puts what a module has assigned to a name into the dict that had another tensor for it."""
+    if now is not given:
+        for some in dicts:
+            if path in some:
+                some[path] = now
 
 
 def _shared_names(places: dict[str, tuple[dict[str, Any], str]]) -> dict[str, list[str]]:
