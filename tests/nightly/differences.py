@@ -151,7 +151,7 @@ LACKING = {
     """,
     "what PyTorch's own code calls": """
         _batch_norm_with_update _chunk_cat _native_batch_norm_legit _unsafe_masked_index
-        _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa alias_copy as_strided_copy constant_pad_nd
+        _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa alias_copy as_strided_copy
         diagonal_copy expand_copy hash_tensor jiterator_2inputs_2outputs
         jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary
         max_pool2d_with_indices_backward native_batch_norm native_dropout_backward native_group_norm

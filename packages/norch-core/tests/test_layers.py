@@ -27,6 +27,13 @@ def test_linear(lead):
     check(norch.linear, x, w, second=False)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 5)])
+def test_linear_expands_a_bias(shape):
+    x, w, b = draw(2, 4), draw(5, 4), draw(*shape)
+    assert_close(norch.linear(const(x), const(w), const(b)), x @ w.T + b)
+    check(norch.linear, x, w, b)
+
+
 def test_linear_refuses():
     with pytest.raises(norch.ShapeError, match=r"linear\(\).*\(2, 3\).*\(5, 4\)"):
         norch.linear(norch.zeros(2, 3), norch.zeros(5, 4))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ..autograd import enable_grad, grad
+from ..autograd import enable_grad, grad, is_grad_enabled
 from ..dispatch.op import Op
 from ..spec import Spec
 from ..tensor import Tensor
@@ -65,10 +65,12 @@ def _convolution_backward(
 ) -> tuple[Tensor | None, ...]:
     """The gradients by input, weight and bias, of these the ones that the last argument asks for."""
     *options, wanted = more
-    leaves = [x.detach().requires_grad_() for x in (input, weight)]
+    twice = is_grad_enabled() and any(x.requires_grad for x in (grad_output, input, weight))
+    by = [x.view_as(x) if x.requires_grad and twice else x.detach().requires_grad_() for x in (input, weight)]
     with enable_grad():
-        out = _convolution(leaves[0], leaves[1], None, *options)
-    found = iter(grad(out, [x for x, is_wanted in zip(leaves, wanted, strict=False) if is_wanted], grad_output))
+        out = _convolution(by[0], by[1], None, *options)
+    chosen = [x for x, is_wanted in zip(by, wanted, strict=False) if is_wanted]
+    found = iter(grad(out, chosen, grad_output, create_graph=twice))
     by_bias = grad_output.sum([d for d in range(grad_output.dim()) if d != 1]) if wanted[2] else None
     return *[next(found) if is_wanted else None for is_wanted in wanted[:2]], by_bias
 
@@ -81,6 +83,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "select": lambda self, dim, index: self.select(dim, index),
     "index": _index,
+    "index_put": lambda self, indices, values, accumulate=False: _index_put_(self.clone(), indices, values, accumulate),
     "index_put_": _index_put_,
     "view": lambda self, size: self.view(size),
     "_unsafe_view": lambda self, size: self.view(size),

@@ -60,6 +60,11 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return ops.narrow(input, dim, start, length).clone()
 
 
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """`norch.pad` with `value` around the tensor: `pad` has (before, after) of the last dim first. Raises as it does."""
+    return ops.pad(input, pad, "constant", value)
+
+
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
 ) -> Tensor:

@@ -97,13 +97,20 @@ def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activa
 
 @public(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
-    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out).
+    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out). A bias of one element, or of shape (1, out), is
+    expanded.
 
     activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
     ShapeError for shapes that do not fit, DTypeError unless all have one dtype, ValueError for another activation.
     """
     if activation is None:
-        return _linear(input, weight, bias)
+        try:
+            return _linear(input, weight, bias)
+        except ShapeError:
+            fitted = _expanded(bias, weight)
+            if fitted is None:
+                raise
+            return _linear(input, weight, fitted)
     if activation not in _ACTIVATIONS:
         raise ValueError(f"linear(): activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
     if activation in _GRADIENTS or not (
@@ -113,6 +120,14 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     # The gradient needs what the activation is applied to.
     out: Tensor = _ACTIVATIONS[activation](_linear(input, weight, bias))
     return out
+
+
+def _expanded(bias: Tensor | None, weight: Tensor) -> Tensor | None:
+    """A bias that broadcasts to (out) as one of that shape; None for others, and for what has it."""
+    if bias is None or weight.spec.ndim != 2:
+        return None
+    shape, out = tuple(bias.spec.shape), weight.spec.shape[0]
+    return bias.reshape(-1).expand(out) if shape in ((), (1,), (1, 1), (1, out)) and shape != (out,) else None
 
 
 @public(method=False)
