@@ -43,6 +43,12 @@ def test_linear_refuses():
         norch.linear(norch.zeros(2, 4), norch.zeros(5, 4, dtype=norch.float64))
 
 
+def test_dropout_under_the_name_of_torch():
+    x = norch.ones(4)
+    assert norch.dropout(x, p=1.0, train=True).tolist() == [0.0] * 4
+    assert norch.dropout(x, p=1.0, train=False) is x
+
+
 def test_embedding():
     w, index = draw(5, 3), np.array([[0, 4, 4], [2, 0, 4]])
     assert_close(norch.embedding(const(index), const(w)), w[index])

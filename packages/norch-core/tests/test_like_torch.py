@@ -243,6 +243,7 @@ LINES = {
     "converted.format": [(F,), lambda t, x: tuple(getattr(x.detach(), n)(memory_format=t.contiguous_format) for n in (
         "float", "double", "half", "long", "int", "short", "char", "bool"))],
     "unique.empty_dim": [(I[:0],), lambda t, x: t.unique(x, dim=0, return_inverse=True, return_counts=True)],
+    "tensordot.dims": [(B, B), lambda t, x, y: t.tensordot(x * 1.0, y.mT * 1.0, t.tensor([1]))],
     "unravel_index.small": [(np.array([3, 5], np.uint8),), lambda t, i: t.unravel_index(i, (300, 4))],
     "unravel_index.0d": [(np.array(0),), lambda t, i: t.tensor(len(t.unravel_index(i, ())))],
     "special.bool": [(B,), lambda t, x: (t.special.entr(x), (t.special.ndtr(x) * 1000).int(), (t.logsumexp(x, (0,

@@ -44,6 +44,15 @@ def test_bags_with_offsets(mode, skip, last):
     np.testing.assert_allclose(array(out), bags(indices, offsets, table, mode, skip=skip))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_the_last_bag_ends_with_the_input(mode):
+    table, indices = rand(6, 3), np.array([1, 3, 5, 0])
+    for last in (3, 4, 0):
+        given = norch.tensor([0, 3, last])
+        out = F.embedding_bag(norch.tensor(indices), norch.tensor(table), given, mode=mode, include_last_offset=True)
+        np.testing.assert_allclose(array(out), bags(indices, [0, 3, 4], table, mode))
+
+
 def test_bags_with_weights_and_their_gradient():
     table, indices = norch.tensor(rand(6, 3), requires_grad=True), norch.tensor([1, 3, 3, 5])
     weights = norch.tensor(rand(4, seed=1), requires_grad=True)

@@ -218,9 +218,9 @@ _LATER = {
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
     "spectral": ("istft", "stft"),
     "compat.more_functions": (
-        "adjoint", "as_strided_scatter", "constant_pad_nd", "empty_permuted", "fill", "frexp", "from_file", "narrow_copy",
-        "native_channel_shuffle", "nonzero_static", "cond", "while_loop", "conv_tbc", "_softmax_backward_data",
-        "_log_softmax_backward_data", "_shape_as_tensor",
+        "adjoint", "as_strided_scatter", "constant_pad_nd", "empty_permuted", "fill", "frexp", "from_file",
+        "narrow_copy", "native_channel_shuffle", "nonzero_static", "cond", "while_loop", "conv_tbc",
+        "_softmax_backward_data", "_log_softmax_backward_data", "_shape_as_tensor",
     ),
     "compat.quantized_dtypes": (
         "qint32", "qint8", "quint2x4", "quint4x2", "quint8",

@@ -61,7 +61,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
-    """`norch.pad` with `value` around the tensor: `pad` has (before, after) of the last dim first. Raises as it does."""
+    """`norch.pad` with `value`: `pad` has (before, after) of the last dim first. Raises as that does."""
     return ops.pad(input, pad, "constant", value)
 
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """The products of two tensors summed over dims of both, as one matrix product.
 
-    dims: a number, for the last of `a` and the first of `b`, or two lists of dims. A size of 1 broadcasts. Raises
-    ShapeError where the sizes differ, IndexError for a dim out of range.
+    dims: a number, for the last of `a` and the first of `b`, or two lists of dims, or such a tensor. A size of 1
+    broadcasts. Raises ShapeError where the sizes differ, IndexError for a dim out of range.
     """
     if hasattr(dims, "spec"):
-        dims = dims.tolist()
+        dims = dims.tolist() if dims.spec.numel > 1 else int(dims)
     if isinstance(dims, int):
         left, right = list(range(a.spec.ndim - dims, a.spec.ndim)), list(range(dims))
         if not 0 <= dims <= min(a.spec.ndim, b.spec.ndim):

@@ -35,16 +35,16 @@ def _dropout(input: Tensor, p: Scalar, seed: Scalar, offset: Scalar) -> Tensor:
 
 
 @public(method=False)
-def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, *, train: bool | None = None) -> Tensor:
     """Each element 0 with probability `p`, the others divided by 1 - p (Srivastava et al., 2014).
 
-    Without `training`, or with p 0, the input itself. Draws from the default generator. Shape and dtype kept; raises
-    ValueError for a `p` outside [0, 1], DTypeError unless floating.
+    Without `training`, or with p 0, the input itself. train: the same, as `torch.dropout` calls it. Draws from the
+    default generator. Shape and dtype kept; raises ValueError for a `p` outside [0, 1], DTypeError unless floating.
     """
     if not 0 <= p <= 1:
         raise ValueError(f"dropout(): p must be from 0 to 1, got {p}")
     floating("dropout", input.spec)
-    if not training or p == 0:
+    if not (training if train is None else train) or p == 0:
         return input
     operand, seed, offset = keyed(input)
     return _dropout(operand, float(p), seed, offset)

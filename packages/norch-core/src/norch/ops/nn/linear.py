@@ -97,8 +97,8 @@ def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None, activa
 
 @public(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None) -> Tensor:
-    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out). A bias of one element, or of shape (1, out), is
-    expanded.
+    """input @ weight.T + bias: (..., in), (out, in), (out) -> (..., out). A bias of one element, or of shape (1, out),
+    is expanded.
 
     activation: "relu", "gelu", "silu", "tanh" or "sigmoid" to apply it to the result in the same pass. Raises
     ShapeError for shapes that do not fit, DTypeError unless all have one dtype, ValueError for another activation.

@@ -112,7 +112,8 @@ def embedding_bag(
     """For each bag of indices the `mode` ("sum", "mean" or "max") of the rows of `weight` that they name: (bags,
     features).
 
-    input: (bags, n), or (n) with `offsets`, where each bag begins (and the last ends if `include_last_offset`).
+    input: (bags, n), or (n) with `offsets`, where each bag begins. include_last_offset: they have one number more,
+    which should be n, and does not count.
     per_sample_weights: a factor for each index, for sums. max_norm, norm_type, scale_grad_by_freq: as of `embedding`.
     padding_idx: an index that does not count. An empty bag gives zeros. The maximum with `offsets` waits for the length
     of the longest bag. sparse: as of `embedding`. Raises ShapeError for shapes, and a
@@ -179,9 +180,10 @@ def _check_bags(
 
 
 def _edges(input: norch.Tensor, offsets: norch.Tensor, include_last_offset: bool) -> norch.Tensor:
-    """Where each bag begins, and where the last one ends."""
+    """Where each bag begins, and where the last one ends: with the input, whatever the last offset is."""
     begins = offsets.detach().to(norch.int64)
-    return begins if include_last_offset else norch.cat([begins, begins.new_full((1,), input.shape[0])])
+    begins = begins[:-1] if include_last_offset else begins
+    return norch.cat([begins, begins.new_full((1,), input.shape[0])])
 
 
 def _added_up(rows: norch.Tensor, edges: norch.Tensor) -> norch.Tensor:
