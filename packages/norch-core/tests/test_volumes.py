@@ -101,3 +101,15 @@ def test_half_precision_sums_are_float32():
 def test_what_does_not_fit_is_named(call, error, match):
     with pytest.raises(error, match=match):
         call(norch.zeros(1, 1, 3, 3, 3))
+
+
+def test_largest_elements_lie_as_the_input_does():
+    x = norch.rand(2, 3, 4, 4, 4)
+    last = x.to(memory_format=norch.channels_last_3d)
+    for found, plain in zip(
+        norch.max_pool3d(last, 2, return_indices=True), norch.max_pool3d(x, 2, return_indices=True), strict=True
+    ):
+        assert found.stride() == (24, 1, 12, 6, 3)
+        assert found.tolist() == plain.tolist()
+    assert norch.max_pool3d(last, 2).is_contiguous(memory_format=norch.channels_last_3d)
+    assert norch.max_pool3d(x, 2).is_contiguous()

@@ -12,6 +12,7 @@ from ...dispatch.arguments import check_functions
 from ...dtype import INTEGER
 from ...errors import ShapeError
 from ...spec import as_int
+from ..copying import like_images
 from ..elementwise.arithmetic import div
 from ..families import one_dtype
 from ..indexing import gather
@@ -168,7 +169,7 @@ def max_pool3d(
     size = (planes[0] if return_indices else planes).spec.shape[2:]
     if not return_indices:
         out = max_pool2d(_columns(x, planes), *along)
-        return _like(out.reshape(*out.spec.shape[:3], *size), input)
+        return like_images(_like(out.reshape(*out.spec.shape[:3], *size), input), input)
     out, deep = max_pool2d(_columns(x, planes[0]), *along, True)
     # The depth and the column that a window's largest is in; the plane's own index says where in the plane.
     d, area, inner = x.spec.shape[2], x.spec.shape[3] * x.spec.shape[4], size[0] * size[1]
@@ -176,7 +177,7 @@ def max_pool3d(
     found = gather(_columns(x, planes[1]).reshape(n, c, d * inner), 2, deep.reshape(n, c, z * inner))
     indices = (deep.reshape(n, c, z * inner) // inner) * area + found
     shape = (n, c, z, *size)
-    return _like(out.reshape(shape), input), _like(indices.reshape(shape), input)
+    return tuple([like_images(_like(each.reshape(shape), input), input) for each in (out, indices)])
 
 
 def avg_pool3d(
