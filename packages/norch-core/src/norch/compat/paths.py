@@ -216,6 +216,7 @@ PLACES: dict[str, Place] = {
     "onnx": Place(names={"is_in_onnx_export": lambda: False}),
     "onnx.operators": Place(names={"shape_as_tensor": _shape_as_tensor, "reshape_from_tensor_shape": _reshaped}),
     "overrides": Place(("compat.overrides",)),
+    "optim._functional": Place(("optim.functional_steps",)),
     "optim._multi_tensor": Place(("optim",)),
     "optim.adamw": Place(("optim",)),
     "storage": Place(("tensor.storage", "compat.plain_pickles")),
