@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,8 @@ def parameters(shape: tuple[int, ...], most: float) -> Any:
 @pytest.mark.parametrize("draw", [log_gamma_draw, poisson_draw, race_keys])
 def test_draws_of_a_parameter_are_those_of_the_definition(cuda: str, draw: Any, shape: tuple[int, ...]) -> None:
     for most in (9.0, 300.0):
-        given = norch.tensor(parameters(shape, most))
+        values = parameters(shape, most)
+        given = norch.tensor(np.nan_to_num(np.abs(values), posinf=most) if draw is race_keys else values)
         views = [lambda x: x, lambda x: x.T, lambda x: x[..., 1:], lambda x: x[:1].expand(x.shape)]
         for view in views if len(shape) == 2 else views[:1]:
             wanted = draw(view(given), SEED, OFFSET).numpy()
@@ -180,3 +182,12 @@ def test_captured_steps_draw_what_they_would(cuda: str) -> None:
         found.append([[t.cpu().tolist() for t in function(norch.ones(5, device=cuda))] for _ in range(5)])
     assert found[0] == found[1]
     assert len({str(drawn) for drawn in found[0]}) == 5
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
+def test_weights_that_are_none_are_told_of_late(cuda: str, bad: float) -> None:
+    weights = norch.tensor([[0.5, 1.0, 2.0], [0.5, bad, 2.0]], device=cuda)
+    norch.multinomial(weights, 1)
+    with pytest.raises(RuntimeError, match=r"multinomial\(\): the weights must be .* number 4 of all is not .*cuda:0"):
+        norch.cuda.synchronize()
+    assert norch.multinomial(norch.tensor([0.0, 1.0], device=cuda), 1).tolist() == [1]

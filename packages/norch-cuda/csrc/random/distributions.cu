@@ -86,15 +86,19 @@ struct RaceKey {
     }
 };
 
+/// op: the number of the op that what is no weight is reported for.
 template <class Draw, class T>
 __global__ void __launch_bounds__(THREADS) draw_for_elements(const __grid_constant__ Philox philox,
                                                              const __grid_constant__ Layout<2> layout, char* out,
-                                                             const char* parameter, int64_t first) {
+                                                             const char* parameter, int64_t first, ErrorSink sink,
+                                                             int32_t op) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= layout.numel) return;
     int64_t offset[2];
     layout.offsets(i, offset);
     const double given = double(upcast(*reinterpret_cast<const T*>(parameter + offset[1])));
+    if constexpr (std::is_same_v<Draw, RaceKey>)
+        if (!(given >= 0.0 && given < INFINITY)) report_index(sink, op, first + i, -1);
     *reinterpret_cast<double*>(out + offset[0]) = Draw::draw(given, Source(philox, uint64_t(first) + i));
 }
 
@@ -103,12 +107,13 @@ KernelPtr for_elements(const Request& request) {
     const Operand &out = request.operands[0], &parameter = request.operands[1];
     if (parameter.is_scalar || out.dtype != DType::f64 || out.shape != parameter.shape) return nullptr;
     const std::vector<Piece<2>> pieces = cut<2>(row_major_loops({&out, &parameter}));
-    return make_kernel(0, [pieces](char* const* data, const Scalar* s) {
+    return make_kernel(0, [pieces, op = op_number("multinomial")](char* const* data, const Scalar* s) {
         const Philox philox(uint64_t(s[2].i), uint64_t(s[3].i));
         int64_t first = 0;
         for (const Piece<2>& piece : pieces) {
             launch_kernel(Draw::NAME, draw_for_elements<Draw, T>, unsigned(ceil_div(piece.layout.numel, THREADS)), THREADS,
-                          philox, piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], first);
+                          philox, piece.layout, data[0] + piece.start[0], data[1] + piece.start[1], first, error_sink(),
+                          op);
             first += piece.layout.numel;
         }
     });

@@ -229,7 +229,8 @@ std::vector<Piece<N>> cut(const Loops& loops) {
 
 // --- Errors ---------------------------------------------------------------------------------------------------------
 
-/// Notes that op number `op` met an index out of range; only the first of them all is kept.
+/// Notes that op number `op` met an index out of range, or with size -1 a weight that is none; only the first of them all
+/// is kept.
 __device__ inline void report_index(const ErrorSink& sink, int32_t op, int64_t index, int64_t size) {
     if (atomicCAS(sink.claim, 0, 1) != 0) return;
     volatile IndexErrorRecord* record = sink.record;

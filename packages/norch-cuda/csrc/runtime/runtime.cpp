@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -11,8 +12,21 @@
 
 namespace norch {
 
+namespace {
+
+const pid_t LOADED_IN = getpid();
+
+/// What to do about an error; empty where that is not known.
+const char* advice_on(cudaError_t code) {
+    if (code != cudaErrorInitializationError || getpid() == LOADED_IN) return "";
+    return "; this process was forked from one that uses CUDA, which cannot be: start it by multiprocessing's \"spawn\"";
+}
+
+}  // namespace
+
 CudaError::CudaError(cudaError_t code, const char* what)
-    : std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")"),
+    : std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")" +
+                         advice_on(code)),
       code(code) {}
 
 void check(cudaError_t code, const char* what) {
@@ -296,9 +310,13 @@ void raise_reported(int device) {
     record->is_set = 0;
     bind(device);
     check(cudaMemset(sink.claim, 0, sizeof(int32_t)), "clearing a device's error record");
+    const std::string where =
+        " (on cuda:" + std::to_string(device) + ", found at the first synchronisation after it)";
+    if (size < 0)
+        throw std::runtime_error(op + "(): the weights must be finite and not negative; number " +
+                                 std::to_string(index) + " of all is not" + where);
     throw std::out_of_range(op + "(): index " + std::to_string(index) + " is out of bounds for a dim of size " +
-                            std::to_string(size) + " (on cuda:" + std::to_string(device) +
-                            ", found at the first synchronisation after it)");
+                            std::to_string(size) + where);
 }
 
 void synchronize_device(int device) {

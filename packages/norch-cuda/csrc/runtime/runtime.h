@@ -103,7 +103,8 @@ struct LaunchNotNoted : std::exception {};
 /// Where the launches being made are noted, or null. Under the GIL, as is all that launches.
 extern LaunchNotes* launch_notes;
 
-/// Where kernels of a device note the first index out of range. `claim` is on the device, `record` in host memory that
+/// Where kernels of a device note the first index out of range, or the first weight that nothing can be drawn by, which
+/// has `size` -1. `claim` is on the device, `record` in host memory that
 /// the device can write, so that looking at it needs no copy.
 struct IndexErrorRecord {
     int64_t index, size;
@@ -118,7 +119,8 @@ struct ErrorSink {
 ErrorSink error_sink();
 /// A number for the name of an op, for `report_index`.
 int32_t op_number(const std::string& op);
-/// Throws std::out_of_range where a kernel that has finished met an index out of range, or what was failed, and forgets it.
+/// Throws std::out_of_range where a kernel that has finished met an index out of range, std::runtime_error for a weight or
+/// for what was failed, and forgets it.
 void raise_reported(int device);
 /// Work of a device was given up: its next synchronisation raises `why`. Any thread may call this.
 void set_failure(int device, const std::string& why);

@@ -34,7 +34,8 @@ def multinomial(
 
     Without replacement by keys: the largest of weight / exponential (Efraimidis and Spirakis, 2006). Raises DTypeError
     unless floating, ShapeError for other dims or too many samples. On the CPU, WeightsError for weights that are
-    negative, not finite, or of which too few are positive; elsewhere these are not looked for, which would wait.
+    negative, not finite, or of which too few are positive. Elsewhere that is not looked for, which would wait; without
+    replacement norch-cuda tells of the first two at the next synchronisation, by a RuntimeError.
     """
     floating("multinomial", input.spec)
     count = as_int(num_samples, "multinomial", "num_samples")
