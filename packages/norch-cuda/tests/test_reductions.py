@@ -243,6 +243,9 @@ def test_cumsum(cuda, dtype, shape, dim):
         ((2, 4), 1),
         ((100003,), 0),
         ((2, 3, 1), 2),
+        ((140, 2500), 1),
+        ((150, 4096), 1),
+        ((4097, 140), 0),
     ],
 )
 def test_sort(cuda, dtype, shape, dim):

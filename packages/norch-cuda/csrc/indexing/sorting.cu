@@ -13,6 +13,7 @@ namespace norch::indexing {
 namespace {
 
 constexpr int64_t SHORT = 2048;                      // elements of a row for shared memory
+constexpr int64_t SHORT_OF_MANY = 4096;              // where there are rows for all multiprocessors, of at most 32 bits
 constexpr int64_t TOGETHER = int64_t(1) << 27;       // elements of rows that are sorted together
 constexpr int64_t MAX_ROW = int64_t(UINT32_MAX) - 1;    // elements of a row
 
@@ -157,7 +158,8 @@ public:
             char *values = data[0] + piece.start[0], *indices = data[1] + piece.start[1];
             const char* x = data[2] + piece.start[2];
             const bool is_wide = size_of(r.dtype) == 8;
-            if (r.n <= SHORT) {
+            const bool is_many = !is_wide && r.layout.numel >= multiprocessors();
+            if (r.n <= (is_many ? SHORT_OF_MANY : SHORT)) {
                 if (is_wide) run_short<Paired>(r, values, indices, x);
                 else run_short<Packed>(r, values, indices, x);
                 continue;

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "common/layout.h"
-#include "indexing/block_counts.cuh"
-#include "indexing/sorting.cuh"
+#include "indexing/ranking.cuh"
 #include "runtime/families.h"
 
 namespace norch::indexing {
@@ -12,7 +11,7 @@ namespace {
 
 using namespace sorting;
 
-constexpr int TOPK_THREADS = 512, DIGIT_BITS = 11, BINS = 1 << DIGIT_BITS;
+constexpr int TOPK_THREADS = ranking::RANKING;
 constexpr int64_t SHORTEST = 2049;           // rows that sort does not do in shared memory
 constexpr int64_t MOST = 2048;               // that are taken
 constexpr int64_t LONGEST = int64_t(1) << 20;  // where there are few rows, which a block each would not be enough for
@@ -23,43 +22,14 @@ __global__ void __launch_bounds__(TOPK_THREADS)
               const char* x) {
     extern __shared__ __align__(16) char shared[];
     auto* const entries = reinterpret_cast<Entry*>(shared);
-    __shared__ uint32_t counts[BINS], digit, below, taken;
+    __shared__ ranking::Counts counts;
+    __shared__ uint32_t taken;
     int64_t offset[3];
     r.layout.offsets(blockIdx.x, offset);
     x += offset[2];
     const auto key_of = [&](int64_t i) { return key_at(x + i * r.stride[2], r.dtype) ^ r.flip; };
-    uint64_t prefix = 0, mask = 0;
-    uint32_t need = k;  // of those that begin with the prefix
-    for (int shift = bits; shift > 0;) {
-        const int digit_bits = min(DIGIT_BITS, shift);
-        shift -= digit_bits;
-        const uint64_t digits = (uint64_t(1) << digit_bits) - 1;
-        for (int b = threadIdx.x; b < BINS; b += TOPK_THREADS) counts[b] = 0;
-        __syncthreads();
-#pragma unroll 4
-        for (int64_t i = threadIdx.x; i < r.n; i += TOPK_THREADS) {
-            const uint64_t key = key_of(i);
-            if ((key & mask) == prefix) atomicAdd(&counts[key >> shift & digits], 1u);
-        }
-        __syncthreads();
-        constexpr int EACH = BINS / TOPK_THREADS;
-        uint32_t own[EACH], sum = 0;
-#pragma unroll
-        for (int j = 0; j < EACH; ++j) sum += own[j] = counts[threadIdx.x * EACH + j];
-        uint32_t before;
-        over_block<TOPK_THREADS>(sum, before);
-        if (before < need && need <= before + sum) {  // one thread
-            int j = 0;
-            while (before + own[j] < need) before += own[j++];
-            digit = threadIdx.x * EACH + j;
-            below = before;
-        }
-        __syncthreads();
-        prefix |= uint64_t(digit) << shift;
-        mask |= digits << shift;
-        need -= below;
-        __syncthreads();
-    }
+    uint32_t need = k;
+    const uint64_t prefix = ranking::key_of_rank(key_of, r.n, bits, need, counts);
     // `need` of those that equal the prefix, and all that go before it.
     if (threadIdx.x == 0) taken = 0;
     uint32_t equals = 0;

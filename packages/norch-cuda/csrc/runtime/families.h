@@ -37,6 +37,7 @@ void add_edges(Registry&);  // pad_edges
 void add_topk(Registry&);
 void add_searching(Registry&);
 void add_flip(Registry&);
+void add_triangles(Registry&);
 void add_places(Registry&);  // of nonzero
 void add_selection(Registry&);  // select_along
 void add_histograms(Registry&);

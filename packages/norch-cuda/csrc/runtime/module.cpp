@@ -366,6 +366,7 @@ NB_MODULE(_ext, m) {
         indexing::add_gather, indexing::add_scatter, indexing::add_scatter_add, indexing::add_embedding_grad,
         indexing::add_sorting, indexing::add_edges, indexing::add_topk, indexing::add_searching, indexing::add_flip,
         indexing::add_places, indexing::add_histograms, indexing::add_selection, indexing::add_embedding_sum,
+        indexing::add_triangles,
         matmul::add_matmul, matmul::add_sparse, matmul::add_distances, matmul::add_complex_products,
         nn::add_softmax, nn::add_attention, nn::add_ctc, nn::add_losses, nn::add_normalization, nn::add_group_norm,
         nn::add_convolution, nn::add_pooling, nn::add_adaptive_pooling, nn::add_resampling, nn::add_sampling,
