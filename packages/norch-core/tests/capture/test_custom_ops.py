@@ -1,5 +1,7 @@
 """Ops of `norch.library` in captured steps: where their Python reads values, programs run it."""
 
+import ctypes
+
 import numpy as np
 import pytest
 from capture_harness import numbers, same_bits
@@ -83,6 +85,22 @@ def test_results_in_any_layout_and_none(device):
 
     run = same_bits(lambda: (step, lambda i: (norch.tensor(numbers(i, 3, 4), device=device),)), 9, 5)
     assert "capture_tests::parts" in str(run.report())
+
+
+def test_kernels_of_others_by_addresses(device):
+    @norch.library.custom_op("capture_tests::by_address", mutates_args=())
+    def by_address(x):
+        out = x.clone()
+        at = out.data_ptr()
+        if out.device.type == "cpu":
+            for i in range(3):
+                ctypes.c_float.from_address(at + 4 * i).value += 1
+        return out
+
+    run = same_bits(
+        lambda: (lambda x: by_address(x * 2) * 3, lambda i: (norch.tensor(numbers(i, 3), device=device),)), 9, 5
+    )
+    assert "capture_tests::by_address" in str(run.report())
 
 
 def test_ops_that_only_compute_are_kernels_of_the_program(device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import subprocess
 import sys
@@ -44,6 +45,15 @@ def chosen(x):
 
 def listed(x):
     return norch.tensor(x.tolist(), device=x.device) * 2
+
+
+def written_by_address(x):
+    """As a kernel of another library does."""
+    y = x * 2
+    at = y.data_ptr()
+    if y.device.type == "cpu":
+        ctypes.c_float.from_address(at).value += 1
+    return y * 3
 
 
 def of_python_data(x):
@@ -109,6 +119,7 @@ REFUSED = {
     decided: "values are read by Python",
     chosen: "values are read by Python",
     listed: "values are read by Python",
+    written_by_address: "address is read by Python",
     of_python_data: "Python data that change",
     argument_in_place: "an argument is changed in place",
     part_of_argument_in_place: "an argument is changed in place",

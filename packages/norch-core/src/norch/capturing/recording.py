@@ -170,6 +170,12 @@ class RecordingBackend:
         self._read(buffer)
         return self.real.host_view(buffer)
 
+    def data_ptr(self, buffer: Any) -> int:
+        recorder = recorder_here()
+        if recorder is not None and not recorder.hidden:  # what a library does there is not seen
+            recorder.refuse("a tensor's address is read by Python")
+        return self.real.data_ptr(buffer)
+
     def _read(self, buffer: Any) -> None:
         recorder = recorder_here()
         if recorder is not None:
