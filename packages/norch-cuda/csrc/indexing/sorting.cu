@@ -158,7 +158,7 @@ public:
             char *values = data[0] + piece.start[0], *indices = data[1] + piece.start[1];
             const char* x = data[2] + piece.start[2];
             const bool is_wide = size_of(r.dtype) == 8;
-            const bool is_many = !is_wide && r.layout.numel >= multiprocessors();
+            const bool is_many = !is_wide && int64_t(r.layout.numel) >= multiprocessors();
             if (r.n <= (is_many ? SHORT_OF_MANY : SHORT)) {
                 if (is_wide) run_short<Paired>(r, values, indices, x);
                 else run_short<Packed>(r, values, indices, x);
