@@ -243,3 +243,24 @@ def test_the_module_is_where_pytorch_has_it():
     from norch.cuda import nvtx as by_name
 
     assert by_path is by_name is nvtx
+
+
+def test_where_profilers_of_nvidia_record(monkeypatch):
+    import norch.cuda.profiler as profiler
+
+    told = []
+    names = ("cudaProfilerStart", "cudaProfilerStop")
+    runtime = SimpleNamespace(**{name: lambda name=name: told.append(name) for name in names})
+    monkeypatch.setattr(norch.cuda, "_lazy_init", lambda: None, raising=False)
+    monkeypatch.setattr(norch.cuda, "cudart", lambda: runtime, raising=False)
+    with pytest.raises(KeyError), norch.cuda.profiler.profile():
+        raise KeyError
+    profiler.start()
+    profiler.stop()
+    assert told == [*names, *names]
+
+
+@pytest.mark.skipif(norch.cuda.is_available(), reason="of a machine without a GPU")
+def test_where_there_is_no_gpu_to_profile():
+    with pytest.raises(norch.DeviceError, match="norch-cuda"):
+        norch.cuda.profiler.start()

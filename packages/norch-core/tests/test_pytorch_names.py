@@ -338,6 +338,7 @@ def test_statistics_of_memory_where_there_is_no_gpu():
     assert {getattr(norch.cuda, f"{most}memory_{kind}")() for most in ("", "max_") for kind in kinds} == {0}
     assert norch.cuda.max_memory_allocated(0) == 0
     assert (norch.cuda.memory_stats(), norch.cuda.get_arch_list(), norch.cuda.is_tf32_supported()) == ({}, [], False)
+    assert norch.cuda.is_current_stream_capturing() is False
     assert norch.cuda.reset_max_memory_allocated is not None
     with pytest.raises(NotImplementedError, match=r"cuda\.reset_peak_memory_stats"):
         norch.cuda.reset_peak_memory_stats()

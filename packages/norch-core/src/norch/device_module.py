@@ -28,6 +28,7 @@ LIKE_PYTORCH: dict[str, Any] = {
     "is_initialized": lambda: False,
     "OutOfMemoryError": OutOfMemoryError,
     "get_arch_list": list,
+    "is_current_stream_capturing": lambda: False,
     "is_tf32_supported": lambda: False,
     "memory_stats": lambda device=None: {},
     **dict.fromkeys(
@@ -191,6 +192,10 @@ class DeviceModule:
             from .profiler import nvtx
 
             return nvtx
+        if name == "profiler" and self.device_type == "cuda":
+            from .profiler import nvidia
+
+            return nvidia
         if name == "nccl" and self.device_type == "cuda":
             from .compat import nccl
 

@@ -70,7 +70,6 @@ LACKS: dict[str, list[tuple[str, str]]] = {
             "norch.nn.quantize_ makes the weights of a model's linear layers int8",
         )
     ],
-    "cuda.profiler": [("profile start stop", "norch.profiler.profile records what runs")],
     "distributed.checkpoint._consolidate_hf_safetensors": [
         ("consolidate_safetensors_files", "norch.save_safetensors writes such files")
     ],

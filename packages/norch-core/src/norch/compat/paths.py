@@ -386,7 +386,7 @@ def find_spec(fullname: str) -> ModuleSpec | None:
     if path.startswith("backends.") and path[9:] in vars(import_module(f"{ROOT}.backends")):
         return ModuleSpec(fullname, _Made(), is_package=True)
     device, _, part = path.partition(".")
-    device = device if part in ("", "amp", "nvtx", *PARTS_OF_DEVICES) else path
+    device = device if part in ("", "amp", "nvtx", "profiler", *PARTS_OF_DEVICES) else path
     if path in PLACES or (device.isidentifier() and registry.is_device_type(device)):
         return ModuleSpec(fullname, _Made(), is_package=True)
     return None
