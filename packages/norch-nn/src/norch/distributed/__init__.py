@@ -46,7 +46,7 @@ from .collectives import (
     scatter,
 )
 from .debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
-from .device_mesh import init_device_mesh
+from .device_mesh import DeviceMesh, init_device_mesh
 from .errors import DistBackendError, DistNetworkError, DistributedError, DistStoreError
 from .objects import (
     all_gather_object,
@@ -105,6 +105,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Backend",
     "DebugLevel",
+    "DeviceMesh",
     "DistBackendError",
     "DistNetworkError",
     "DistStoreError",
