@@ -270,3 +270,30 @@ def test_a_kernel_that_is_to_be_compiled_gives_way_to_the_default() -> None:
         norch.ops.compiled.double(norch.ones(1))
     library.impl("compiled::double", "default", lambda x: x * 2)
     assert norch.ops.compiled.double(norch.ones(1)).item() == 2
+
+
+def test_overloads_have_names() -> None:
+    """What `torch.ops.lib.f.out` is in PyTorch: one op under the name of another."""
+    made = library.Library("overloads", "DEF")
+    made.define("twice(Tensor x) -> Tensor")
+    library.define("overloads::twice.out", "(Tensor x, Tensor(a!) out) -> ()")
+    library.register_kernel("overloads::twice", "default", lambda x: x * 2)
+    library.register_kernel("overloads::twice.out", "default", lambda x, out: out.copy_(x * 2) and None)
+    library.register_fake("overloads::twice.out", lambda x, out: None)
+    twice, out = norch.ops.overloads.twice, norch.zeros(1)
+    assert (twice.default is twice, twice.overloads(), twice.out.overloads()) == (True, ["default", "out"], ["out"])
+    assert (twice(norch.ones(1)).item(), twice.out(norch.ones(1), out), out.item()) == (2.0, None, 2.0)
+    assert twice.out.schema.is_mutable
+    assert not twice.schema.is_mutable
+    assert (twice.out.name(), str(twice.out), str(twice)) == (
+        "overloads::twice.out", "overloads.twice.out", "overloads.twice.default"
+    )  # fmt: skip
+    with pytest.raises(AttributeError, match="no attribute or overload 'other'"):
+        _ = twice.other
+    with pytest.raises(RuntimeError, match="there is no op 'overloads::twice.other'"):
+        library.register_fake("overloads::twice.other", lambda x: x)
+    made.define("lone.Scalar(Tensor x) -> Tensor")
+    made.impl("lone", lambda x: x + 1, "CompositeExplicitAutograd")
+    assert norch.ops.overloads.lone(norch.ones(1)).item() == norch.ops.overloads.lone.Scalar(norch.ones(1)).item() == 2
+    made._destroy()
+    assert not hasattr(norch.ops.overloads, "twice")

@@ -33,7 +33,7 @@ class Library:
 
         alias_analysis, tags: taken for PyTorch's sake. Raises ValueError for what is no schema.
         """
-        found = re.fullmatch(r"\s*(\w+)(?:\.\w+)?\s*(\(.*)", schema, re.DOTALL)
+        found = re.fullmatch(r"\s*(\w+(?:\.\w+)?)\s*(\(.*)", schema, re.DOTALL)
         if found is None:
             raise ValueError(f"define(): expected 'name(Tensor x, ...) -> Tensor', got {schema!r}")
         self._defined.append(named(f"{self.ns}::{found[1]}", found[2], strict=False))

@@ -70,12 +70,21 @@ def composite_op(name: str, fn: Callable[..., Any]) -> CustomOp:
 
 
 def named(name: str, schema: str, *, strict: bool) -> CustomOp:
-    """A new op, "namespace::name", of this schema."""
+    """A new op, "namespace::name", of this schema; "namespace::name.out" is an overload of that op, its attribute
+    `out`, or the op itself where there is no other."""
+    name = name.removesuffix(".default")
     namespace, colons, title = name.partition("::")
-    if not (colons and namespace.isidentifier() and title.isidentifier()):
+    title, dot, overload = title.partition(".")
+    if not (colons and namespace.isidentifier() and title.isidentifier() and (overload.isidentifier() or not dot)):
         raise ValueError(f"norch.library: expected 'namespace::name', got {name!r}")
     op = CustomOp(name, Schema(name, schema), strict=strict)
-    setattr(_namespaces.setdefault(namespace, SimpleNamespace()), title, op)
+    known = _namespaces.setdefault(namespace, SimpleNamespace())
+    before = getattr(known, title, None)
+    op.others = {} if before is None else before.others
+    if overload:
+        op.others[overload] = op
+    if not overload or before is None:
+        setattr(known, title, op)
     for complete in _awaited.pop(name, ()):
         complete(op)
     return op
@@ -83,8 +92,7 @@ def named(name: str, schema: str, *, strict: bool) -> CustomOp:
 
 def complete(name: str, action: Callable[[CustomOp], Any]) -> None:
     """Calls `action(op)` with the op of that name, now or when it is defined. Raises RuntimeError for PyTorch's own."""
-    namespace, _, title = name.partition("::")
-    op = getattr(_namespaces.get(namespace), title, None)
+    namespace, op = name.partition("::")[0], _known(name)
     if op is not None:
         action(op)
     elif namespace in ("aten", "prims", "prim"):
@@ -95,15 +103,25 @@ def complete(name: str, action: Callable[[CustomOp], Any]) -> None:
 
 def forget(op: CustomOp) -> None:
     """Takes the name from an op."""
-    vars(_namespaces[op.namespace]).pop(op.__name__, None)
+    title, _, overload = op.__name__.partition(".")
+    op.others.pop(overload, None)
+    if getattr(_namespaces[op.namespace], title, None) is op:
+        delattr(_namespaces[op.namespace], title)
+
+
+def _known(name: str) -> CustomOp | None:
+    """The op or overload of that name, if there is one."""
+    namespace, _, title = name.removesuffix(".default").partition("::")
+    title, _, overload = title.partition(".")
+    found: CustomOp | None = getattr(_namespaces.get(namespace), title, None)
+    return found.others.get(overload) if found is not None and overload else found
 
 
 def find(op: str | CustomOp) -> CustomOp:
     """The op of a name. Raises RuntimeError where there is none."""
     if isinstance(op, CustomOp):
         return op
-    namespace, _, title = op.partition("::")
-    found = getattr(_namespaces.get(namespace), title.removesuffix(".default"), None)
+    found = _known(op)
     if found is None:
         raise RuntimeError(f"norch.library: there is no op {op!r}; custom_op makes one")
-    return found  # type: ignore[no-any-return]
+    return found

@@ -114,6 +114,8 @@ class CustomOp:
         self._fake: Callable[..., Any] | None = None
         self._vmap: Callable[..., Any] | None = None
         self._autocast: dict[str, DType] = {}
+        self.others: dict[str, CustomOp] = {}
+        """The overloads that have a name: `out` is that of "mine::scaled.out"."""
         self.is_functional = not schema.is_mutable
         """Whether it changes none of its arguments."""
         self.is_opaque = False
@@ -127,11 +129,17 @@ class CustomOp:
         return f"<CustomOp {self.qualname}>"
 
     def __str__(self) -> str:
-        return f"{self.namespace}.{self.__name__}.default"
+        return f"{self.namespace}.{self.__name__}" + ("" if "." in self.__name__ else ".default")
+
+    def __getattr__(self, name: str) -> CustomOp:
+        found = self.__dict__.get("others", {}).get(name)
+        if found is None:
+            raise AttributeError(f"{self!r} has no attribute or overload {name!r}")
+        return found  # type: ignore[no-any-return]
 
     @property
     def default(self) -> CustomOp:
-        """The op itself, as its only overload."""
+        """The op itself, as the overload without a name."""
         return self
 
     _opoverload = overloadpacket = default
@@ -145,8 +153,8 @@ class CustomOp:
         return self.qualname
 
     def overloads(self) -> list[str]:
-        """The names of its overloads, of which there is one."""
-        return ["default"]
+        """The names of its overloads; "default" is that without one."""
+        return [*(() if "." in self.__name__ else ["default"]), *self.others]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != len(self.schema.signature.parameters):
