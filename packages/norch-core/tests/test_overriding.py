@@ -418,3 +418,33 @@ def test_functions_that_classes_are_asked_for():
         assert found[function](1, 2, three=3) == -1
     assert list(signature(found[norch.dot]).parameters) == list(signature(norch.dot).parameters)
     assert norch.is_tensor not in found
+
+
+def test_a_class_may_call_its_own_what_norch_calls_a_part_of_a_tensor():
+    class Quantised(norch.Tensor):
+        @property
+        def offset(self):
+            return self.zero
+
+        @property
+        def base(self):
+            raise AttributeError("base")
+
+        @property
+        def node(self):
+            return self.graph
+
+        @node.setter
+        def node(self, value):
+            self.graph = value
+
+    x = norch.arange(6.0)[2:].as_subclass(Quantised)
+    x.zero, x.node = 7.0, "mine"
+    assert (x.offset, x.graph, x.node, hasattr(x, "base")) == (7.0, "mine", "mine", False)
+    assert isinstance(Quantised.offset, property)
+    assert (x.storage_offset(), x.tolist(), x[1:].tolist(), (x + 1).tolist()) == (
+        2, [2.0, 3.0, 4.0, 5.0], [3.0, 4.0, 5.0], [3.0, 4.0, 5.0, 6.0]
+    )  # fmt: skip
+    x.requires_grad_()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0, 6.0, 8.0, 10.0]

@@ -220,3 +220,19 @@ def test_attributes_of_a_class_that_raise_when_asked():
             pass
 
     assert isinstance(Holder(), nn.Module)
+
+
+def test_a_parameter_s_class_has_its_own_to():
+    class Packed(nn.Parameter):
+        def to(self, *args, **kwargs):
+            if not hasattr(self, "scale"):
+                self.scale = float(self.detach().abs().max())
+                self.data = (self.detach() / self.scale * 127).round().to(norch.int8)
+            return self
+
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight = Packed(norch.tensor([[1.0, -2.0]]), requires_grad=False)
+    weight = layer.weight
+    model = nn.Sequential(layer).to("cpu")
+    assert model[0].weight is weight
+    assert (weight.dtype, weight.tolist(), weight.scale) == (norch.int8, [[64, -127]], 2.0)

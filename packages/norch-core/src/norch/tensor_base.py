@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .spec import Spec
@@ -37,8 +38,36 @@ class TensorBase:
 
     def __init_subclass__(cls, result_of_ops: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in _PARTS & vars(cls).keys():
+            if isinstance(own := vars(cls)[name], property) and not _is_ours(cls.__module__):
+                setattr(cls, name, _Shared(getattr(TensorBase, name), own))
         if result_of_ops:
             TensorBase._result_class = cls
+
+
+_PARTS = {"base", "buffer", "node", "offset", "spec"}
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
+class _Shared:
+    """A property that a subclass calls as a part of every tensor: norch's own code gets the part, other code what the
+    property gives."""
+
+    def __init__(self, part: Any, own: property) -> None:
+        self.part, self.own = part, own
+
+    def _asked_for(self) -> Any:
+        asking: Any = sys._getframe(2).f_globals
+        return self.part if _is_ours(asking.get("__name__", __name__)) else self.own  # what is generated has no name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.own if instance is None else self._asked_for().__get__(instance, owner)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self._asked_for().__set__(instance, value)
 
 
 class TakenOver(TypeError):

@@ -151,7 +151,13 @@ def _convert_own(module: Module, once: _Once) -> None:
         once.parameters[id(parameter)] = parameter
         grad = parameter.grad
         parameter.grad = None
-        parameter.data = once(parameter.data)
+        if type(parameter).to is norch.Tensor.to:
+            parameter.data = once(parameter.data)
+        else:  # of a class that has what it becomes elsewhere in its hands
+            with norch.no_grad():
+                made = once(parameter)
+            if made is not parameter:
+                parameter.data = made
         if grad is not None:
             parameter.grad = once(grad.detach())
     for name in module._buffer_names:
