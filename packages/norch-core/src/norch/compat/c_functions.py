@@ -25,6 +25,7 @@ _TensorMeta, _TensorBase = type, TensorBase
 _disabled_torch_function_impl = disabled
 _is_torch_function_enabled, _is_torch_function_mode_enabled = is_enabled, is_mode_on
 _are_functorch_transforms_active = are_transforms_active
+_has_xpu = _has_mps = False
 
 
 def _get_accelerator() -> Device:
@@ -50,7 +51,14 @@ def _is_tracing() -> bool:
 
 def _is_alias_of(tensor: Tensor, other: Tensor) -> bool:
     """Whether two tensors are on the same memory."""
-    return bool(tensor.storage().data_ptr() == other.storage().data_ptr())
+    return tensor.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def _cuda_getCurrentRawStream(device: int) -> int:
+    """The cudaStream_t of the stream that is current there, as a number: kernels of others are launched on it. Raises
+    DeviceError where there is no GPU."""
+    backend: Any = registry.find("cuda")
+    return int(backend.module.current_stream(device).cuda_stream)
 
 
 def _jit_override_can_fuse_on_cpu(value: bool) -> None:

@@ -141,7 +141,7 @@ class _Finder(MetaPathFinder):
 
 
 COMPILED = frozenset(
-    "apex bitsandbytes deepspeed fbgemm_gpu flash_attn mamba_ssm pyg_lib torch_cluster torch_scatter torch_sparse "
+    "apex deepspeed fbgemm_gpu flash_attn mamba_ssm pyg_lib torch_cluster torch_scatter torch_sparse "
     "torch_xla torchao torchcodec torchtext xformers".split()
 )
 """Packages whose compiled code is made for PyTorch's own: with norch in its place they are as if not installed."""
