@@ -106,6 +106,7 @@ def test_streams_of_other_libraries(cuda):
     assert found == side == norch.cuda.get_stream_from_external(side.cuda_stream, cuda)
     assert isinstance(found, norch.cuda.Stream)
     assert norch.cuda.ExternalStream(0) == norch.cuda.default_stream()
+    assert norch._C._cuda_getCurrentRawStream(0) == norch.cuda.current_stream().cuda_stream
     with norch.cuda.stream(found):
         assert (norch.ones(3, device=cuda) * 2).tolist() == [2, 2, 2]
 
@@ -233,7 +234,7 @@ def test_devices_are_counted_and_chosen(cuda):
     assert properties.L2_cache_size == properties.l2_cache_size > 0
     assert properties.shared_memory_per_block_optin >= properties.shared_memory_per_block >= 48 << 10
     assert properties.max_threads_per_multi_processor >= properties.max_threads_per_block == 1024
-    assert norch.cuda.get_device_capability() >= (8, 0)
+    assert norch.cuda.get_device_capability() == norch.cuda.get_device_capability(norch.cuda.device(0)) >= (8, 0)
 
 
 def test_two_devices(cuda):

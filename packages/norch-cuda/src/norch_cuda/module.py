@@ -2,7 +2,8 @@
 
 Arguments that mean the same in every function:
 
-    device: an index, or a device of type "cuda"; the current one unless given. Raises DeviceError where there is none.
+    device: an index, a device of type "cuda", or a `device` context of one; the current one unless given. Raises
+        DeviceError where there is none.
 """
 
 from __future__ import annotations
@@ -108,14 +109,15 @@ def set_device(device: DeviceLike) -> None:
 class device:
     """Within this context "cuda" without an index means `device`."""
 
-    __slots__ = ("_before", "_index")
+    __slots__ = ("_before", "idx")
 
     def __init__(self, device: DeviceLike) -> None:
-        self._index = device_index(device)
+        self.idx = device_index(device)
+        """The index of the device."""
 
     def __enter__(self) -> None:
         self._before = _ext.current_device()
-        _ext.set_current_device(self._index)
+        _ext.set_current_device(self.idx)
 
     def __exit__(self, *error: object) -> None:
         _ext.set_current_device(self._before)

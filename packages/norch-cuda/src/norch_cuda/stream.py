@@ -13,13 +13,15 @@ from . import _ext
 from ._ext import Event as NativeEvent
 
 
-def device_index(device: norch.device | str | int | None) -> int:
+def device_index(device: Any) -> int:
     """The index of a device; of the current one for None. Raises DeviceError for one that is no CUDA device."""
     if device is None:
         index: int = _ext.current_device()
         return index
     if isinstance(device, int):
         return device
+    if hasattr(device, "idx"):  # a context of `norch.cuda.device`
+        return int(device.idx)
     found = norch.device(device)
     if found.type != "cuda":
         raise norch.DeviceError(f"norch.cuda: {found} is no CUDA device")
