@@ -258,3 +258,25 @@ def test_singular_values_by_any_driver() -> None:
     assert norch.linalg.svd(a, driver="gesvd").S.tolist() == norch.linalg.svdvals(a, driver=None).tolist() == [3.0, 2.0]
     z = norch.complex(a, a * 0)
     assert norch.linalg.svd(z, driver=None).S.tolist() == norch.linalg.svdvals(z, driver=None).tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [norch.bfloat16, norch.float16])
+def test_products_of_16_bits_that_are_not_rounded(dtype):
+    a, b = (double(*shape).to(dtype) for shape in ((3, 500), (500, 4)))
+    wanted = a.double().numpy() @ b.double().numpy()
+    w = norch.ones(3, 4)
+    made = (
+        norch.mm(a, b, out_dtype=norch.float32),
+        a.mm(b, norch.float32),
+        norch.bmm(a[None], b[None], norch.float32)[0],
+        norch.addmm(w, a, b, out_dtype=norch.float32, beta=0),
+        norch.baddbmm(w[None], a[None], b[None], norch.float32)[0] - 1,
+    )
+    for found in made:
+        assert found.dtype is norch.float32
+        close(found.double(), wanted, 1e-4)
+    norch.addmm(w, a, b, out_dtype=norch.float32, out=w)
+    close(w.double(), wanted + 1, 1e-4)
+    assert norch.mm(a, b, dtype).dtype is dtype
+    with pytest.raises(norch.DTypeError, match="out_dtype must be float32 for factors of 16 bits"):
+        norch.mm(a, b, norch.float64)

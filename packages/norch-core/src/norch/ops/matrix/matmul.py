@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...dispatch.call import run_mixed
 from ...dispatch.codegen import call_path
 from ...dispatch.plan import Inferred
-from ...dtype import bool_, int32, int64
+from ...dtype import DType, bfloat16, bool_, float16, float32, int32, int64
 from ...errors import DTypeError, ShapeError, drawn
 from ...spec import Spec, as_int, broadcast_shapes, expand_strides
 from ..creation import arange
@@ -132,17 +132,35 @@ def check_product(op: str, a: Tensor, a_ndim: int, b: Tensor, b_ndim: int) -> No
         )
 
 
+def factors_in(out_dtype: DType, op: str, *factors: Tensor) -> tuple[Tensor, ...]:
+    """Factors in the dtype that a product is to have. Raises DTypeError unless that is theirs, or float32 for those of
+    16 bits, whose products it holds exactly."""
+    for factor in factors:
+        if factor.dtype is not out_dtype and (out_dtype is not float32 or factor.dtype not in (float16, bfloat16)):
+            raise DTypeError(
+                f"{op}(): out_dtype must be float32 for factors of 16 bits, got {out_dtype}, {factor.dtype}"
+            )
+    return tuple([factor.to(out_dtype) for factor in factors])
+
+
 @public()
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices: input (m, k) @ mat2 (k, n), without broadcasting. Raises as matmul does."""
+def mm(input: Tensor, mat2: Tensor, out_dtype: DType | None = None) -> Tensor:
+    """The product of two matrices: input (m, k) @ mat2 (k, n), without broadcasting. Raises as matmul does.
+
+    out_dtype: float32, for a product of 16-bit floats that is not rounded to 16 bits. DTypeError for others.
+    """
+    if out_dtype is not None:
+        input, mat2 = factors_in(out_dtype, "mm", input, mat2)
     return _product("mm", input, 2, mat2, 2)
 
 
 @public()
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: input (b, m, k) @ mat2 (b, k, n), without broadcasting. Raises as matmul
-    does.
+def bmm(input: Tensor, mat2: Tensor, out_dtype: DType | None = None) -> Tensor:
+    """The products of two batches of matrices: input (b, m, k) @ mat2 (b, k, n), without broadcasting. out_dtype: as of
+    mm. Raises as mm does.
     """
+    if out_dtype is not None:
+        input, mat2 = factors_in(out_dtype, "bmm", input, mat2)
     return _product("bmm", input, 3, mat2, 3)
 
 
@@ -166,12 +184,16 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 @public(inplace=True)
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: DType | None = None, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), of shape (m, n).
 
-    `input` broadcasts to it; with beta 0 it is not read. Raises ShapeError for shapes that do not fit, DTypeError as
-    matmul does.
+    `input` broadcasts to it; with beta 0 it is not read. out_dtype: as of mm. Raises ShapeError for shapes that do not
+    fit, DTypeError as mm does.
     """
+    if out_dtype is not None:
+        mat1, mat2 = factors_in(out_dtype, "addmm", mat1, mat2)
     return add_product("addmm", input, mm, mat1, mat2, beta, alpha)
 
 

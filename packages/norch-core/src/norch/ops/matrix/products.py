@@ -18,9 +18,10 @@ from ..shape.edges import pad_edges
 from ..shape.joining import cat, common_spec
 from ..shape.views import broadcast_to, permute, reshape, slice_dim
 from ..upcast import upcast
-from .matmul import add_product, bmm, check_product, dot, matmul, mm, mv, outer
+from .matmul import add_product, bmm, check_product, dot, factors_in, matmul, mm, mv, outer
 
 if TYPE_CHECKING:
+    from ...dtype import DType
     from ...tensor import Tensor
 
 
@@ -193,8 +194,15 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 
 @public(inplace=True)
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * bmm(batch1, batch2): (b, m, n), to which `input` broadcasts. Raises as addmm does."""
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: DType | None = None, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2): (b, m, n), to which `input` broadcasts. out_dtype: as of mm.
+
+    Raises as addmm does.
+    """
+    if out_dtype is not None:
+        batch1, batch2 = factors_in(out_dtype, "baddbmm", batch1, batch2)
     return add_product("baddbmm", input, bmm, batch1, batch2, beta, alpha)
 
 
