@@ -248,11 +248,12 @@ def test_the_module_is_where_pytorch_has_it():
 def test_where_profilers_of_nvidia_record(monkeypatch):
     import norch.cuda.profiler as profiler
 
+    find = profiler.registry.find
     told = []
     names = ("cudaProfilerStart", "cudaProfilerStop")
     runtime = SimpleNamespace(**{name: lambda name=name: told.append(name) for name in names})
-    monkeypatch.setattr(norch.cuda, "_lazy_init", lambda: None, raising=False)
-    monkeypatch.setattr(norch.cuda, "cudart", lambda: runtime, raising=False)
+    backend = SimpleNamespace(module=SimpleNamespace(cudart=lambda: runtime))
+    monkeypatch.setattr(profiler.registry, "find", lambda name: backend if name == "cuda" else find(name))
     with pytest.raises(KeyError), norch.cuda.profiler.profile():
         raise KeyError
     profiler.start()

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import norch
+from ..backend import registry
 
 __all__ = ["profile", "start", "stop"]
 
 
 def _runtime() -> Any:
-    norch.cuda._lazy_init()
-    return norch.cuda.cudart()
+    backend: Any = registry.find("cuda")
+    return backend.module.cudart()
 
 
 def start() -> None:
