@@ -297,3 +297,22 @@ def test_overloads_have_names() -> None:
     assert norch.ops.overloads.lone(norch.ones(1)).item() == norch.ops.overloads.lone.Scalar(norch.ones(1)).item() == 2
     made._destroy()
     assert not hasattr(norch.ops.overloads, "twice")
+
+
+def test_arguments_are_bound_as_python_does() -> None:
+    library.define("bound::f", "(Tensor x, int n, float f=2.0, *, str name='a', int? k=None) -> Tensor")
+    seen: list[object] = []
+    library.register_kernel("bound::f", "default", lambda x, n, f, *, name, k: seen.append((n, f, name, k)) or x + n)
+    f, x = norch.ops.bound.f, norch.ones(1)
+    for given in (f(x, 3), f(x, n=3), f(n=3, x=x), f(x, 3, 2.0, name="a"), f(x, 3, k=None)):
+        assert given.item() == 4
+    f(x, 1, f=0.5, k=2, name="b")
+    assert seen == [(3, 2.0, "a", None)] * 5 + [(1, 0.5, "b", 2)]
+    for args, kwargs, why in (
+        ((x,), {}, "missing a required argument: 'n'"),
+        ((x, 1), {"n": 2}, "multiple values for argument 'n'"),
+        ((x, 1), {"other": 2}, "unexpected keyword argument 'other'"),
+        ((x, 1, 2.0, "a"), {}, "too many positional arguments"),
+    ):
+        with pytest.raises(TypeError, match=f"bound::f: .*{why}"):
+            f(*args, **kwargs)
