@@ -24,6 +24,9 @@ class DeviceMesh:
 
     All processes make it, together. `mesh["tp"]` is the part of it along a dim that this process is in,
     `mesh["dp", "tp"]` along two. `mesh` holds the ranks: a tensor, or nested lists.
+
+    device_type: what its groups are for, "cpu" or "cuda". mesh_dim_names: the names of its dims. Raises ValueError
+    unless these are different and one for each dim, and for a rank that is in it twice.
     """
 
     def __init__(
@@ -54,14 +57,16 @@ class DeviceMesh:
 
     @property
     def ndim(self) -> int:
+        """The number of its dims."""
         return self.mesh.ndim
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """How many processes there are along each dim."""
         return tuple(self.mesh.shape)
 
     def size(self, mesh_dim: int | str | None = None) -> int:
-        """The number of processes, along a dim or of all."""
+        """The number of processes, along `mesh_dim` (a number or a name) or of all."""
         return self.mesh.numel() if mesh_dim is None else self.shape[self._dim(mesh_dim)]
 
     def _dim(self, dim: int | str) -> int:
@@ -89,7 +94,10 @@ class DeviceMesh:
         return self._coordinate
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """The process group along a dim, which a mesh of one dim need not name."""
+        """The process group along `mesh_dim` (a number or a name), which a mesh of one dim need not be told.
+
+        Raises ValueError where it must be, and where this process is not in the mesh.
+        """
         if mesh_dim is None and self.ndim != 1:
             raise ValueError(f"DeviceMesh.get_group(): name one of its {self.ndim} dims {self.mesh_dim_names or ''}")
         self._here()
@@ -97,10 +105,11 @@ class DeviceMesh:
         return group
 
     def get_all_groups(self) -> list[ProcessGroup]:
+        """The process group along each dim. Raises ValueError where this process is not in the mesh."""
         return [self.get_group(dim) for dim in range(self.ndim)]
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """Where this process is along a dim, from 0."""
+        """Where this process is along `mesh_dim`, from 0. Raises ValueError as get_group does."""
         if mesh_dim is None and self.ndim != 1:
             raise ValueError(f"DeviceMesh.get_local_rank(): name one of its dims {self.mesh_dim_names or ''}")
         return self._here()[self._dim(mesh_dim or 0)]
@@ -117,7 +126,7 @@ class DeviceMesh:
     def from_group(
         group: ProcessGroup, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None
     ) -> DeviceMesh:
-        """The mesh of one dim that a group is."""
+        """The mesh of one dim that a group is. device_type, mesh_dim_names: as of the class."""
         return DeviceMesh(device_type, get_process_group_ranks(group), mesh_dim_names=mesh_dim_names, _groups=[group])
 
     def __repr__(self) -> str:

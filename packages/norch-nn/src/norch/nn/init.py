@@ -125,7 +125,7 @@ def trunc_normal_(
 ) -> norch.Tensor:
     """Normal with this mean and standard deviation, but never outside [a, b].
 
-    By the inverse of erf.
+    By the inverse of its distribution function (Devroye, 1986), in which erf is.
     """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2))) for end in (a, b))
 
