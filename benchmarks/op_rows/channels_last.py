@@ -37,6 +37,21 @@ def rows(op: Op, lib: Any, device: str) -> None:
         lambda: last(8, 24, 56, 56),
         lambda: last(24, 1, 5, 5),
     )
+    for name, batch, channels, groups, size, taps in (
+        ("dw 7, 14 x 14", 4, 384, 384, 14, 7),
+        ("dw 3, 14 x 14", 4, 576, 576, 14, 3),
+        ("3, groups of 16", 4, 512, 32, 14, 3),
+        ("3, 512 of 7 x 7", 4, 512, 1, 7, 3),
+        ("3, 4 to 64", 4, 4, 1, 64, 3),
+    ):
+        results = 64 if channels == 4 else channels
+        for kind in (lib.float32, lib.bfloat16):
+            op(
+                f"last conv2d {name}" + " bfloat16" * (kind is lib.bfloat16),
+                lambda x, w, groups=groups, taps=taps: functional.conv2d(x, w, padding=taps // 2, groups=groups),
+                lambda shape=(batch, channels, size, size), kind=kind: last(*shape).to(dtype=kind),
+                lambda shape=(results, channels // groups, taps, taps), kind=kind: last(*shape).to(dtype=kind),
+            )
     op("last max_pool2d 3 s2", lambda x: functional.max_pool2d(x, 3, 2, 1), images)
     op("last max_pool2d 5", lambda x: functional.max_pool2d(x, 5, 1, 2), images)
     op("last adaptive_max_pool2d 5", lambda x: functional.adaptive_max_pool2d(x, 5), images)
