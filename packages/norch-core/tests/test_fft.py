@@ -213,3 +213,9 @@ def test_star_imports_bring_transforms_alone():
     exec("from norch.fft import *", names)
     assert {name for name in names if name != "__builtins__"} == set(norch.fft.__all__)
     assert all(callable(names[name]) for name in norch.fft.__all__)
+
+
+def test_gradients_of_no_numbers_filled_up_with_zeros():
+    z = norch.zeros(3, 8, 0, 2, requires_grad=True)
+    norch.fft.irfft2(norch.view_as_complex(z), s=(16, 16)).sum().backward()
+    assert z.grad.shape == (3, 8, 0, 2)

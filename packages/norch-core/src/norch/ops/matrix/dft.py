@@ -180,7 +180,7 @@ def dft2(
 @lru_cache(16)
 def _weights(n: int, count: int, dtype: DType, device: Device) -> Tensor:
     weights = np.full(count, 2.0)
-    weights[0] = 1
+    weights[:1] = 1
     if n % 2 == 0 and count > n // 2:
         weights[n // 2] = 1
     return tensor(weights, dtype=dtype, device=device)
