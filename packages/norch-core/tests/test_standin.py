@@ -238,6 +238,18 @@ def test_run_as_torch(tmp_path: Path) -> None:
     )
 
 
+def test_modules_run_as_torch_too(tmp_path: Path) -> None:
+    """As `python -m`: a program's tests run on norch by `norch run --as-torch -m pytest`."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__main__.py").write_text(
+        "import sys, torch; print(__name__, __package__, sys.argv[1:], 'norch' in torch.__version__)"
+    )
+    command = [sys.executable, "-m", "norch", "run", "--as-torch", "-m", "tools", "-m", "slow", "--lr=3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert done.stdout == "__main__ tools ['-m', 'slow', '--lr=3'] True\n"
+
+
 def test_children_of_a_script_run_as_torch_too(tmp_path: Path) -> None:
     """Launchers start the script again by itself, in as many processes as there are devices."""
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.found_as_well = True")

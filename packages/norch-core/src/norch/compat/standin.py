@@ -3,8 +3,9 @@
     import norch.compat.standin
     norch.compat.standin.install()
 
-or, from the shell, `norch run --as-torch script.py arguments...`, which also lists with `--report` what the script
-asked for and norch lacks. Python processes that such a script starts take norch for PyTorch as well.
+or, from the shell, `norch run --as-torch script.py arguments...`, with -m before the name of a module, as Python has
+it. With `--report` this lists what the script asked for and norch lacks. Python processes that such a script starts
+take norch for PyTorch as well.
 """
 
 from __future__ import annotations
@@ -205,7 +206,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-torch", action="store_true", help="import torch, and torchvision, gives norch")
     parser.add_argument("--report", action="store_true", help="list at the end what was asked for and norch lacks")
     parser.add_argument("-n", type=int, metavar="PROCESSES", help="start that many, by mpirun")
-    parser.add_argument("script", help="the Python file to run")
+    parser.add_argument("-m", dest="module", action="store_true", help="what to run is a module, as python -m has it")
+    parser.add_argument("script", help="the Python file to run, or with -m the module")
     parser.add_argument("arguments", nargs="...", help="its arguments")
 
 
@@ -220,7 +222,7 @@ def main(options: argparse.Namespace) -> int:
         install()
         _tell_children()
     try:
-        return run_script(options.script, options.arguments)
+        return run_script(options.script, options.arguments, options.module)
     finally:
         if options.report:
             print(report(), file=sys.stderr)
@@ -241,7 +243,7 @@ def _mpirun(options: argparse.Namespace) -> int:
     if command is None:
         print("norch run -n: there is no mpirun; try: pip install norch-nn[mpi]", file=sys.stderr)
         return 2
-    flags = ["--as-torch"] * options.as_torch + ["--report"] * options.report
+    flags = ["--as-torch"] * options.as_torch + ["--report"] * options.report + ["-m"] * options.module
     own = [sys.executable, "-m", "norch", "run", *flags, options.script, *options.arguments]
     if "MASTER_ADDR" not in os.environ:  # scripts ask for it
         with socket.create_server(("127.0.0.1", 0)) as server:
