@@ -448,3 +448,14 @@ def test_a_class_may_call_its_own_what_norch_calls_a_part_of_a_tensor():
     x.requires_grad_()
     (x * x).sum().backward()
     assert x.grad.tolist() == [4.0, 6.0, 8.0, 10.0]
+
+
+def test_is_complex_asks_what_is_no_tensor():
+    class Numbers:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func is norch.is_complex
+
+    assert norch.is_complex(Numbers()) is True
+    with pytest.raises(TypeError, match="is_complex"):
+        norch.is_complex([1j])

@@ -236,3 +236,32 @@ def test_a_parameter_s_class_has_its_own_to():
     model = nn.Sequential(layer).to("cpu")
     assert model[0].weight is weight
     assert (weight.dtype, weight.tolist(), weight.scale) == (norch.int8, [[64, -127]], 2.0)
+
+
+def test_a_getattr_that_is_mixed_in_before_the_module_is_asked():
+    """tltorch's factors of complex tensors are kept as real ones, and are complex by a __getattr__ in a mixin."""
+
+    class Complex:
+        def register_parameter(self, name, value):
+            super().register_parameter(name, nn.Parameter(norch.view_as_real(value)))
+
+        def __getattr__(self, name):
+            value = super().__getattr__(name)
+            return norch.view_as_complex(value) if isinstance(value, norch.Tensor) else value
+
+    class Factor(nn.Module):
+        def __init__(self, values):
+            super().__init__()
+            self.register_parameter("factor", values)
+            self.plain = 3
+
+    class ComplexFactor(Complex, Factor):
+        pass
+
+    class Behind(Factor, Complex):
+        pass
+
+    net = ComplexFactor(norch.tensor([1 + 2j, 3j]))
+    assert net.factor.tolist() == [1 + 2j, 3j]
+    assert (net.plain, [p.shape for p in net.parameters()]) == (3, [(2, 2)])
+    assert Behind(nn.Parameter(norch.ones(2))).factor.tolist() == [1, 1]

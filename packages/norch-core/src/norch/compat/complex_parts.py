@@ -123,8 +123,8 @@ def angle(input: Any) -> Tensor:
 
 
 def is_complex(input: Any) -> bool:
-    """Whether `input` is a ComplexPair: no tensor is complex."""
-    return isinstance(input, ComplexPair)
+    """Whether `input` is a ComplexPair: no tensor is complex. Raises TypeError for what is neither."""
+    return isinstance(input, ComplexPair) or bool(input.is_complex())
 
 
 check_functions(globals())

@@ -26,6 +26,8 @@ from .registry import (
     Registered,
     Registry,
     asked_hooks,
+    defines_getattr,
+    is_own,
     list_registries,
     names_getattr,
     uninitialised,
@@ -68,17 +70,17 @@ class Module(Movable, Traversable, Hookable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        is_own = getattr(cls, "__module__", "").startswith("norch.nn.")  # not of users
-        if is_own:
+        own_class = is_own(cls)
+        if own_class:
             name_constructor(cls)
         for name, value in [*vars(cls).items()]:
             own = vars(norch).get(value.__name__) if isinstance(value, FunctionType) else None
             if own is not None and own is value:
                 setattr(cls, name, staticmethod(own))  # PyTorch's are built in, and no methods of a class
-        if "__setstate__" in vars(cls) and not is_own:
+        if "__setstate__" in vars(cls) and not own_class:
             cls.__setstate__ = pickled.adopting(cls.__setstate__)  # type: ignore[assignment]
-        access = AskedFirst if "__getattr__" in vars(cls) and not is_own else NamedAccess
-        if names_getattr(cls) and not issubclass(cls, access):
+        access = AskedFirst if defines_getattr(cls, Module) else NamedAccess
+        if (access is AskedFirst or names_getattr(cls)) and not issubclass(cls, access):
             cls.__bases__ = (*cls.__bases__, access)
 
     if TYPE_CHECKING:  # see NamedAccess

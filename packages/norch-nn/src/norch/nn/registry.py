@@ -188,6 +188,18 @@ class AskedFirst(NamedAccess):
         return _get(self, name)
 
 
+def is_own(cls: type) -> bool:
+    """Whether the class is norch's, not a user's."""
+    return getattr(cls, "__module__", "").startswith("norch.nn.")
+
+
+def defines_getattr(cls: type, base: type) -> bool:
+    """Whether a `__getattr__` comes before that of `base`, PyTorch's Module, in the class's order: its own, or one of a
+    class that is mixed in."""
+    before = cls.__mro__[: cls.__mro__.index(base)]
+    return any("__getattr__" in vars(kind) for kind in before if not is_own(kind))
+
+
 def names_getattr(cls: type) -> bool:
     """Whether a function of the class is called `__getattr__`, or names it."""
     codes = [value.__code__ for value in vars(cls).values() if isinstance(value, FunctionType)]
