@@ -343,3 +343,19 @@ def test_distributions_within_vmap_and_on_meta():
     p = D.Normal(norch.zeros(3, device="meta"), 1.0)
     assert p.log_prob(norch.zeros(2, 3, device="meta")).shape == (2, 3)
     assert p.sample((4,)).device.type == "meta"
+
+
+def test_standard_gamma_draws_are_those_of_the_distribution():
+    concentration = norch.tensor([0.5, 2.0, 30.0], requires_grad=True)
+    norch.manual_seed(3)
+    drawn = norch._standard_gamma(concentration)
+    norch.manual_seed(3)
+    assert norch.equal(drawn, norch.distributions.Gamma(concentration, norch.ones(3)).rsample())
+    (slope,) = norch.autograd.grad(drawn.sum(), concentration)
+    assert (slope > 0).all()
+    norch.manual_seed(0)
+    many = norch._standard_gamma(norch.full((20000,), 3.0, dtype=norch.float64))
+    assert many.dtype is norch.float64
+    assert abs(many.mean().item() - 3) < 0.06
+    with pytest.raises(norch.DTypeError, match="_standard_gamma"):
+        norch._standard_gamma(norch.arange(3))

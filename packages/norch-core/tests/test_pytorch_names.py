@@ -382,3 +382,16 @@ def test_dtypes_of_autocast_by_device():
     finally:
         norch.set_autocast_gpu_dtype(before[0])
         norch.set_autocast_cpu_dtype(before[1])
+
+
+def test_what_pytorch_says_that_it_was_built_with():
+    assert (norch.has_lapack, norch.has_spectral, norch.has_mkl) == (True, True, False)
+    for name, answer in {
+        "has_cuda": norch.backends.cuda.is_built(),
+        "has_cudnn": norch.backends.cudnn.is_available(),
+        "has_mkldnn": False,
+        "has_mps": norch.backends.mps.is_built(),
+    }.items():
+        with pytest.warns(UserWarning, match=f"'{name}' is deprecated, please use 'torch.backends"):
+            assert getattr(norch, name) is answer
+    assert not hasattr(norch, "has_anything")

@@ -168,3 +168,26 @@ def test_other_names_are_attributes_meanwhile():
         functional_call(module, {"inner": x}, x)
     with pytest.raises(RuntimeError, match=r"Missing key\(s\): \[\]. Unexpected key\(s\): \['scale'\]"):
         functional_call(module, {"scale": x}, x, strict=True)
+
+
+def test_other_tensors_within_a_context(net, images):
+    """zuko draws the weights of its networks anew within `_reparametrize_module`."""
+    from norch.nn.utils.stateless import _reparametrize_module
+
+    weight, bias = norch.zeros(5, 36), norch.arange(5.0).requires_grad_()
+    given = {"fc.weight": weight, "fc.bias": bias, "norm.running_mean": norch.zeros(4)}
+    before, mean = net.fc.weight, net.norm.running_mean
+    with _reparametrize_module(net, given):
+        assert net.fc.weight is weight
+        net(images).sum().backward()
+        net.norm.running_mean = norch.ones(4)
+    assert net.fc.weight is before
+    assert net.norm.running_mean is mean
+    assert net.fc.bias.grad is None
+    assert bias.grad.shape == (5,)
+    assert given["norm.running_mean"].tolist() == [1, 1, 1, 1]
+    with pytest.raises(RuntimeError, match="Missing key"), _reparametrize_module(net, given, strict=True):
+        pass
+    with pytest.raises(ValueError, match="stop"), _reparametrize_module(net, given):
+        raise ValueError("stop")
+    assert net.fc.weight is before

@@ -178,7 +178,7 @@ _LATER = {
     "compat.csr_indices": ("_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo"),
     "compat.differences": ("frobenius_norm", "gradient", "norm_except_dim"),
     "compat.distances": ("pairwise_distance",),
-    "compat.draws": ("binomial", "poisson"),
+    "compat.draws": ("_standard_gamma", "binomial", "poisson"),
     "compat.fake_quantization": ("fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"),
     "compat.histograms": ("histogram", "histogramdd"),
     "compat.grouped": ("_grouped_mm=grouped_mm", "grouped_mm"),
@@ -306,6 +306,8 @@ def __getattr__(name: str) -> Any:
             return import_module(f"norch.{name}")
     if name.startswith("_foreach_") and (each := import_module("norch.compat.foreach").find(name)) is not None:
         return each
+    if name.startswith("has_") and (built := import_module("norch.compat.built_with").find(name)) is not None:
+        return built
     if not name.startswith("_"):
         if name.endswith("_") and hasattr(Tensor, name):  # methods that work in place are functions too
             found = globals()[name] = _in_place(name)

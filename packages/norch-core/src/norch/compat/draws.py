@@ -43,4 +43,16 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     return binomial(count, prob).to(prob.dtype)
 
 
+def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
+    """Draws of the gamma distributions of rate 1 with the concentrations `input`, in its shape and floating dtype,
+    differentiable once, as those of `norch.distributions.Gamma`; no smaller than the least normal number.
+
+    Raises DTypeError for another dtype, NotImplementedError for a `generator`.
+    """
+    from ..distributions.gamma import Gamma
+
+    _check("_standard_gamma", generator, input)
+    return Gamma(input, input.new_ones(()), validate_args=False).rsample()
+
+
 check_functions(globals())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import norch
@@ -48,12 +49,37 @@ def functional_call(
         if repeated:
             raise ValueError(f"functional_call(): {', '.join(sorted(repeated))} comes in more than one dict")
         given.update(some)
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    before = dict(given)
+    try:
+        with _reparametrize_module(module, given, tie_weights=tie_weights, strict=strict):
+            return module(*positional, **(kwargs or {}))
+    finally:
+        for name in [name for name, value in before.items() if given[name] is not value]:
+            for some in dicts:
+                if name in some:
+                    some[name] = given[name]
+
+
+@contextmanager
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, norch.Tensor],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """Puts these tensors, by dotted name, in place of the module's parameters and buffers, and its own back at the end.
+
+    tie_weights, strict and the errors are those of `functional_call`. What the module assigns to a name anew is put
+    into the dict. stack_weights: taken as PyTorch takes it; names are put back each on its own, in whatever order.
+    """
     places = _places(module)
     shared = _shared_names(places) if tie_weights else {}
     chosen: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in parameters_and_buffers.items():
         for other in shared.get(name, (name,)):
-            if other in given and given[other] is not value:
+            if other in parameters_and_buffers and parameters_and_buffers[other] is not value:
                 raise ValueError(f"functional_call(): {name} and {other} are one tensor, but different ones are given")
             chosen[other] = value
     others = {n: _attribute(module, n) for n in chosen if n not in places}
@@ -61,7 +87,6 @@ def functional_call(
         missing = [n for n, (own, name) in places.items() if n not in chosen and own[name] is not None]
         if missing or others:
             raise RuntimeError(f"functional_call(): Missing key(s): {missing}. Unexpected key(s): {list(others)}.")
-    positional = () if args is None else args if isinstance(args, tuple) else (args,)
     before = {n: places[n][0][places[n][1]] for n in chosen if n in places}
     try:
         for n in before:
@@ -69,14 +94,14 @@ def functional_call(
             own[name] = chosen[n]
         for n, (part, name, _) in others.items():
             setattr(part, name, chosen[n])
-        return module(*positional, **(kwargs or {}))
+        yield
     finally:
         for n, value in before.items():
             own, name = places[n]
-            _put_back(dicts, n, chosen[n], own[name])
+            _put_back(parameters_and_buffers, n, chosen[n], own[name])
             own[name] = value
         for n, (part, name, value) in others.items():
-            _put_back(dicts, n, chosen[n], getattr(part, name, chosen[n]))
+            _put_back(parameters_and_buffers, n, chosen[n], getattr(part, name, chosen[n]))
             delattr(part, name)
             if value is not _ABSENT:
                 setattr(part, name, value)
@@ -98,12 +123,10 @@ def _attribute(module: Module, path: str) -> tuple[Module, str, Any]:
     return part, name, value
 
 
-def _put_back(dicts: list[Any], path: str, given: Any, now: Any) -> None:
+def _put_back(tensors: dict[str, Any], path: str, given: Any, now: Any) -> None:
     """Puts what a module has assigned to a name into the dict that had another tensor for it."""
-    if now is not given:
-        for some in dicts:
-            if path in some:
-                some[path] = now
+    if now is not given and path in tensors:
+        tensors[path] = now
 
 
 def _shared_names(places: dict[str, tuple[dict[str, Any], str]]) -> dict[str, list[str]]:
