@@ -16,8 +16,8 @@ _ALWAYS = ("has_lapack", "has_spectral")
 
 
 def find(name: str) -> bool | None:
-    """What `torch.has_...` says, or None if there is no such name: of decompositions and Fourier transforms True, of the
-    others what `norch.backends` says. PyTorch deprecates some."""
+    """What `torch.has_...` says, or None if there is no such name: True of decompositions and Fourier transforms, of
+    the others what `norch.backends` says. PyTorch deprecates some."""
     if name in _ALWAYS:
         return True
     instead = _DEPRECATED.get(name) or _ASKED.get(name)
