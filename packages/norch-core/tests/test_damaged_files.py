@@ -280,3 +280,15 @@ def test_a_structure_without_its_mark() -> None:
         norch.load(io.BytesIO(rewritten))
     with pytest.raises(CheckpointError, match="checksum"):
         norch.load(io.BytesIO(content.replace(b'"norch":', b'"other":')))
+
+
+def test_errors_are_of_the_kinds_that_pytorch_raises(tmp_path):
+    """Programs that go on where they stopped catch EOFError or RuntimeError of a file that was not written whole."""
+    path = tmp_path / "state.pt"
+    path.touch()
+    with pytest.raises(EOFError, match="is empty"):
+        norch.load(path)
+    norch.save({"a": norch.ones(100)}, path, format="pytorch")
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(RuntimeError, match="cut off"):
+        norch.load(path)

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -355,3 +356,11 @@ def test_normal_of_a_size_takes_tensors_of_one_element():
         norch.normal(norch.zeros(2), 1.0, (3,))
     with pytest.raises(norch.ShapeError, match="must not be negative"):
         norch.normal(0.0, norch.tensor(-1.0), (3,))
+
+
+@pytest.mark.parametrize(("given", "seed"), [(3.7, 3), ("5", 5), (True, 1), (np.int64(7), 7)])
+def test_seeds_are_what_int_makes_of_them(given: Any, seed: int) -> None:
+    """As PyTorch's: CompressAI seeds by random.random()."""
+    assert norch.manual_seed(given).initial_seed() == seed
+    with pytest.raises(norch.DTypeError, match="seed must be an int"):
+        norch.manual_seed(None)

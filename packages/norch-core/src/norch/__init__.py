@@ -96,6 +96,7 @@ from .errors import (
     CheckpointError,
     DeviceError,
     DTypeError,
+    EmptyFileError,
     IndexError,
     LackingError,
     MetaError,

@@ -124,8 +124,12 @@ def differing(a: Sequence[int], b: Sequence[int]) -> list[int]:
     return [i for i in range(-max(len(a), len(b)), 0) if i < least or a[i] != b[i]]
 
 
-class CheckpointError(NorchError, ValueError):
+class CheckpointError(NorchError, ValueError, RuntimeError):
     """A file that is not a checkpoint, is damaged, or does not hold what it says."""
+
+
+class EmptyFileError(CheckpointError, EOFError):
+    """A checkpoint was to be read from a file without a byte."""
 
 
 class RefusedPickleError(CheckpointError, UnpicklingError):

@@ -161,8 +161,9 @@ def keyed(input: Tensor, generator: Generator | None = None) -> tuple[Tensor, in
 
 @public(method=False)
 def manual_seed(seed: int) -> Generator:
-    """Seeds the generator that random ops use unless given another. Raises DTypeError for a seed that is no int."""
-    return current_generator().manual_seed(seed)
+    """Seeds the generator that random ops use unless given another, by `int(seed)`. Raises DTypeError for what is no
+    number."""
+    return current_generator().manual_seed(int(seed) if isinstance(seed, float | str) else seed)
 
 
 @public(method=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..device import CPU, Device
 from ..dtype import DType, float32
-from ..errors import DTypeError
+from ..errors import DTypeError, EmptyFileError
 from . import header
 from .dtypes import DTYPES, numpy_dtype
 from .files import File, memory
@@ -64,8 +64,10 @@ class Source:
             raise self.fail(
                 "is a tar archive; where it is a checkpoint of PyTorch before 0.2, save it again with PyTorch"
             )
+        if size == 0:
+            raise EmptyFileError(*self.fail("is empty: no checkpoint").args)
         if size < 8:
-            raise self.fail(f"is {'empty' if size == 0 else f'only {size} bytes long'}: no checkpoint")
+            raise self.fail(f"is only {size} bytes long: no checkpoint")
         if length > header.MAX_HEADER:
             raise self.fail(
                 f"is not a safetensors file, or damaged: its header would take {length:,} bytes, the limit is "
