@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 
@@ -305,3 +307,11 @@ def test_magnitudes_are_written_into_real_numbers_alone():
     )
     with pytest.raises(norch.DTypeError, match="cannot hold"):
         norch.add(z, z, out=norch.empty(2))
+
+
+@pytest.mark.parametrize("name", ["sum", "linalg.cholesky", "linalg.inv", "linalg.det", "fft.fft"])
+def test_no_out_is_as_if_it_were_not_given(name: str) -> None:
+    """asteroid's beamformers pass on the `out=None` that they were called with."""
+    function = attrgetter(name)(norch)
+    numbers = norch.tensor([[2.0, 1j], [-1j, 3.0]])
+    assert function(numbers, out=None).tolist() == function(numbers).tolist()

@@ -242,7 +242,11 @@ PLACES: dict[str, Place] = {
     "utils.data._utils.collate": Place(("utils.data.collate",), {"np_str_obj_array_pattern": re.compile("[SaUO]")}),
     "utils.data.dataloader": Place(
         ("utils.data", *[f"utils.data.{name}" for name in ("loader", "collate", "iterators", "base_iterators")]),
-        {"_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None]},
+        {
+            "_T_co": typing.TypeVar("_T_co", covariant=True),
+            "_collate_fn_t": Callable[[list[Any]], Any],
+            "_worker_init_fn_t": Callable[[int], None],
+        },
     ),
     "utils.collect_env": Place(
         names={"get_pretty_env_info": _environment, "main": lambda: print(_environment(), file=sys.stdout)}

@@ -120,9 +120,10 @@ def recover(
     found = foreign((*args, *kwargs.values()))
     if found is not None:
         title, out = name or function.__name__, kwargs.get("out")
+        rest = {k: v for k, v in kwargs.items() if k != "out"}
         if out is not None:
-            return INTO[0](call or function, title, out, args, {k: v for k, v in kwargs.items() if k != "out"})
-        return found(title, args, kwargs)
+            return INTO[0](call or function, title, out, args, rest)
+        return call(*args, **rest) if call is not None and "out" in kwargs else found(title, args, rest)
     if any(isinstance(v, np.generic) for v in (*args, *kwargs.values())) and _is_ours(error):
         args = tuple([v.item() if isinstance(v, np.generic) else v for v in args])
         kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}
