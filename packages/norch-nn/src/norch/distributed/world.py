@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import norch
 
 from . import engines, watchdog
+from .alone import ALONE
 from .engine import Engine
 from .errors import DistributedError
 from .launch import Place, master, place
@@ -30,7 +31,7 @@ GRACE = 1.0
 _ALIASES = {"gloo": "mpi", "ucc": "mpi"}
 """Engines of PyTorch that norch has no need of, by what stands for them where they are not installed."""
 _asked_for: dict[str, str] = {}
-"""By the name of an engine, that of PyTorch's which a script asked for and in whose place it is."""
+"""By the name of an engine, that which a script asked for and in whose place it is, as PyTorch's "gloo"."""
 
 
 class GroupMember:
@@ -76,10 +77,13 @@ def resolve(group: Any) -> ProcessGroup | None:
     return group
 
 
-def _chosen(backend: str | None) -> dict[str, Engine]:
-    """By device type the engines that `backend` names: "mpi", "cpu:mpi,cuda:nccl"; None for the best of each."""
+def _chosen(backend: str | None, processes: int = 2) -> dict[str, Engine]:
+    """By device type the engines that `backend` names: "mpi", "cpu:mpi,cuda:nccl"; None for the best of each. One
+    process needs none for the CPU."""
     if backend is None or backend == "undefined":
         found = engines.usable()
+        if processes == 1:
+            found.setdefault("cpu", ALONE)
         if not found:
             raise DistributedError("init_process_group(): no engine can be used; try: pip install norch-nn[mpi]")
         return found
@@ -88,8 +92,8 @@ def _chosen(backend: str | None) -> dict[str, Engine]:
         kind, colon, name = part.strip().rpartition(":")
         known = {p.name for p in engines.installed()}
         stands_in = name in _ALIASES and name not in known
-        engine = engines.find(_ALIASES[name] if stands_in else name)
-        if stands_in:
+        engine = _found(_ALIASES[name] if stands_in else name, processes)
+        if stands_in or engine is ALONE:
             _asked_for[engine.name] = name
         if colon and kind not in engine.device_types:
             raise DistributedError(
@@ -98,6 +102,16 @@ def _chosen(backend: str | None) -> dict[str, Engine]:
         for type_ in [kind] if colon else engine.device_types:
             chosen[type_] = engine
     return chosen
+
+
+def _found(name: str, processes: int) -> Engine:
+    """The engine of that name, or ALONE for one process where "mpi" cannot be used. Raises DistributedError."""
+    try:
+        return engines.find(name)
+    except DistributedError:
+        if processes == 1 and name == "mpi":
+            return ALONE
+        raise
 
 
 def _rendezvous(found: Place, init_method: str | None, timeout: float, chosen: dict[str, Engine]) -> Store:
@@ -140,7 +154,8 @@ def init_process_group(
     """Makes this process one of a job, together with all others, which call it too.
 
     backend: the engine, "mpi" or "nccl" or another that is installed; one for each device type as "cpu:mpi,cuda:nccl";
-        by default the best for each. "gloo" is mpi where no engine of that name is installed.
+        by default the best for each. "gloo" is mpi where no engine of that name is installed. A job of one process
+        needs none for the CPU.
     init_method: how processes find each other: "env://" (MASTER_ADDR and MASTER_PORT, and without these mpirun's own
         means), "tcp://host:port", "file:///path"; or pass a `store`.
     timeout: a timedelta, or seconds, that a collective may take; 10 minutes by default.
@@ -165,7 +180,8 @@ def init_process_group(
         found = Place(rank, world_size, *local)
     if not 0 <= found.rank < found.world_size:
         raise ValueError(f"init_process_group(): rank {found.rank} is not below world_size {found.world_size}")
-    chosen = _chosen(backend)
+    _asked_for.clear()
+    chosen = _chosen(backend, found.world_size)
     _place = found
     _share_processors(found.local_world_size)
     _store = store if store is not None else _rendezvous(found, init_method, limit, chosen)
@@ -216,7 +232,7 @@ def new_group(
         return GroupMember.NON_GROUP_MEMBER
     assert _store is not None
     limit = parent.timeout if timeout is None else seconds(timeout)
-    engines_of = parent.engines if backend is None else _chosen(backend)
+    engines_of = parent.engines if backend is None else _chosen(backend, len(chosen))
     made = ProcessGroup(f"group{_count}", chosen, parent.global_rank, engines_of, _store, limit)
     for kind in list(parent.comms) if backend is None else [k for k in ("cpu",) if k in engines_of]:
         made.connect(kind)
