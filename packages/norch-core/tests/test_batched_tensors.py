@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import norch
@@ -131,3 +133,19 @@ def test_shapes_of_samples_change_in_place(name):
 
     gradients = vmap(lambda sample: grad(loss)(weight, sample))(x)
     assert gradients.tolist() == norch.stack([grad(loss)(weight, sample) for sample in x]).tolist()
+
+
+def test_derivatives_keep_the_class_of_what_they_are_given() -> None:
+    """PyTorch's do not: pypose has `_wrap_tensor_for_grad`, by its place and name, put back the class that was lost."""
+    from norch._functorch import eager_transforms
+
+    class Pose(norch.Tensor):
+        pass
+
+    x = norch.arange(3.0).as_subclass(Pose)
+    seen = []
+    norch.func.jacrev(lambda pose: seen.append(type(pose)) or pose * 2)(x)
+    wrap = eager_transforms._wrap_tensor_for_grad
+    assert seen == [Pose]
+    assert wrap(x, 1) is x
+    assert getattr(sys.modules[wrap.__module__], wrap.__name__) is wrap

@@ -65,6 +65,11 @@ def _remove_batch_dim(tensor: Tensor, level: int, batch_size: int, out_dim: int)
     return out if out_dim == 0 else out.movedim(0, out_dim)
 
 
+def _wrap_tensor_for_grad(maybe_tensor: Any, level: int) -> Any:
+    """What a function that `grad` or `jacrev` differentiates sees of an argument: itself, whose class it keeps."""
+    return maybe_tensor
+
+
 def _level_of(tensor: Any, number: int) -> Level | None:
     """The level of that number that a tensor differs in."""
     while isinstance(tensor, Batched):
