@@ -315,3 +315,12 @@ def test_no_out_is_as_if_it_were_not_given(name: str) -> None:
     function = attrgetter(name)(norch)
     numbers = norch.tensor([[2.0, 1j], [-1j, 3.0]])
     assert function(numbers, out=None).tolist() == function(numbers).tolist()
+
+
+def test_uniform_draws_are_of_the_parts() -> None:
+    norch.manual_seed(0)
+    drawn = norch.zeros(4000, dtype=norch.complex64).uniform_(-1.0, 3.0)
+    for part in (drawn.real, drawn.imag):
+        assert -1 <= part.min() < -0.9 < 2.9 < part.max() <= 3
+        assert abs(part.mean().item() - 1) < 0.1
+    assert abs((drawn.real * drawn.imag).mean().item() - 1) < 0.1

@@ -175,3 +175,16 @@ def test_a_module_is_made_complex():
     found = linear(norch.tensor(x)).detach().cpu().numpy()
     np.testing.assert_allclose(found, x @ weight.T + bias, rtol=1e-6)
     assert tied.to(norch.complex64)[0].weight.dtype == norch.complex64
+
+
+def test_layers_of_complex_numbers():
+    """PyTorch draws both parts of a layer's weights within the bounds of real ones."""
+    norch.manual_seed(0)
+    layer = nn.Linear(4, 3, dtype=norch.complex64)
+    for part in (layer.weight.real, layer.weight.imag, layer.bias.real, layer.bias.imag):
+        assert 0 < part.abs().max() <= 0.5
+    x = norch.randn(5, 4, dtype=norch.complex64)
+    found = layer(x)
+    wanted = x.numpy() @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-5, atol=1e-6)
+    assert nn.Conv1d(2, 3, 3, dtype=norch.complex64)(norch.randn(1, 2, 8, dtype=norch.complex64)).shape == (1, 3, 6)

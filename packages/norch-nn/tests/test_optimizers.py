@@ -343,3 +343,45 @@ def test_muon_and_adafactor_are_pytorchs():
                 optimizer.step()
             results.append(p.detach().cpu().numpy())
         np.testing.assert_allclose(results[0], results[1], rtol=rtol, atol=rtol / 10, err_msg=name)
+
+
+def test_a_dict_becomes_the_group():
+    """As in PyTorch: programs keep the dicts, and wrappers such as SAM share theirs with the optimiser inside."""
+    p, given = parameter(), {"params": (q for q in [parameter()]), "lr": 0.5}
+    optimizer = optim.SGD([given, {"params": p}], lr=0.1)
+    assert optimizer.param_groups[0] is given
+    assert (given["lr"], given["momentum"], len(given["params"])) == (0.5, 0, 1)
+    start = given["params"][0].detach().clone()
+    given["params"][0].grad = norch.ones_like(given["params"][0])
+    given["lr"] = 2.0
+    optimizer.step()
+    assert norch.allclose(given["params"][0].detach(), start - 2.0)
+
+
+def test_one_that_wraps_another():
+    """Sharpness-aware minimisation has an option rho in the groups that it gives to the optimiser inside."""
+
+    class SAM(optim.Optimizer):
+        def __init__(self, params, base, rho, **options):
+            super().__init__(params, {"rho": rho, "adaptive": False, **options})
+            self.base = base(self.param_groups, **options)
+            self.param_groups = self.base.param_groups
+
+        def step(self):
+            self.base.step()
+
+    class Around(optim.Optimizer):  # an Optimizer by name alone
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self):
+            return self.inner.step()
+
+    p = parameter()
+    start = p.detach().clone()
+    sam = SAM([p], optim.SGD, rho=0.05, lr=0.1)
+    sam.param_groups[0]["lr"] = 0.5
+    p.grad = norch.ones_like(p)
+    Around(sam).step()
+    assert norch.allclose(p.detach(), start - 0.5)
+    assert sam.base.param_groups[0]["rho"] == 0.05

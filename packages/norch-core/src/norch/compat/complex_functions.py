@@ -280,6 +280,12 @@ def _normal_(z: ComplexPair, mean: Any = 0.0, std: float = 1.0, *, generator: An
     return z if mean == 0 else z.add_(mean)
 
 
+def _uniform_(z: ComplexPair, *bounds: float, generator: Any = None, **named: float) -> ComplexPair:
+    """Draws whose parts are each uniform between the bounds, as PyTorch's."""
+    z.pair.uniform_(*bounds, generator=generator, **named)
+    return z
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log": _log, "log2": lambda z: _log(z) / math.log(2), "log10": lambda z: _log(z) / math.log(10),
     "sqrt": _sqrt, "rsqrt": lambda z: 1 / _sqrt(z), "square": lambda z: z * z, "reciprocal": lambda z: 1 / z,
@@ -297,7 +303,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "vdot": _vdot, "einsum": _einsum,
     "stft": lambda *args, **kwargs: import_module("norch.spectral")._stft_of_complex(*args, **kwargs),
     "broadcast_tensors": _broadcast, "where": _where, "pad": _pad,
-    "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_,
+    "masked_fill": lambda z, mask, value: _where(mask, value, z), "normal_": _normal_, "uniform_": _uniform_,
     "type": lambda z, dtype=None: repr(z.dtype) if dtype is None else z.to(dtype),
     "float": lambda z, **kwargs: z.real.float(**kwargs), "double": lambda z, **kwargs: z.real.double(**kwargs),
     "cfloat": lambda z, **kwargs: z.to(complex64, **kwargs), "cdouble": lambda z, **kwargs: z.to(complex128, **kwargs),

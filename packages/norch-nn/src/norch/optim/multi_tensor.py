@@ -13,10 +13,11 @@ from norch.nn.fields import add_constructor
 from .optimizer import Optimizer, Params, State
 from .replay import StepReplay
 
-# Options of optimisers: where they are given to one that does not know them, something is not as its author thinks.
+# Options of optimisers: where they are given to one that does not know them, something is not as its author thinks. But
+# rho and alpha are in the groups that SAM and the like share with the optimiser which they wrap.
 _OPTIONS = frozenset(
     """
-    lr betas eps weight_decay amsgrad maximize momentum dampening nesterov alpha centered rho lr_decay etas step_sizes
+    lr betas eps weight_decay amsgrad maximize momentum dampening nesterov centered lr_decay etas step_sizes
     initial_accumulator_value momentum_decay decoupled_weight_decay lambd t0 max_iter max_eval tolerance_grad
     tolerance_change history_size line_search_fn
     """.split()

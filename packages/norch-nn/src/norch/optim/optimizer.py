@@ -107,7 +107,10 @@ class Optimizer(switches.Replayed):
         switches.fingerprint = before  # no captured step knows an optimiser that is being made
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults."""
+        """Adds `{"params": a tensor or an iterable of them, option: value}`; other options are the defaults.
+
+        The dict itself becomes the group, as in PyTorch: what is changed in it later counts.
+        """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise norch.DTypeError(f"param group must be a dict with a key 'params', got {param_group!r:.80}")
         params = param_group["params"]
@@ -129,7 +132,8 @@ class Optimizer(switches.Replayed):
             if value is required:
                 raise ValueError(f"{type(self).__name__}: a parameter group gives no value of {name!r}, which it must")
         self._check(group)
-        self.param_groups.append(group)
+        param_group.update(group)
+        self.param_groups.append(param_group)
         switches.replaced(self, "param_groups")  # step() and zero_grad() do more from now on
 
     def _check_params(self, params: list[Any]) -> None:
@@ -320,6 +324,8 @@ def _names_of(group: dict[str, Any]) -> dict[str, Any]:
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(step)
     def call(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "param_groups" not in vars(self):  # one that wraps another, and is an Optimizer by name alone
+            return step(self, *args, **kwargs)
         self._opt_called = True  # what schedulers ask for
         note_step(self.param_groups[0]["params"])
         if self._is_stepping or not self._has_step_hooks():
