@@ -159,8 +159,10 @@ CASES = [
     Case("margin_ranking_loss", "MarginRankingLoss", (*PAIR, signs(3, 4)),
          lambda a, b, t, margin=0.0: np.maximum(margin - t * (a - b), 0), grid(margin=[None, 0.5]), (0, 1)),
     Case("cosine_embedding_loss", "CosineEmbeddingLoss", (*PAIR, signs(3)), cosine, grid(margin=[None, 0.2]), (0, 1)),
-    Case("cosine_embedding_loss", "CosineEmbeddingLoss", (draw(4), draw(4), np.array(1)), cosine,
-         differentiable=(0, 1)),
+    *[
+        Case("cosine_embedding_loss", "CosineEmbeddingLoss", (*rows, label), cosine, differentiable=(0, 1))
+        for rows, label in (((draw(4), draw(4)), np.array(1)), (PAIR, np.ones(1)), (PAIR, -np.ones(1)))
+    ],
     Case("triplet_margin_loss", "TripletMarginLoss", (draw(5, 4), draw(5, 4), draw(5, 4)), triplet,
          grid(margin=[None, 0.3], p=[None, 1.0, 3.0], swap=[None, True], eps=[None, 1e-3]), (0, 1, 2)),
     Case("triplet_margin_with_distance_loss", "TripletMarginWithDistanceLoss", (draw(5, 4), draw(5, 4), draw(5, 4)),

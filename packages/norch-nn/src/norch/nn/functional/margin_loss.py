@@ -80,14 +80,14 @@ def cosine_embedding_loss(
     """1 - cos where target is 1, max(0, cos - margin) where it is -1, of the angles between rows of `input1` and
     `input2`.
 
-    (N, D), (N, D) and (N), or (D), (D) and (). All may hold integers. Raises ShapeError for other shapes (with
-    `strict=False` sizes of 1 broadcast).
+    (N, D), (N, D) and (N) or (1), one label for all rows; or (D), (D) and (). All may hold integers. Raises ShapeError
+    for other shapes (with `strict=False` sizes of 1 broadcast).
     """
     op = "cosine_embedding_loss"
     matched(op, strict, "input1 input2", input1, input2)
     input1, input2 = as_floating(input1, input2)
-    rows = tuple(input1.shape[:-1])
-    if not input1.ndim == input2.ndim == target.ndim + 1 <= 2 or (strict and tuple(target.shape) != rows):
+    fitting = (tuple(input1.shape[:-1]), (1,))
+    if not input1.ndim == input2.ndim == target.ndim + 1 <= 2 or (strict and tuple(target.shape) not in fitting):
         raise norch.ShapeError(
             f"{op}(): expected (N, D), (N, D) and (N), or (D), (D) and (); got input1 {tuple(input1.shape)}, input2 "
             f"{tuple(input2.shape)} and target {tuple(target.shape)}"
