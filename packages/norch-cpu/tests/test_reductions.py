@@ -361,3 +361,16 @@ def test_variance_beside_a_large_mean(shape, dim, dtype):
     np.testing.assert_allclose(
         slope.numpy(), expected.astype(float), atol=bound * np.abs(np.nan_to_num(expected)).max()
     )
+
+
+@pytest.mark.parametrize("rows", [999, 1000, 1007, 2063])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_sums_of_long_narrow_matrices_are_close_to_exact(rows: int, columns: int) -> None:
+    """Rows beside those that are folded together were added to the total one by one, and rounded by its last digit:
+    points in a plane did not lie in one when their mean was subtracted."""
+    values = np.full((rows, columns), 0.02, np.float32)
+    exact = values.astype(np.float64).sum(0)
+    found = norch.tensor(values).sum(0).numpy()
+    assert (np.abs(found - exact) <= 1.5e-7 * exact).all()
+    least = norch.tensor(-values).amax(0)
+    assert least.tolist() == [np.float32(-0.02)] * columns

@@ -277,6 +277,17 @@ struct Fold {
         finish(c, out, x, total, n);
     }
 
+    /// The rows left over by themselves: each sum of one with the total would round by the total's last digit.
+    [[gnu::cold]] static __attribute__((noinline)) void add_left_over(const ColumnPlan& c, A* rest, const char* x, int64_t n) {
+        std::fill_n(rest, n, Op::template identity<A>);
+        for (int64_t i = 0; i < c.left_over; ++i) {
+            S buffer[BLOCK];
+            const char* row = x + c.rows * c.plan.reduced.back().x + i * n * c.elements.size;
+            const S* p = row_of(c.elements, row, c.elements.size, n, buffer);
+            for (int64_t j = 0; j < n; ++j) rest[j] = Op::apply(rest[j], A(load(p[j])));
+        }
+    }
+
     /// Brings what was merged back to the columns, adds the rows left over, and writes.
     template <class W>
     static __attribute__((noinline)) void finish(const ColumnPlan& c, char* out, const char* x, W* total, int64_t n) {
@@ -284,11 +295,10 @@ struct Fold {
             n = times * c.columns;
             for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], total[j + n]);
         }
-        for (int64_t i = 0; i < c.left_over; ++i) {
-            S buffer[BLOCK];
-            const char* row = x + c.rows * c.plan.reduced.back().x + i * n * c.elements.size;
-            const S* p = row_of(c.elements, row, c.elements.size, n, buffer);
-            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], W(load(p[j])));
+        if (c.left_over > 0) {
+            A rest[BLOCK];
+            add_left_over(c, rest, x, n);
+            for (int64_t j = 0; j < n; ++j) total[j] = Op::apply(total[j], W(rest[j]));
         }
         if constexpr (std::is_same_v<W, A>) {
             c.elements.store(out, c.plan.out_stride, total, n);
