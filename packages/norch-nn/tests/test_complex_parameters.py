@@ -185,6 +185,6 @@ def test_layers_of_complex_numbers():
         assert 0 < part.abs().max() <= 0.5
     x = norch.randn(5, 4, dtype=norch.complex64)
     found = layer(x)
-    wanted = x.numpy() @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-5, atol=1e-6)
+    weight, bias, given = [z.detach().cpu().numpy() for z in (layer.weight, layer.bias, x)]
+    np.testing.assert_allclose(found.detach().cpu().numpy(), given @ weight.T + bias, rtol=1e-5, atol=1e-6)
     assert nn.Conv1d(2, 3, 3, dtype=norch.complex64)(norch.randn(1, 2, 8, dtype=norch.complex64)).shape == (1, 3, 6)
