@@ -31,3 +31,14 @@ def test_gradients_of_convolutions(dims: int) -> None:
     assert gradcheck(lambda x, g: by_weight(x, weight.shape, g, **HOW), (x, g))
     with norch.no_grad():
         assert not by_input(x.shape, weight, g, **HOW).requires_grad
+
+
+def test_gradients_of_a_convolution_are_differentiated() -> None:
+    """The sum of squares of both gradients of x * w, which are g * w and g * x."""
+    g, x, w = (norch.tensor([[[v]]], requires_grad=True) for v in (2.0, 3.0, 5.0))
+    options = [1], [0], [1], False, [0], 1
+    by_x, by_w, by_bias = norch.ops.aten.convolution_backward(g, x, w, [1], *options, [True, True, True])
+    found = norch.autograd.grad((by_x**2).sum() + (by_w**2).sum() + by_bias.sum(), [g, x, w])
+    assert [v.item() for v in found] == [2 * 2 * (25 + 9) + 1, 2 * 4 * 3, 2 * 4 * 5]
+    with norch.no_grad():
+        assert not norch.ops.aten.convolution_backward(g, x, w, [1], *options, [True, True, False])[0].requires_grad
