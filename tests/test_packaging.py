@@ -76,6 +76,12 @@ def test_what_two_packages_need_alike_is_the_same():
     assert native[0] == native[1]
 
 
+def test_uv_may_lie_in_a_folder_with_a_space_in_its_name():
+    around = re.findall(r"(.)\{env:HATCH_UV:uv\}(.)", (ROOT / "pyproject.toml").read_text())
+    assert around
+    assert set(around) == {("'", "'")}
+
+
 def test_fragments_of_the_changelog_have_names_that_towncrier_takes():
     known = r"README\.md|(\d+|\+[\w-]+)\.(added|changed|fixed|removed)(\.\d+)?\.md"
     for path in (ROOT / "changes").iterdir():
