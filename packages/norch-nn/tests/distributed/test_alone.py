@@ -10,7 +10,7 @@ import pytest
 import norch
 import norch.distributed as dist
 from norch import nn
-from norch.distributed import DistributedError, engines, world
+from norch.distributed import DistributedError, engines
 from norch.distributed.alone import ALONE
 from norch.distributed.conformance.cases import CASES, Kit
 from norch.distributed.store import HashStore
@@ -73,8 +73,8 @@ def test_a_model_that_is_trained_alone(job: None) -> None:
 def test_several_processes_need_an_engine() -> None:
     for backend in ("gloo", "mpi", None):
         with pytest.raises(DistributedError, match="engine"):
-            world._chosen(backend, 2)
+            engines.chosen(backend, 2)
     with pytest.raises(DistributedError, match="engine 'nccl' cannot be used"):
-        world._chosen("nccl", 1)
+        engines.chosen("nccl", 1)
     with pytest.raises(DistributedError, match="for one process, not 2"):
         ALONE.connect([0, 1], 0, HashStore(), 1.0)

@@ -1,4 +1,4 @@
-"""Finding engines: entry points in group `norch.distributed`, loaded only when they are asked for."""
+"""Finding and choosing engines: entry points in group `norch.distributed`, loaded only when they are asked for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any
 from norch.plugins import discovery
 from norch.plugins.discovery import Plugin, Refused
 
+from .alone import ALONE
 from .engine import CONTRACT, Engine
 from .errors import DistributedError
 
 GROUP = "norch.distributed"
+
+_ALIASES = {"gloo": "mpi", "ucc": "mpi"}
+"""Engines of PyTorch that norch has no need of, by what stands for them where they are not installed."""
+asked_for: dict[str, str] = {}
+"""By the name of an engine, that which a script asked for and in whose place it is, as PyTorch's "gloo"."""
 
 _METHODS = ("connect", "unusable_reason", "bootstrap")
 
@@ -87,6 +93,43 @@ def usable() -> dict[str, Engine]:
                 if kind not in found or provider.engine.priority > found[kind].priority:
                     found[kind] = provider.engine
     return found
+
+
+def chosen(backend: str | None, processes: int = 2) -> dict[str, Engine]:
+    """By device type the engines that `backend` names: "mpi", "cpu:mpi,cuda:nccl"; None for the best of each. One
+    process needs none for the CPU."""
+    if backend is None or backend == "undefined":
+        found = usable()
+        if processes == 1:
+            found.setdefault("cpu", ALONE)
+        if not found:
+            raise DistributedError("init_process_group(): no engine can be used; try: pip install norch-nn[mpi]")
+        return found
+    by_type: dict[str, Engine] = {}
+    for part in str(backend).lower().split(","):
+        kind, colon, name = part.strip().rpartition(":")
+        known = {p.name for p in installed()}
+        stands_in = name in _ALIASES and name not in known
+        engine = _found(_ALIASES[name] if stands_in else name, processes)
+        if stands_in or engine is ALONE:
+            asked_for[engine.name] = name
+        if colon and kind not in engine.device_types:
+            raise DistributedError(
+                f"init_process_group(): engine {name!r} is for {', '.join(sorted(engine.device_types))}, not {kind!r}"
+            )
+        for type_ in [kind] if colon else engine.device_types:
+            by_type[type_] = engine
+    return by_type
+
+
+def _found(name: str, processes: int) -> Engine:
+    """The engine of that name, or ALONE for one process where "mpi" cannot be used. Raises DistributedError."""
+    try:
+        return find(name)
+    except DistributedError:
+        if processes == 1 and name == "mpi":
+            return ALONE
+        raise
 
 
 def is_known(kind: str) -> bool:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import norch
 
 from . import engines, watchdog
-from .alone import ALONE
 from .engine import Engine
 from .errors import DistributedError
 from .launch import Place, master, place
@@ -27,11 +26,6 @@ DEFAULT_TIMEOUT = 600.0
 
 GRACE = 1.0
 """Seconds that a process which has failed stays, for the others to see why: launchers end them once it is gone."""
-
-_ALIASES = {"gloo": "mpi", "ucc": "mpi"}
-"""Engines of PyTorch that norch has no need of, by what stands for them where they are not installed."""
-_asked_for: dict[str, str] = {}
-"""By the name of an engine, that which a script asked for and in whose place it is, as PyTorch's "gloo"."""
 
 
 class GroupMember:
@@ -75,43 +69,6 @@ def resolve(group: Any) -> ProcessGroup | None:
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"group must be a ProcessGroup or None, got {group!r}")
     return group
-
-
-def _chosen(backend: str | None, processes: int = 2) -> dict[str, Engine]:
-    """By device type the engines that `backend` names: "mpi", "cpu:mpi,cuda:nccl"; None for the best of each. One
-    process needs none for the CPU."""
-    if backend is None or backend == "undefined":
-        found = engines.usable()
-        if processes == 1:
-            found.setdefault("cpu", ALONE)
-        if not found:
-            raise DistributedError("init_process_group(): no engine can be used; try: pip install norch-nn[mpi]")
-        return found
-    chosen: dict[str, Engine] = {}
-    for part in str(backend).lower().split(","):
-        kind, colon, name = part.strip().rpartition(":")
-        known = {p.name for p in engines.installed()}
-        stands_in = name in _ALIASES and name not in known
-        engine = _found(_ALIASES[name] if stands_in else name, processes)
-        if stands_in or engine is ALONE:
-            _asked_for[engine.name] = name
-        if colon and kind not in engine.device_types:
-            raise DistributedError(
-                f"init_process_group(): engine {name!r} is for {', '.join(sorted(engine.device_types))}, not {kind!r}"
-            )
-        for type_ in [kind] if colon else engine.device_types:
-            chosen[type_] = engine
-    return chosen
-
-
-def _found(name: str, processes: int) -> Engine:
-    """The engine of that name, or ALONE for one process where "mpi" cannot be used. Raises DistributedError."""
-    try:
-        return engines.find(name)
-    except DistributedError:
-        if processes == 1 and name == "mpi":
-            return ALONE
-        raise
 
 
 def _rendezvous(found: Place, init_method: str | None, timeout: float, chosen: dict[str, Engine]) -> Store:
@@ -180,8 +137,8 @@ def init_process_group(
         found = Place(rank, world_size, *local)
     if not 0 <= found.rank < found.world_size:
         raise ValueError(f"init_process_group(): rank {found.rank} is not below world_size {found.world_size}")
-    _asked_for.clear()
-    chosen = _chosen(backend, found.world_size)
+    engines.asked_for.clear()
+    chosen = engines.chosen(backend, found.world_size)
     _place = found
     _share_processors(found.local_world_size)
     _store = store if store is not None else _rendezvous(found, init_method, limit, chosen)
@@ -232,7 +189,7 @@ def new_group(
         return GroupMember.NON_GROUP_MEMBER
     assert _store is not None
     limit = parent.timeout if timeout is None else seconds(timeout)
-    engines_of = parent.engines if backend is None else _chosen(backend, len(chosen))
+    engines_of = parent.engines if backend is None else engines.chosen(backend, len(chosen))
     made = ProcessGroup(f"group{_count}", chosen, parent.global_rank, engines_of, _store, limit)
     for kind in list(parent.comms) if backend is None else [k for k in ("cpu",) if k in engines_of]:
         made.connect(kind)
@@ -402,7 +359,7 @@ def get_backend(group: Any = None) -> str:
     found = resolve(group)
     if found is None:
         raise ValueError("get_backend(): this process is no member of that group")
-    return ",".join(_asked_for.get(name, name) for name in found.name().split(","))
+    return ",".join(engines.asked_for.get(name, name) for name in found.name().split(","))
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
