@@ -64,8 +64,8 @@ public:
             row_ = round_up(std::min(width, image_.size[3]), BLOCK_LINES) / BLOCK_LINES * pixel_;
             plane_ = std::min(height, image_.size[2]) * row_;
             // Windows of several small images fill lines, and weights are read once for all of them.
-            const int64_t windows = tiling_.rows * tiling_.columns, share = image_.size[0] * groups_ / num_threads();
-            if (tiling_.count() == 1) together_ = std::clamp<int64_t>(std::min(WINDOWS / windows, share / groups_), 1, image_.size[0]);
+            if (tiling_.count() == 1)
+                together_ = std::max<int64_t>(1, std::min(WINDOWS / (tiling_.rows * tiling_.columns), image_.size[0] / num_threads()));
         }
     }
 
@@ -104,7 +104,8 @@ public:
                 }
                 const uint32_t* panel = panels.data() + group * columns_ / BLOCK_LINES * panel_;
                 S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
-                const int64_t pitch = lies_ ? row_ / LINE : tile.columns, each = (tile.rows - 1) * pitch + tile.columns, all = images * each;
+                const int64_t pitch = lies_ ? row_ / LINE : tile.columns;
+                const int64_t each = (tile.rows - 1) * pitch + tile.columns, all = images * each;
                 for (int64_t first = 0; first < all; first += WINDOWS) {
                     const int64_t count = std::min(WINDOWS, all - first);
                     multiply(pixels.data(), seen, tile, first, count, panel, windows.data(), sums.data());

@@ -5,7 +5,7 @@
 #include "common/scratch.h"
 #include "common/staging.h"
 #include "nn/convolution.h"
-#include "nn/depthwise_taps.h"
+#include "nn/row_taps.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 #include "runtime/tile.h"
@@ -280,11 +280,7 @@ void sum_row_of_few(const T* source, const Reach& reach, const T* weights, int64
             }
         });
         const int64_t count = taps * channels;
-        for (int64_t chunk = 1; chunk < chunks; ++chunk) {
-            const T* const sums = &partial[chunk * count];
-            NORCH_INDEPENDENT
-            for (int64_t i = 0; i < count; ++i) partial[i] += sums[i];
-        }
+        add_parts(partial.data(), chunks, count);
         const Scratch<> staged(made->nbytes);
         char* const to = made->nbytes ? staged.data() : data[0];
         matmul::transpose(partial.data(), channels, taps, channels, reinterpret_cast<T*>(to), taps);

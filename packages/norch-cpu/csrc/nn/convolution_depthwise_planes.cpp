@@ -7,7 +7,7 @@
 #include "common/scratch.h"
 #include "common/staging.h"
 #include "nn/convolution.h"
-#include "nn/depthwise_taps.h"
+#include "nn/row_taps.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 #include "runtime/tile.h"
@@ -17,6 +17,7 @@ namespace {
 
 using T = float;
 constexpr int L = SIMD_WIDTH<T>;
+constexpr int64_t PIECES = 16;            // of a weight's gradient, or fewer, that are summed by themselves
 constexpr int64_t VECTORS = 4;            // of channels that are turned over together
 constexpr int64_t MOST_BYTES = 64 << 10;  // of them, which stay in the nearest caches
 constexpr int64_t MOST_PIXELS = 400;      // more than that vectors along rows serve as well, but for ...
@@ -188,29 +189,33 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
     });
 }
 
-/// Images are summed in their order. `direct` is taken where a sum is not finite, perhaps by zeros around an image.
+/// Strips are summed part by part, and then in order, however many threads there are. `direct` is taken where a sum is not
+/// finite, perhaps by zeros around an image.
 [[gnu::cold]] KernelPtr weight_grad(const Request& r, std::shared_ptr<const Kernel> direct) {
     const Operand &out = r.operands[0], &grad = r.operands[1], &source = r.operands[2];
     const DType dtype = out.dtype;
     const auto made = std::make_shared<const StagedOperand>(StagedOperand::contiguous_in(out, DType::f32, true));
     const Border border(r, source, grad, out, false);
     const Blocks blocks(grad.shape[1], border);
-    const int64_t n = grad.shape[0], count = int64_t(border.taps.size()), kw = out.shape[3];
+    const int64_t count = int64_t(border.taps.size()), kw = out.shape[3], size = count * blocks.channels;
     const int64_t strips = (border.rows + blocks.strip - 1) / blocks.strip, gap = r.attrs.integers("dilation")[1];
-    const double ns = double(n * border.places() * blocks.block) * (double(count) / PER_NS<T> * 2 + 0.2);
-    return make_kernel(ns * double(blocks.count()), [=, given = source.strides, grads = grad.strides](char* const* data, const Scalar* scalars) {
-        const Scratch<> staged_out(made->nbytes);
-        T* const to = reinterpret_cast<T*>(made->nbytes ? staged_out.data() : data[0]);
-        parallel_for(blocks.count(), ns, [&](int64_t begin, int64_t end) {
+    const int64_t units = grad.shape[0] * strips, parts = std::clamp<int64_t>(PIECES / blocks.count(), 1, units);
+    const double ns = double(units * blocks.strip * border.columns * blocks.block / parts) * (double(count) / PER_NS<T> * 2 + 0.2);
+    note_scratch(parts * size * int64_t(sizeof(T)));
+    return make_kernel(ns * double(blocks.count() * parts), [=, given = source.strides, grads = grad.strides](
+                                                                 char* const* data, const Scalar* scalars) {
+        const Scratch<T> partial(parts * size);  // of each part, block after block by tap
+        parallel_for(blocks.count() * parts, ns, [&](int64_t begin, int64_t end) {
             const int64_t most = std::max(border.height(blocks.strip) * border.w, blocks.strip * border.columns), widest = blocks.widest();
             const Scratch<T> copy(border.size(blocks.strip) * widest), turned(most * widest), staged(is_half(dtype) ? most * widest : 0);
-            const Scratch<T> own(blocks.strip * border.columns * widest), sums(count * widest);
-            for (int64_t block = begin; block < end; ++block) {
-                const int64_t first = blocks.first(block), width = blocks.width(block);
+            const Scratch<T> own(blocks.strip * border.columns * widest);
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t part = i / blocks.count(), first = blocks.first(i % blocks.count()), width = blocks.width(i % blocks.count());
+                T* const sums = partial.data() + part * size + first * count;
                 std::fill_n(copy.data(), border.size(blocks.strip) * width, T(0));
-                std::fill_n(sums.data(), count * width, T(0));
-                for (int64_t i = 0; i < n * strips; ++i) {
-                    const int64_t image = i / strips, y = i % strips * blocks.strip, rows = std::min(blocks.strip, border.rows - y);
+                std::fill_n(sums, count * width, T(0));
+                for (int64_t unit = units * part / parts; unit < units * (part + 1) / parts; ++unit) {
+                    const int64_t image = unit / strips, y = unit % strips * blocks.strip, rows = std::min(blocks.strip, border.rows - y);
                     const char* const from = data[2] + (image * given[0] + first * given[1]) * size_of(dtype);
                     border.fill(from, dtype, given[1], width, y, rows, staged.data(), turned.data(), copy.data());
                     const char* const g = data[1] + (image * grads[0] + first * grads[1] + y * border.columns) * size_of(dtype);
@@ -219,13 +224,19 @@ void sum_places(const T* source, int64_t step, const Reach& reach, const T* weig
                         const Places places{own.data(), copy.data() + border.taps[size_t(t)] * width, rows, border.columns * width,
                                             border.step_y * border.pitch * width, border.columns, border.pitch, width, width,
                                             border.step_x, gap, 0, 0, border.columns};
-                        sum_products_of_row(places, kw, sums.data() + t * width);
+                        sum_products_of_row(places, kw, sums + t * width);
                     }
                 }
-                matmul::transpose(sums.data(), width, count, width, to + first * count, count);
             }
         });
-        if (!std::all_of(to, to + count * blocks.channels, [](T sum) { return std::isfinite(sum); })) return direct->run(data, scalars);
+        add_parts(partial.data(), parts, size);
+        const Scratch<> staged_out(made->nbytes);
+        T* const to = reinterpret_cast<T*>(made->nbytes ? staged_out.data() : data[0]);
+        for (int64_t i = 0; i < blocks.count(); ++i) {
+            const int64_t first = blocks.first(i), width = blocks.width(i);
+            matmul::transpose(partial.data() + first * count, width, count, width, to + first * count, count);
+        }
+        if (!std::all_of(to, to + size, [](T sum) { return std::isfinite(sum); })) return direct->run(data, scalars);
         if (made->nbytes) run_copy(*made->copy, data[0], reinterpret_cast<char*>(to));
     });
 }

@@ -6,7 +6,7 @@
 #include "common/staging.h"
 #include "matmul/tiles.h"
 #include "nn/convolution.h"
-#include "nn/depthwise_taps.h"
+#include "nn/row_taps.h"
 #include "runtime/allocator.h"
 #include "runtime/parallel.h"
 #include "runtime/tile.h"
@@ -57,6 +57,11 @@ void sum_places(const T* source, int64_t column, int64_t channel, int64_t channe
     const int64_t vectors = (to + L - 1) / L, panel = from * taps * L;
     const bool has_bias = !is_grad && r.operands.size() == 4;
     const int64_t seen_rows = (ROWS - 1) * step_y + (kh - 1) * gap + 1;
+    // Of results whose channels lie side by side, if they are float32, sums are the result itself.
+    const int64_t pitch = is_last ? groups * to : L, made_size = is_last && dtype == DType::f32 ? 0 : ROWS * columns * pitch;
+    const int64_t turned_size = is_last ? 0 : made_size, staged_size = is_half(dtype) ? source.shape[1] * seen_rows * w : 0;
+    const int64_t workers = std::min<int64_t>(num_threads(), out.shape[0] * strips);
+    note_scratch((groups * vectors * panel + workers * (made_size + turned_size + staged_size)) * int64_t(sizeof(T)));
     const double ns = double(std::min(rows, ROWS) * columns * groups * to * from * taps) / PER_NS<T> * 1.3;
     return make_kernel(ns * double(out.shape[0] * strips), [=, given = source.strides, made = out.strides, n = out.shape[0]](
                                                                char* const* data, const Scalar*) {
@@ -73,10 +78,7 @@ void sum_places(const T* source, int64_t column, int64_t channel, int64_t channe
                 pack_taps(weights + ((g * from + c) * to + first) * taps, L, taps, taps, p + c * taps * L, L);
         }
         parallel_for(n * strips, ns, [&](int64_t begin, int64_t end) {
-            const Scratch<T> staged(is_half(dtype) ? source.shape[1] * seen_rows * w : 0);
-            // Of results whose channels lie side by side, if they are float32, sums are the result itself.
-            const int64_t pitch = is_last ? groups * to : L, size = is_last && dtype == DType::f32 ? 0 : ROWS * columns * pitch;
-            const Scratch<T> made_sums(size), turned(is_last ? 0 : size);
+            const Scratch<T> staged(staged_size), made_sums(made_size), turned(turned_size);
             Reach reach{std::vector<int64_t>(size_t(kh)), std::vector<int64_t>(size_t(kh))};
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t image = i / strips, y = i % strips * ROWS, here = std::min(ROWS, rows - y);
@@ -94,7 +96,7 @@ void sum_places(const T* source, int64_t column, int64_t channel, int64_t channe
                     if (!is_last) channel = all;
                 }
                 char* const result = data[0] + (image * made[0] + y * made[2]) * size_of(dtype);
-                T* const sums = size ? made_sums.data() : reinterpret_cast<T*>(result);
+                T* const sums = made_size ? made_sums.data() : reinterpret_cast<T*>(result);
                 const int64_t pixels = here * columns;
                 for (int64_t v = 0; v < groups * vectors; ++v) {
                     const int64_t g = v / vectors, lane = g * to + lane_of(v % vectors);
@@ -120,7 +122,7 @@ void sum_places(const T* source, int64_t column, int64_t channel, int64_t channe
                     for (int64_t c = 0; is_half(dtype) && c < L; ++c)
                         convert_line(reinterpret_cast<const char*>(planes + c * pixels), DType::f32, pixels, plane + c * made[1] * 2, dtype);
                 }
-                if (is_last && size) convert_line(reinterpret_cast<const char*>(sums), DType::f32, pixels * pitch, result, dtype);
+                if (is_last && made_size) convert_line(reinterpret_cast<const char*>(sums), DType::f32, pixels * pitch, result, dtype);
             }
         });
     });

@@ -1,4 +1,4 @@
-// The taps of depthwise convolutions whose channels lie side by side.
+// Taps along rows, for convolutions whose vectors are channels: each column of a row is loaded once for all that see it.
 #pragma once
 
 #include <algorithm>
@@ -226,6 +226,15 @@ inline void sum_products_of_row(const Places& p, int64_t taps, float* sums) {
                                                 : sum_products<1, QUARTER>;
             kernel(p, k, at, int(c - at), sums + k * p.channels + at);
         }
+    }
+}
+
+/// Adds to the first of `parts`, each of so many sums, the others in their order.
+inline void add_parts(float* sums, int64_t parts, int64_t size) {
+    for (int64_t part = 1; part < parts; ++part) {
+        const float* const more = sums + part * size;
+        NORCH_INDEPENDENT
+        for (int64_t i = 0; i < size; ++i) sums[i] += more[i];
     }
 }
 
