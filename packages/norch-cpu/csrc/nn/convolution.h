@@ -132,7 +132,7 @@ KernelPtr conv2d_depthwise_planes(const Request& request);  // convolution_depth
 /// conv2d and the gradient of its input to at least a vector of channels a group.
 KernelPtr conv2d_groups(const Request& request);  // convolution_groups.cpp
 
-/// The same of images whose channels are planes, with few channels a group.
+/// conv2d and its gradients where channels are planes, few of them a group.
 KernelPtr conv2d_planes(const Request& request);  // convolution_planes.cpp
 
 /// The same with one tap and stride 1, where one matrix product does it.
@@ -156,7 +156,8 @@ std::optional<matmul::Parts> block_parts(DType dtype, int64_t channels, int64_t 
 
 /// The first of these that there is.
 [[gnu::cold]] inline KernelPtr conv2d_special(const Request& request) {
-    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_depthwise_planes, conv2d_groups, conv2d_planes})
+    for (const auto make : {conv2d_of_few_windows, conv2d_pointwise, conv2d_depthwise, conv2d_depthwise_planes, conv2d_groups,
+                            conv2d_planes})
         if (KernelPtr found = make(request)) return found;
     return nullptr;
 }
