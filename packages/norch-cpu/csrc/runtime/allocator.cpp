@@ -190,6 +190,30 @@ Cache& cache() {
     return *instance;
 }
 
+constexpr size_t LARGEST_OWN = size_t(512) << 10, MOST_OWN = size_t(2) << 20;
+
+// A key, no thread-local variable: the C library ends the process where it has no memory for one.
+#if defined(_WIN32)
+thread_local WorkerBlocks* own_blocks = nullptr;
+WorkerBlocks* worker_blocks() { return own_blocks; }
+void set_worker_blocks(WorkerBlocks* blocks) { own_blocks = blocks; }
+#else
+const pthread_key_t* worker_key() {
+    static pthread_key_t key;
+    static const bool is_made = pthread_key_create(&key, nullptr) == 0;
+    return is_made ? &key : nullptr;
+}
+WorkerBlocks* worker_blocks() {
+    const pthread_key_t* key = worker_key();
+    return key ? static_cast<WorkerBlocks*>(pthread_getspecific(*key)) : nullptr;
+}
+void set_worker_blocks(WorkerBlocks* blocks) {
+    if (const pthread_key_t* key = worker_key()) pthread_setspecific(*key, blocks);
+}
+#endif
+
+WorkerBlocks* blocks_for(size_t nbytes) { return nbytes > LARGEST_OWN || guarding() ? nullptr : worker_blocks(); }
+
 }  // namespace
 
 void* allocate_block(size_t nbytes) {
@@ -223,6 +247,54 @@ void release_block(void* block, size_t nbytes) noexcept {
         c.keep(block, size);
         c.drop_if_idle();
     }
+}
+
+WorkerBlocks::WorkerBlocks() { set_worker_blocks(this); }
+WorkerBlocks::~WorkerBlocks() {
+    set_worker_blocks(nullptr);
+    while (count_) remove(count_ - 1);
+}
+
+void WorkerBlocks::remove(int i) noexcept {
+    const Block removed = take_out(i);
+    return_to_system(removed.data, removed.nbytes);
+}
+
+WorkerBlocks::Block WorkerBlocks::take_out(int i) noexcept {
+    const Block found = blocks_[i];
+    kept_ -= found.nbytes;
+    std::copy(blocks_ + i + 1, blocks_ + count_--, blocks_ + i);
+    return found;
+}
+
+void* WorkerBlocks::take(size_t nbytes) {
+    nbytes = size_class(nbytes).nbytes;
+    for (int i = count_ - 1; i >= 0; --i)
+        if (blocks_[i].nbytes == nbytes) return take_out(i).data;
+    void* fresh = take_from_system(nbytes);
+    if (!fresh) {
+        empty_cache();
+        fresh = take_from_system(nbytes);
+        if (!fresh) throw std::bad_alloc();
+    }
+    return fresh;
+}
+
+void WorkerBlocks::keep(void* block, size_t nbytes) noexcept {
+    nbytes = size_class(nbytes).nbytes;
+    while (count_ == MOST || kept_ + nbytes > MOST_OWN) remove(0);
+    blocks_[count_++] = {block, nbytes};
+    kept_ += nbytes;
+}
+
+void* allocate_scratch(size_t nbytes) {
+    WorkerBlocks* const own = blocks_for(nbytes);
+    return own ? own->take(nbytes) : allocate_block(nbytes);
+}
+
+void release_scratch(void* block, size_t nbytes) noexcept {
+    if (WorkerBlocks* const own = blocks_for(nbytes)) own->keep(block, nbytes);
+    else release_block(block, nbytes);
 }
 
 MemoryStats memory_stats() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/allocator.h"
 #include "runtime/flushing.h"
 
 #if !defined(_WIN32)
@@ -64,7 +66,10 @@ struct Job {
     }
 
     void work(int thread) {
-        for (int k = 0; k < shares; ++k) work_on(share[(thread + k) % shares]);
+        for (int k = 0; k < shares; ++k) {
+            Share& own = share[(thread + k) % shares];
+            if (own.next.load(std::memory_order_relaxed) < own.end) work_on(own);  // nobody writes to what is all begun
+        }
     }
 
     void work_on(Share& own) {
@@ -90,7 +95,7 @@ public:
         Job job(count, body, context, threads);
         start_workers(threads - 1);
         job_.store(&job);
-        generation_.fetch_add(1);
+        generation_.store(((generation_.load(std::memory_order_relaxed) / ROOM + 1) & (INT_MAX / ROOM)) * ROOM + threads);
         if (sleeping_.load() != 0 && (unattended_ns_ += ns) >= WAKE_NS) {
             unattended_ns_ = 0;
             generation_.notify_all();
@@ -120,9 +125,11 @@ private:
     }
 
     void serve(int index) {
+        [[maybe_unused]] WorkerBlocks blocks;
         for (int seen = 0;;) {
             wait(seen);
             seen = generation_.load();
+            if (index + 1 >= seen % ROOM) continue;  // not for so many threads
             active_.fetch_add(1);
             Job* job = job_.load();
             if (job && index + 1 < job->threads) {
@@ -147,7 +154,8 @@ private:
         sleeping_.fetch_sub(1);
     }
 
-    alignas(64) std::atomic<int> generation_{0};
+    static constexpr int ROOM = 2048;             // more than there can be threads
+    alignas(64) std::atomic<int> generation_{0};  // of jobs, times ROOM, plus the threads of the last one
     alignas(64) std::atomic<int> active_{0};
     std::atomic<int> sleeping_{0};
     std::atomic<Job*> job_{nullptr};
