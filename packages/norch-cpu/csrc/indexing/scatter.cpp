@@ -25,6 +25,7 @@ struct Piece {
     int64_t count, columns;
     Strides dim, column;  // dim.tensor is what an index counts
     int64_t size;
+    int64_t low, high;  // the places that are written, where an index is that of many columns
     bool by_rows;     // whether columns are the inner loop
     bool whole_rows;  // and an index is that of many, of 16-bit floats too few for a copy of the output
 };
@@ -107,10 +108,14 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
     for (int64_t i = 0; i < p.count; ++i, index += p.dim.index, src += p.dim.other) {
         if (p.column.index == 0) {
             if (p.column.tensor == sizeof(T) && i + AHEAD < p.count) {
-                const char* soon = out + wrapped(at<int64_t>(index, AHEAD * p.dim.index), p.size) * p.dim.tensor;
-                for (int64_t j = 0; j < p.columns * int64_t(sizeof(T)); j += 64) __builtin_prefetch(soon + j, 1);
+                const int64_t place = wrapped(at<int64_t>(index, AHEAD * p.dim.index), p.size);
+                const char* soon = out + place * p.dim.tensor;
+                for (int64_t j = 0; j < p.columns * int64_t(sizeof(T)) && place >= p.low && place < p.high; j += 64)
+                    __builtin_prefetch(soon + j, 1);
             }
-            char* row = out + wrapped(at<int64_t>(index, 0), p.size) * p.dim.tensor;
+            const int64_t place = wrapped(at<int64_t>(index, 0), p.size);
+            if (place < p.low || place >= p.high) continue;
+            char* row = out + place * p.dim.tensor;
             if (p.column.tensor == sizeof(T) && p.column.other == sizeof(S)) {
                 T* to = reinterpret_cast<T*>(row);
                 const S* from = reinterpret_cast<const S*>(src);
@@ -203,6 +208,7 @@ public:
                             (piece_.count < piece_.size || piece_.size * columns_ > COPIED);
         const bool copies = is_upcast && !piece_.whole_rows;
         if (copies) most_ = std::clamp<int64_t>(COPIED / std::max<int64_t>(piece_.size, 1), 16, most_);
+        can_cut_ = piece_.by_rows && piece_.column.index == 0 && !is_upcast && piece_.count >= 1024;
         ns_ = double(piece_.count) * (piece_.by_rows && piece_.column.index == 0 ? 0.03 * double(itemsize) : 1.2);
         if (copies) ns_ += double(piece_.size);
         work = bounds_.work() + double(outer_ * columns_) * ns_;
@@ -213,19 +219,26 @@ public:
         // As wide as leaves work for each thread: a narrow tile reads a little of each row of what is scattered.
         const int64_t share = outer_ >= 16 ? columns_ : (columns_ / num_threads() + 15) / 16 * 16;
         const int64_t tile = std::clamp<int64_t>(columns_, 1, std::min(std::clamp<int64_t>(share, 64, 1024), most_));
-        const int64_t tiles = (columns_ + tile - 1) / tile;
-        parallel_for(outer_ * tiles, ns_ * double(tile), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) run_tile(data, i / tiles, i % tiles * tile, tile);
+        const int64_t tiles = (columns_ + tile - 1) / tile, all = outer_ * tiles;
+        // Where these are too few for all threads each writes some of the places, and reads the whole index for it.
+        const bool is_cut = can_cut_ && all && all < num_threads();
+        const int64_t ranges = is_cut ? std::clamp<int64_t>(num_threads() / all, 1, piece_.size) : 1;
+        parallel_for(all * ranges, ns_ * double(tile) / double(ranges), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                Piece piece = piece_;
+                piece.low = piece.size * (i % ranges) / ranges, piece.high = piece.size * (i % ranges + 1) / ranges;
+                const int64_t column = i / ranges % tiles * tile;
+                piece.columns = std::min(tile, columns_ - column);
+                run_piece(data, i / ranges / tiles, column, piece);
+            }
         });
     }
 
 private:
-    void run_tile(char* const* data, int64_t outer, int64_t column, int64_t tile) const {
+    void run_piece(char* const* data, int64_t outer, int64_t column, const Piece& piece) const {
         char* at[] = {data[0] + column * piece_.column.tensor, data[1] + column * piece_.column.index,
                       data[2] + column * piece_.column.other};
         loops_.move(at, loops_.ndim() - 1, outer);
-        Piece piece = piece_;
-        piece.columns = std::min(tile, columns_ - column);
         scatter_(at[0], at[1], at[2], piece);
     }
 
@@ -235,6 +248,7 @@ private:
     Piece piece_{};
     int64_t columns_, outer_ = 1, most_ = 1024;  // most: columns of a tile
     double ns_;                                  // of a column
+    bool can_cut_;                               // by places
 };
 
 [[gnu::cold]] KernelPtr make_scatter(const Request& r) {

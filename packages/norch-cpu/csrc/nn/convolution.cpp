@@ -3,6 +3,7 @@
 #include "nn/convolution.h"
 
 #include <algorithm>
+#include <span>
 
 #include "common/scratch.h"
 #include "matmul/transpose.h"
@@ -45,14 +46,17 @@ public:
     double work() const { return double(batch_ * grid_.rows * grid_.columns) * per_window(); }
 
     void run(const S* image, const S* weight, const S* bias, S* out) const {
-        const int64_t parts = (batch_ + together_ - 1) / together_, items = parts * groups_ * tiling_.count();
-        if (!items || !channels_) return;
+        const int64_t tiles = (batch_ + together_ - 1) / together_ * groups_ * tiling_.count();
+        if (!tiles || !channels_) return;
+        const int64_t count = int64_t(blocks_.size()), ranges = channel_ranges(tiles, count);
         Scratch<T> panels(panels_size());
         pack(weight, bias, panels.data());
-        parallel_for(items, double(together_ * tiling_.rows * tiling_.columns) * per_window(), [&](int64_t begin, int64_t end) {
+        const double ns = double(together_ * tiling_.rows * tiling_.columns) * per_window() / double(ranges);
+        parallel_for(tiles * ranges, ns, [&](int64_t begin, int64_t end) {
             Scratch<T> copy(together_ * source_.scratch()), sums(AT_ONCE * MAX_VECTORS * SIMD_WIDTH<T>);
             Scratch<int64_t> places(together_ * tiling_.rows * tiling_.columns);
-            for (int64_t i = begin; i < end; ++i) {
+            for (int64_t item = begin; item < end; ++item) {
+                const int64_t i = item / ranges, range = item % ranges;
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
                 const int64_t group = i / tiling_.count() % groups_, first = i / tiling_.count() / groups_ * together_;
                 const int64_t images = std::min(together_, batch_ - first);
@@ -65,7 +69,8 @@ public:
                     for (int64_t w = 0; w < tile.count(); ++w) own[w] += from - x;
                 }
                 S* to = out + target_.offset + first * target_.image + group * channels_ * target_.channel;
-                compute(x, places.data(), tile, images, panels.data() + group * width_ * (depth_ + 1), sums.data(), to);
+                const std::span blocks(blocks_.data() + count * range / ranges, blocks_.data() + count * (range + 1) / ranges);
+                compute(x, places.data(), tile, images, blocks, panels.data() + group * width_ * (depth_ + 1), sums.data(), to);
             }
         });
     }
@@ -112,10 +117,12 @@ private:
     }
 
     /// A panel stays in the second cache for the windows of all images.
-    void compute(const T* x, const int64_t* places, const Tile& tile, int64_t images, const T* panel, T* sums, S* out) const {
+    void compute(const T* x, const int64_t* places, const Tile& tile, int64_t images, std::span<const Block> blocks,
+                 const T* panels, T* sums, S* out) const {
         const int64_t all = images * tile.count(), parts = (all + AT_ONCE - 1) / AT_ONCE;
-        for (const Block& block : blocks_) {
+        for (const Block& block : blocks) {
             const int64_t width = block.width<T>();
+            const T* const panel = panels + block.first * (depth_ + 1);  // only the last block is not full
             for (int64_t part = 0; part < parts; ++part) {
                 const int64_t first = all * part / parts, end = all * (part + 1) / parts;
                 multiply_gathered(x, places + first, end - first, steps_.data(), depth_, panel + width, block.vectors, panel,
@@ -127,7 +134,6 @@ private:
                         out + k * target_.image + block.first * target_.channel);
                 }
             }
-            panel += width * (depth_ + 1);
         }
     }
 

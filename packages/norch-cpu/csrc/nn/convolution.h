@@ -10,6 +10,7 @@
 #include "common/image_layout.h"
 #include "matmul/tiles.h"
 #include "nn/panel.h"
+#include "runtime/parallel.h"
 
 namespace norch::nn {
 
@@ -53,6 +54,12 @@ struct Tiling {
     int64_t rows, columns;  // of a tile
     int64_t down, across;   // tiles
 };
+
+/// Into how many ranges, at most `most`, the channels of a result are cut where there are fewer tiles than threads. Each
+/// range prepares a tile's part of the image again.
+inline int64_t channel_ranges(int64_t tiles, int64_t most) {
+    return std::clamp<int64_t>(num_threads() / tiles, 1, std::max<int64_t>(most, 1));
+}
 
 /// The part of an image that a tile's windows see, as T (float or double): in place, or as a copy with zeros around it.
 template <class S>

@@ -79,8 +79,9 @@ public:
 
     /// Returns false where numbers have no two parts.
     bool run(const S* image, const S* weight, const S* bias, S* out) const {
-        const int64_t items = (image_.size[0] + together_ - 1) / together_ * groups_ * tiling_.count();
-        if (!items || !channels_) return true;
+        const int64_t tiles = (image_.size[0] + together_ - 1) / together_ * groups_ * tiling_.count();
+        if (!tiles || !channels_) return true;
+        const int64_t ranges = channel_ranges(tiles, columns_ / (2 * LINES)), items = tiles * ranges;
         const Scratch<uint32_t> panels(panels_size());
         if (!pack_weights(weight, panels.data())) return false;
         std::atomic<bool> fits = true;
@@ -88,7 +89,9 @@ public:
             const Scratch<uint32_t> pixels((lies_ ? chunks_ : together_) * plane_);
             const Scratch<uint32_t> windows(lies_ ? 0 : WINDOWS * std::min(depth_, MOST_BLOCKS) * lines_ * LINE);
             const Scratch<float> sums(WINDOWS * columns_);
-            for (int64_t i = begin; i < end; ++i) {
+            for (int64_t item = begin; item < end; ++item) {
+                const int64_t i = item / ranges, range = item % ranges, lines = columns_ / LINES;
+                const int64_t left = lines * range / ranges * LINES, right = lines * (range + 1) / ranges * LINES;
                 const Tile tile = tiling_.tile(grid_, i % tiling_.count());
                 const int64_t group = i / tiling_.count() % groups_, n = i / tiling_.count() / groups_ * together_;
                 const int64_t images = std::min(together_, image_.size[0] - n);
@@ -102,17 +105,18 @@ public:
                         return;
                     }
                 }
-                const uint32_t* panel = panels.data() + group * columns_ / BLOCK_LINES * panel_;
-                S* to = out + target_.offset + n * target_.image + group * channels_ * target_.channel;
+                const uint32_t* panel = panels.data() + (group * columns_ + left) / BLOCK_LINES * panel_;
+                const int64_t channel = group * channels_ + left, channels = std::min(channels_, right) - left;
+                S* to = out + target_.offset + n * target_.image + channel * target_.channel;
                 const int64_t pitch = lies_ ? row_ / LINE : tile.columns;
                 const int64_t each = (tile.rows - 1) * pitch + tile.columns, all = images * each;
                 for (int64_t first = 0; first < all; first += WINDOWS) {
                     const int64_t count = std::min(WINDOWS, all - first);
-                    multiply(pixels.data(), seen, tile, first, count, panel, windows.data(), sums.data());
+                    multiply(pixels.data(), seen, tile, first, count, panel, channels, windows.data(), sums.data());
                     for (int64_t w = first, here; w < first + count; w += here) {
                         here = std::min(each - w % each, first + count - w);
-                        put(sums.data() + (w - first) * columns_, tile, pitch, w % each, here,
-                            bias ? bias + group * channels_ * bias_stride_ : nullptr, to + w / each * target_.image);
+                        put(sums.data() + (w - first) * columns_, tile, pitch, w % each, here, channels,
+                            bias ? bias + channel * bias_stride_ : nullptr, to + w / each * target_.image);
                     }
                 }
             }
@@ -198,7 +202,7 @@ private:
     }
 
     void multiply(const uint32_t* pixels, const Seen& seen, const Tile& tile, int64_t first, int64_t count,
-                  const uint32_t* panel, uint32_t* windows, float* sums) const {
+                  const uint32_t* panel, int64_t channels, uint32_t* windows, float* sums) const {
         const int64_t rounds = (depth_ + MOST_BLOCKS - 1) / MOST_BLOCKS, most = (depth_ + rounds - 1) / rounds;
         const matmul::TileRegisters registers;
         for (int64_t from = 0; from < depth_; from += most) {
@@ -209,9 +213,9 @@ private:
                 pack_window(pixels + row / tile.rows * plane_, seen, (tile.y + y) * grid_.step_y, (tile.x + x) * grid_.step_x, part,
                             windows + w / BLOCK_LINES * line + w % BLOCK_LINES * LINE);
             }
-            for (int64_t c = 0; c < columns_; c += LINES) {
+            for (int64_t c = 0; c < channels; c += LINES) {
                 for (int64_t w = 0; w < count; w += LINES) {
-                    const int rows = count - w > BLOCK_LINES ? 2 : 1, columns = channels_ - c > BLOCK_LINES ? 2 : 1;
+                    const int rows = count - w > BLOCK_LINES ? 2 : 1, columns = channels - c > BLOCK_LINES ? 2 : 1;
                     matmul::TileFactors factors{windows + w / BLOCK_LINES * line, panel + c / BLOCK_LINES * panel_ + from * lines_ * BLOCK,
                                                 line, panel_, blocks, parts_, rows, columns};
                     if (lies_) factors.a = pixels + (first + w) * LINE, factors.a_line = BLOCK, factors.places = places_.data() + from;
@@ -245,9 +249,10 @@ private:
     }
 
     /// Writes the sums of some of a tile's windows, of which the next row's begin `pitch` further.
-    void put(float* sums, const Tile& tile, int64_t pitch, int64_t first, int64_t count, const S* bias, S* out) const {
+    void put(float* sums, const Tile& tile, int64_t pitch, int64_t first, int64_t count, int64_t channels, const S* bias,
+             S* out) const {
         if (bias)
-            for (int64_t c = 0; c < channels_; ++c) {
+            for (int64_t c = 0; c < channels; ++c) {
                 const float one = load(bias[c * bias_stride_]);
                 for (int64_t w = 0; w < count; ++w) sums[w * columns_ + c] += one;
             }
@@ -256,18 +261,18 @@ private:
             const int64_t y = (first + w) / pitch, x = (first + w) % pitch;
             here = is_run ? count : std::min(pitch - x, count - w);
             const int64_t within = is_run ? count : std::min(here, tile.columns - x);
-            if (within > 0) put_run(sums + w * columns_, within, out + (tile.y + y) * target_.row + (tile.x + x) * target_.column);
+            if (within > 0) put_run(sums + w * columns_, within, channels, out + (tile.y + y) * target_.row + (tile.x + x) * target_.column);
         }
     }
 
-    void put_run(const float* sums, int64_t count, S* out) const {
+    void put_run(const float* sums, int64_t count, int64_t channels, S* out) const {
         if (target_.channel == 1) {
-            for (int64_t w = 0; w < count; ++w) narrow_row(sums + w * columns_, channels_, out + w * target_.column);
+            for (int64_t w = 0; w < count; ++w) narrow_row(sums + w * columns_, channels, out + w * target_.column);
             return;
         }
         alignas(64) float turned[BLOCK_LINES * WINDOWS];
-        for (int64_t c = 0; c < channels_; c += BLOCK_LINES) {
-            const int64_t planes = std::min(BLOCK_LINES, channels_ - c);
+        for (int64_t c = 0; c < channels; c += BLOCK_LINES) {
+            const int64_t planes = std::min(BLOCK_LINES, channels - c);
             matmul::transpose(sums + c, columns_, count, planes, turned, WINDOWS);
             for (int64_t i = 0; i < planes; ++i) {
                 const float* from = turned + i * WINDOWS;

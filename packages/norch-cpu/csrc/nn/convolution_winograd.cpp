@@ -53,15 +53,16 @@ public:
         std::atomic<bool> is_finite = true;
         const int64_t share = tiles_.count() / num_threads();
         const int64_t rows = std::max<int64_t>(1, std::clamp(share, LEAST_AT_ONCE, TILES_AT_ONCE) / tiles_.across());
-        const int64_t items = (tiles_.rows() + rows - 1) / rows, most = rows * tiles_.across();
+        const int64_t strips = (tiles_.rows() + rows - 1) / rows, most = rows * tiles_.across();
+        const int64_t ranges = channel_ranges(strips, panels_), items = strips * ranges;
         const int64_t room = most | 1;  // of an even number of tiles all points might share a few sets of the first cache
-        parallel_for(items, double(most) * per_tile(), [&](int64_t begin, int64_t end) {
+        parallel_for(items, double(most) * per_tile() / double(ranges), [&](int64_t begin, int64_t end) {
             const int64_t pitch = pitch_of(from_);
             const int64_t pixels = std::max((2 * std::min(rows, tiles_.down()) + 2) * (2 * tiles_.across() + 2) * pitch,
                                             4 * most * PANEL);
             const Scratch<float> points(POINTS * room * pitch), products(POINTS * room * PANEL), own(2 * pixels);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t first = i * rows, last = std::min(tiles_.rows(), first + rows);
+            for (int64_t item = begin; item < end; ++item) {
+                const int64_t range = item % ranges, first = item / ranges * rows, last = std::min(tiles_.rows(), first + rows);
                 const int64_t count = (last - first) * tiles_.across();
                 for_strips(tiles_, first, last, [&](const Strip& s) {
                     const Pixels seen{2 * s.rows + 2, 2 * tiles_.across() + 2, pitch};
@@ -70,7 +71,7 @@ public:
                     points_of_windows(own.data(), seen, s.rows, tiles_.across(),
                                       points.data() + s.before * tiles_.across() * pitch, room * pitch);
                 });
-                for (int64_t panel = 0; panel < panels_; ++panel) {
+                for (int64_t panel = panels_ * range / ranges; panel < panels_ * (range + 1) / ranges; ++panel) {
                     multiply(points.data(), room * pitch, pitch, count, factors.data() + panel * POINTS * from_ * PANEL,
                              products.data(), room * PANEL);
                     alignas(64) float start[PANEL] = {};
