@@ -56,6 +56,21 @@ def test_plans_are_kept_where_no_kernel_asks_for_a_switch(monkeypatch):
     assert len(forgotten) == 2
 
 
+def test_kernels_are_compiled_for_a_number_of_threads(monkeypatch):
+    before = norch.get_num_threads()
+    monkeypatch.setattr(settings, "_threads", None)
+    states = []
+    monkeypatch.setattr(settings, "_callbacks", [(lambda: None, lambda *state: states.append(state))])
+    try:
+        for count in (before + 1, before + 1, before + 2, before + 1):
+            norch.set_num_threads(count)
+    finally:
+        norch.set_num_threads(before)
+    (_, first), (second, other), (third, again) = states[:3]
+    assert (first, other) == (second, third)
+    assert first == again != other
+
+
 @pytest.fixture
 def ieee():
     yield

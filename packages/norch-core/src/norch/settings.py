@@ -10,6 +10,7 @@ from .device import CPU
 
 PRECISIONS = ("highest", "high", "medium")
 _precision = "highest"
+_threads: int | None = None  # what set_num_threads was given: kernels are cut into work for so many
 _switches: dict[str, object] = {}
 _asked: set[str] = set()  # the switches on which kernels may depend
 _callbacks: list[tuple[Callable[[], None], Callable[[Hashable, Hashable], None] | None]] = []
@@ -17,10 +18,10 @@ _callbacks: list[tuple[Callable[[], None], Callable[[Hashable, Hashable], None] 
 
 def on_change(callback: Callable[[], None], switched: Callable[[Hashable, Hashable], None] | None = None) -> None:
     """Has `callback` called whenever compiled kernels may no longer hold: after a change of the default dtype, of the
-    precision of matrix products, of a switch, or of the backends that are registered.
+    precision of matrix products, of the number of threads, of a switch, or of the backends that are registered.
 
-    switched: called instead, if given, after a change of the precision or a switch, with what stands for all of them
-    before and after it: kernels that were compiled under such a state hold whenever it is there again.
+    switched: called instead, if given, after a change of the precision, the threads or a switch, with what stands for all
+    of them before and after it: kernels that were compiled under such a state hold whenever it is there again.
     """
     _callbacks.append((callback, switched))
 
@@ -32,7 +33,7 @@ def changed() -> None:
 
 
 def _state() -> Hashable:
-    return _precision, frozenset(_switches.items())
+    return _precision, _threads, frozenset(_switches.items())
 
 
 _delayed: list[Hashable] | None = None
@@ -126,12 +127,18 @@ def set_num_threads(count: int) -> None:
     """Lets ops on the CPU use up to `count` threads; small ones use one all the same.
 
     Without it they use as many as the environment variable NORCH_NUM_THREADS says, or as there are processors for this
-    process. The NumPy reference backend takes no notice. Raises ValueError unless 1 <= count <= 1024.
+    process. The NumPy reference backend takes no notice. Kernels are compiled for each number that is set. Raises ValueError
+    unless 1 <= count <= 1024.
     """
+    global _threads
     value = operator.index(count)
     if not 1 <= value <= 1024:
         raise ValueError(f"set_num_threads(): the number of threads must be from 1 to 1024, got {count}")
+    if value in (_threads, CPU.backend.num_threads()):
+        return
+    before, _threads = _state(), value
     CPU.backend.set_num_threads(value)
+    _switched(before)
 
 
 def get_num_threads() -> int:
