@@ -23,6 +23,7 @@ POOL = {"windows": ((2, 2), (2, 2), (1, 1)), "pads": (0, 0, 0, 0)}
 X, W, Y = operand(2, 8, 6, 6), operand(4, 8, 3, 3), operand(2, 4, 6, 6)
 HALF = operand(2, 8, 3, 3)
 KERNELS = {
+    "cat": ([operand(2, 48, 6, 6), *[operand(2, 24, 6, 6)] * 2], {"dim": 1}),
     "conv2d": ([Y, X, W], CONV),
     "conv2d_input_grad": ([X, Y, W], CONV),
     "conv2d_weight_grad": ([W, Y, X], CONV),

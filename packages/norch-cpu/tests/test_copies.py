@@ -114,3 +114,26 @@ def test_elements_that_are_repeated(dtype):
     np.testing.assert_array_equal(norch.tensor(x).expand(70, 65).contiguous().numpy(), np.repeat(x, 65, 1))
     got = (norch.tensor(x).expand(70, 65) + 1).numpy()
     np.testing.assert_array_equal(got, np.repeat(x + np.array(1, dtype), 65, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((3, 5, 40), 0), ((3, 5, 40), 1), ((3, 5, 40), 2), ((70000, 16), 1), ((2, 300000), 0)])
+def test_parts_are_joined_row_by_row(shape, dim, dtype):
+    """Whole ones, rows of longer ones, one row for all, and what lies in no rows."""
+    plain = numbered(dtype, *shape)
+    wide = numbered(dtype, *shape[:-1], shape[-1] + 3)[..., 2:-1]
+    turned = numbered(dtype, *shape[::-1]).transpose()
+    repeated = np.broadcast_to(plain[:1], shape)
+    for parts in ([plain], [plain, wide], [wide, plain, wide], [plain, repeated], [plain, turned, wide]):
+        tensors = [norch.tensor(np.ascontiguousarray(p)) for p in parts]
+        for i, part in enumerate(parts):
+            if part is wide:
+                tensors[i] = norch.tensor(numbered(dtype, *shape[:-1], shape[-1] + 3))[..., 2:-1]
+            elif part is turned:
+                tensors[i] = norch.tensor(numbered(dtype, *shape[::-1])).permute(*range(len(shape))[::-1])
+            elif part is repeated:
+                tensors[i] = norch.tensor(plain)[:1].expand(shape)
+        np.testing.assert_array_equal(norch.cat(tensors, dim).numpy(), np.concatenate(parts, dim))
+        np.testing.assert_array_equal(norch.stack(tensors, dim).numpy(), np.stack(parts, dim))
+    empty = norch.tensor(np.zeros((0,), dtype))
+    np.testing.assert_array_equal(norch.cat([empty, norch.tensor(plain)], dim).numpy(), plain)

@@ -15,6 +15,7 @@ void add_weighted(Registry&);  // addcmul, addcdiv, lerp
 void add_activations(Registry&);
 void add_fused(Registry&);  // programs of all these
 void add_fused_rows(Registry&);
+void add_joining(Registry&);  // cat, stack
 KernelPtr floating_pow(const Request& request);  // of transcendental, beside that of integers
 }
 namespace reduction {

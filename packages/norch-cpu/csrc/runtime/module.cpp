@@ -48,7 +48,7 @@ NB_MODULE(NORCH_MODULE, m) {
 #endif
         elementwise::add_arithmetic, elementwise::add_copying, elementwise::add_complex,
         elementwise::add_special, elementwise::add_transcendental, elementwise::add_weighted,
-        elementwise::add_activations, elementwise::add_fused, elementwise::add_fused_rows, reduction::add_reductions,
+        elementwise::add_activations, elementwise::add_fused, elementwise::add_fused_rows, elementwise::add_joining, reduction::add_reductions,
         reduction::add_variance, indexing::add_gather, indexing::add_scatter,
         matmul::add_matmul, nn::add_softmax, nn::add_losses, nn::add_optimizers, random::add_random});
     if (PyModule_AddFunctions(m.ptr(), methods) != 0) throw nb::python_error();

@@ -33,6 +33,7 @@ class CpuBackend(Backend):
     kept = frozenset({"fused"})
     channels_last = frozenset(
         {
+            "cat",
             "conv2d",
             "conv2d_input_grad",
             "conv2d_weight_grad",
