@@ -25,7 +25,6 @@ struct Piece {
     int64_t count, columns;
     Strides dim, column;  // dim.tensor is what an index counts
     int64_t size;
-    int64_t low, high;  // the places that are written, where an index is that of many columns
     bool by_rows;     // whether columns are the inner loop
     bool whole_rows;  // and an index is that of many, of 16-bit floats too few for a copy of the output
 };
@@ -108,14 +107,10 @@ void scatter(char* out, const char* index, const char* src, const Piece& p) {
     for (int64_t i = 0; i < p.count; ++i, index += p.dim.index, src += p.dim.other) {
         if (p.column.index == 0) {
             if (p.column.tensor == sizeof(T) && i + AHEAD < p.count) {
-                const int64_t place = wrapped(at<int64_t>(index, AHEAD * p.dim.index), p.size);
-                const char* soon = out + place * p.dim.tensor;
-                for (int64_t j = 0; j < p.columns * int64_t(sizeof(T)) && place >= p.low && place < p.high; j += 64)
-                    __builtin_prefetch(soon + j, 1);
+                const char* soon = out + wrapped(at<int64_t>(index, AHEAD * p.dim.index), p.size) * p.dim.tensor;
+                for (int64_t j = 0; j < p.columns * int64_t(sizeof(T)); j += 64) __builtin_prefetch(soon + j, 1);
             }
-            const int64_t place = wrapped(at<int64_t>(index, 0), p.size);
-            if (place < p.low || place >= p.high) continue;
-            char* row = out + place * p.dim.tensor;
+            char* row = out + wrapped(at<int64_t>(index, 0), p.size) * p.dim.tensor;
             if (p.column.tensor == sizeof(T) && p.column.other == sizeof(S)) {
                 T* to = reinterpret_cast<T*>(row);
                 const S* from = reinterpret_cast<const S*>(src);
@@ -182,6 +177,28 @@ Scatter adding(DType dtype) {
     });
 }
 
+/// The places from `low` to `high` alone, which another thread's elements do not touch: their rows of the source, without gaps, are
+/// copied some at a time, for no processor foresees which they are.
+void scatter_range(Scatter scatter, char* out, const char* index, const char* src, Piece p, int64_t row, int64_t low, int64_t high) {
+    constexpr int64_t AT_ONCE = 512;
+    int64_t places[AT_ONCE], found[AT_ONCE];
+    const int64_t size = p.size, count = p.count, index_step = p.dim.index, step = p.dim.other;
+    const Scratch<char> rows(std::min(AT_ONCE, count) * row);
+    p.dim.index = sizeof(int64_t), p.dim.other = row;
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        int64_t n = 0;
+        for (int64_t i = first; i < std::min(count, first + AT_ONCE); ++i) {  // without a branch, which chance would decide
+            places[n] = wrapped(at<int64_t>(index, i * index_step), size), found[n] = i;
+            n += (places[n] >= low) & (places[n] < high);
+        }
+        for (int64_t k = 0; k < n; ++k)
+            for (int64_t j = 0; j < row; j += 64) __builtin_prefetch(src + found[k] * step + j);
+        for (int64_t k = 0; k < n; ++k) std::memcpy(rows.data() + k * row, src + found[k] * step, size_t(row));
+        p.count = n;
+        scatter(out, reinterpret_cast<const char*>(places), rows.data(), p);
+    }
+}
+
 class ScatterKernel final : public Kernel {
     static constexpr int64_t COPIED = 65536;  // elements of an output of 16-bit floats that are copied at a time
 
@@ -208,7 +225,8 @@ public:
                             (piece_.count < piece_.size || piece_.size * columns_ > COPIED);
         const bool copies = is_upcast && !piece_.whole_rows;
         if (copies) most_ = std::clamp<int64_t>(COPIED / std::max<int64_t>(piece_.size, 1), 16, most_);
-        can_cut_ = piece_.by_rows && piece_.column.index == 0 && !is_upcast && piece_.count >= 1024;
+        can_cut_ = piece_.by_rows && piece_.column.index == 0 && !is_upcast && piece_.count >= 1024 &&
+                   piece_.column.other == size_of(src.dtype) && columns_ * piece_.column.other >= 64;
         ns_ = double(piece_.count) * (piece_.by_rows && piece_.column.index == 0 ? 0.03 * double(itemsize) : 1.2);
         if (copies) ns_ += double(piece_.size);
         work = bounds_.work() + double(outer_ * columns_) * ns_;
@@ -220,26 +238,25 @@ public:
         const int64_t share = outer_ >= 16 ? columns_ : (columns_ / num_threads() + 15) / 16 * 16;
         const int64_t tile = std::clamp<int64_t>(columns_, 1, std::min(std::clamp<int64_t>(share, 64, 1024), most_));
         const int64_t tiles = (columns_ + tile - 1) / tile, all = outer_ * tiles;
-        // Where these are too few for all threads each writes some of the places, and reads the whole index for it.
-        const bool is_cut = can_cut_ && all && all < num_threads();
-        const int64_t ranges = is_cut ? std::clamp<int64_t>(num_threads() / all, 1, piece_.size) : 1;
+        // Where these are far too few for all threads each writes some of the places. It reads the whole index for it, and rows that
+        // lie apart, which takes three times as long for each.
+        const int64_t each = all ? num_threads() / all : 0, ranges = can_cut_ && each >= 8 ? std::min(each, piece_.size) : 1;
         parallel_for(all * ranges, ns_ * double(tile) / double(ranges), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                Piece piece = piece_;
-                piece.low = piece.size * (i % ranges) / ranges, piece.high = piece.size * (i % ranges + 1) / ranges;
-                const int64_t column = i / ranges % tiles * tile;
-                piece.columns = std::min(tile, columns_ - column);
-                run_piece(data, i / ranges / tiles, column, piece);
-            }
+            for (int64_t i = begin; i < end; ++i) run_tile(data, i / ranges, tiles, tile, i % ranges, ranges);
         });
     }
 
 private:
-    void run_piece(char* const* data, int64_t outer, int64_t column, const Piece& piece) const {
+    void run_tile(char* const* data, int64_t i, int64_t tiles, int64_t tile, int64_t range, int64_t ranges) const {
+        const int64_t outer = i / tiles, column = i % tiles * tile;
         char* at[] = {data[0] + column * piece_.column.tensor, data[1] + column * piece_.column.index,
                       data[2] + column * piece_.column.other};
         loops_.move(at, loops_.ndim() - 1, outer);
-        scatter_(at[0], at[1], at[2], piece);
+        Piece piece = piece_;
+        piece.columns = std::min(tile, columns_ - column);
+        if (ranges == 1) return scatter_(at[0], at[1], at[2], piece);
+        scatter_range(scatter_, at[0], at[1], at[2], piece, piece.columns * piece.column.other, piece.size * range / ranges,
+                      piece.size * (range + 1) / ranges);
     }
 
     Bounds bounds_;

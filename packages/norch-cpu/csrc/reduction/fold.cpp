@@ -99,14 +99,15 @@ public:
                           c_.plan.reduced.size() == 1 && c_.rows >= 16 &&
                           (width() == loops.lanes ||
                            double(plan.inputs) * double(plan.n) * double(elements.size) <= double(CACHED));
+        c_.chunks = (c_.rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
         c_.blocks = (width() + BLOCK - 1) / BLOCK;
-        if (c_.merged == 1) {  // for each thread some, where that is work enough
-            const int64_t wanted = std::min<int64_t>(num_threads(), int64_t(2 * work / PARALLEL_NS)) / std::max<int64_t>(plan.kept_count, 1);
+        if (c_.merged == 1) {  // some for each thread, where that is work enough
+            const int64_t wanted = std::min<int64_t>(num_threads(), int64_t(2 * work / PARALLEL_NS)) / plan.kept_count / c_.chunks;
             c_.blocks = std::max(c_.blocks, std::min(wanted, width() / 64));
         }
         c_.block = (width() + c_.blocks - 1) / c_.blocks;
         if (c_.blocks > 1) c_.block = (c_.block + 63) / 64 * 64;
-        c_.chunks = (c_.rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+        c_.blocks = (width() + c_.block - 1) / c_.block;
         c_.in_place = elements.is_seen && loops.narrow == elements.size && plan.out_stride == elements.size && c_.merged == 1;
         tasks_ = plan.kept_count * c_.blocks;
         ns_ = work / double(tasks_);
