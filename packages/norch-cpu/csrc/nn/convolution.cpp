@@ -31,7 +31,7 @@ public:
           source_(pass.image, grid_, tiling_, from_),
           target_(pass.target),
           weights_(std::move(pass.weights)),
-          blocks_(blocks_of<T>(channels)),
+          blocks_(blocks_of<T>(channels, num_threads() / std::max<int64_t>(batch_ * groups * tiling_.count(), 1))),
           depth_(from_ * int64_t(grid_.taps.size())),
           steps_(size_t(depth_)) {
         source_.tap_offsets(steps_.data());

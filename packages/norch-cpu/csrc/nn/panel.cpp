@@ -72,10 +72,10 @@ Tile<T> find_tile(int rows, int vectors) {
 }  // namespace
 
 template <class T>
-std::vector<Block> blocks_of(int64_t channels) {
+std::vector<Block> blocks_of(int64_t channels, int64_t wanted) {
     std::vector<Block> out;
     int64_t vectors = (channels + SIMD_WIDTH<T> - 1) / SIMD_WIDTH<T>;
-    int64_t count = (vectors + MAX_VECTORS - 1) / MAX_VECTORS;
+    int64_t count = std::max((vectors + MAX_VECTORS - 1) / MAX_VECTORS, std::min(wanted, vectors / 2));
     for (int64_t i = 0, done = 0; i < count; ++i) {
         int64_t here = vectors / count + (i < vectors % count);
         int64_t first = done * SIMD_WIDTH<T>;
@@ -113,8 +113,8 @@ void multiply_gathered(const T* x, const int64_t* rows, int64_t row_count, const
     }
 }
 
-template std::vector<Block> blocks_of<float>(int64_t);
-template std::vector<Block> blocks_of<double>(int64_t);
+template std::vector<Block> blocks_of<float>(int64_t, int64_t);
+template std::vector<Block> blocks_of<double>(int64_t, int64_t);
 template void multiply_gathered(const float*, const int64_t*, int64_t, const int64_t*, int64_t, const float*, int,
                                 const float*, int64_t, float*);
 template void multiply_gathered(const double*, const int64_t*, int64_t, const int64_t*, int64_t, const double*, int,

@@ -27,9 +27,10 @@ struct Block {
     }
 };
 
-/// Cuts `channels` into blocks of at most MAX_VECTORS vectors, of about one size.
+/// Cuts `channels` into blocks of at most MAX_VECTORS vectors, of about one size: `wanted` of them or more, if that leaves each
+/// two vectors.
 template <class T>
-std::vector<Block> blocks_of(int64_t channels);
+std::vector<Block> blocks_of(int64_t channels, int64_t wanted = 1);
 
 /// out[r][v] = start[r][v] + the sum over t of x[rows[r] + steps[t]] * panel[t][v], for v in the panel's `vectors`
 /// vectors. start_stride may be 0 (one row for all); start may be out, with out's stride, which is the panel's width.
