@@ -117,7 +117,9 @@ def test_elements_that_are_repeated(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=str)
-@pytest.mark.parametrize(("shape", "dim"), [((3, 5, 40), 0), ((3, 5, 40), 1), ((3, 5, 40), 2), ((70000, 16), 1), ((2, 300000), 0)])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((3, 5, 40), 0), ((3, 5, 40), 1), ((3, 5, 40), 2), ((70000, 16), 1), ((2, 300000), 0)]
+)
 def test_parts_are_joined_row_by_row(shape, dim, dtype):
     """Whole ones, rows of longer ones, one row for all, and what lies in no rows."""
     plain = numbered(dtype, *shape)

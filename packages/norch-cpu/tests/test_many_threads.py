@@ -39,7 +39,9 @@ def convolution(x, w, stride, pad):
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(norch.float32, 1e-5), (norch.bfloat16, 1e-2), (norch.float64, 1e-6)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(norch.float32, 1e-5), (norch.bfloat16, 1e-2), (norch.float64, 1e-6)], ids=str
+)
 @pytest.mark.parametrize(
     ("image", "weight", "stride"),
     [

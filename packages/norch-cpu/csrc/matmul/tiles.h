@@ -12,6 +12,11 @@
 
 namespace norch::matmul {
 
+#ifdef NORCH_TILES
+constexpr bool HAS_BLOCKS = true;  // this build
+#else
+constexpr bool HAS_BLOCKS = false;
+#endif
 constexpr int64_t BLOCK_LINES = 16, BLOCK_STEPS = 32;
 constexpr int64_t BLOCK = 256;  // pairs of 16-bit numbers
 

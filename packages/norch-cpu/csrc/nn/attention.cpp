@@ -2,7 +2,6 @@
 // is summed over the keys of a query is then summed for a vector of queries.
 #include "nn/attention.h"
 
-#include "matmul/tiles.h"
 #include "matmul/transpose.h"
 #include "runtime/allocator.h"
 
@@ -90,27 +89,44 @@ std::optional<Attention> Attention::of(const Request& request, int query) {
     return a;
 }
 
-void multiply_in_blocks(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width,
-                        const std::function<Range(int64_t, int64_t)>& steps) {
+#ifdef NORCH_TILES
+/// Blocks of `lines` x `steps` of a factor, in the order of their product.
+static void pack(const Factor& x, int64_t first, int64_t line, int64_t step, int64_t lines, int64_t steps, matmul::PairOrder order,
+                 uint32_t* out, int64_t out_line) {
+    const auto pack_as = [&]<class S>(const S* data) {
+        matmul::pack_blocks(data + first, line, step, lines, steps, matmul::Parts::one, order, out, out_line);
+    };
+    if (x.is_half) pack_as(reinterpret_cast<const bfloat16*>(x.data));
+    else pack_as(reinterpret_cast<const float*>(x.data));
+}
+
+int64_t block_line(int64_t rows) { return (rows + matmul::BLOCK_STEPS - 1) / matmul::BLOCK_STEPS * matmul::BLOCK; }
+
+void pack_columns(const Factor& b, int64_t rows, int64_t width, uint32_t* out) {
+    pack(b, 0, b.column, b.row, std::min(width, b.columns), rows, matmul::PairOrder::by_pair, out, block_line(rows));
+}
+
+void multiply_in_blocks(Matrix c, bool add, const Factor& a, const Factor& b, int64_t rows, int64_t width,
+                        const std::function<Range(int64_t, int64_t)>& steps, const uint32_t* packed) {
     using namespace matmul;
     constexpr int64_t LINES = 2 * BLOCK_LINES;
-    const int64_t all = steps(0, rows).end, line = (all + BLOCK_STEPS - 1) / BLOCK_STEPS * BLOCK;
-    const Scratch<uint32_t> columns((width + BLOCK_LINES - 1) / BLOCK_LINES * line), lines(2 * line);
-    pack_blocks(b.data, int64_t(1), b.row, width, all, Parts::one, PairOrder::by_pair, columns.data(), line);
+    const int64_t all = steps(0, rows).end, line = block_line(all);
+    const Scratch<uint32_t> own(packed ? 0 : (width + BLOCK_LINES - 1) / BLOCK_LINES * line), lines(2 * line);
+    if (!packed) pack_columns(b, all, width, own.data());
+    const uint32_t* const columns = packed ? packed : own.data();
     alignas(64) float edge[LINES * LINES];
     const TileRegisters registers;
     for (int64_t i = 0; i < rows; i += LINES) {
         const int64_t height = std::min(LINES, rows - i);
         const Range p = steps(i, i + height);
         const int64_t first = p.begin / BLOCK_STEPS, count = (p.end + BLOCK_STEPS - 1) / BLOCK_STEPS - first;
-        pack_blocks(a.data + i * a.row + first * BLOCK_STEPS * a.column, a.row, a.column, height,
-                    std::min(all, (first + count) * BLOCK_STEPS) - first * BLOCK_STEPS, Parts::one, PairOrder::by_line,
-                    lines.data(), line);
+        pack(a, i * a.row + first * BLOCK_STEPS * a.column, a.row, a.column, height,
+             std::min(all, (first + count) * BLOCK_STEPS) - first * BLOCK_STEPS, PairOrder::by_line, lines.data(), line);
         for (int64_t j = 0; j < width; j += LINES) {
             const int64_t across = std::min(LINES, width - j);
             const bool is_whole = height % BLOCK_LINES == 0 && across % BLOCK_LINES == 0;
             float *const to = c.data + i * c.row + j, *const sums = is_whole ? to : edge;
-            multiply_blocks({lines.data(), columns.data() + j / BLOCK_LINES * line + first * BLOCK, line, line, count, Parts::one,
+            multiply_blocks({lines.data(), columns + j / BLOCK_LINES * line + first * BLOCK, line, line, count, Parts::one,
                              height > BLOCK_LINES ? 2 : 1, across > BLOCK_LINES ? 2 : 1},
                             add && is_whole, sums, is_whole ? c.row : LINES);
             for (int64_t r = 0; r < height && !is_whole; ++r) {
@@ -120,6 +136,8 @@ void multiply_in_blocks(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, in
         }
     }
 }
+
+#endif
 
 void Mask::load(int64_t query, int64_t key, int64_t queries, int64_t keys, float* out, int64_t out_row) const {
     const Plane from{data + query * row + key * column, row, column};
@@ -145,11 +163,12 @@ void turn(Matrix to, const Rows& x, int64_t queries, int64_t n, float scale, flo
     for (int64_t i = 0; i < n * width; ++i) to.data[i] *= scale;
 }
 
-void scores(Matrix out, Matrix rows, Matrix turned, const Seen& seen, Range keys, int64_t n) {
+void scores(Matrix out, const Factor& rows, Matrix turned, const Seen& seen, Range keys, int64_t n, const uint32_t* packed) {
+    const auto steps = [=](int64_t, int64_t) { return Range{0, n}; };
+    if (matmul::HAS_BLOCKS && packed) return multiply_in_blocks(out, false, rows, turned, keys.end - keys.begin, turned.row, steps, packed);
     multiply(
         out, false, rows, turned, keys.end - keys.begin, turned.row,
-        [&](int64_t i) { return seen.hidden(keys.begin + i) / L * L; }, [=](int64_t, int64_t) { return Range{0, n}; },
-        seen.in_blocks);
+        [&](int64_t i) { return seen.hidden(keys.begin + i) / L * L; }, steps, seen.in_blocks);
 }
 
 void add_mask(Matrix scores, const Mask& mask, const Seen& seen, Range keys, float* room) {

@@ -9,6 +9,7 @@
 
 #include "common/layout.h"
 #include "matmul/gemm_tile.h"
+#include "matmul/tiles.h"
 #include "runtime/tile.h"
 #include "runtime/widen.h"
 
@@ -59,17 +60,37 @@ struct Range {
     int64_t begin, end;
 };
 
-/// c (+)= a @ b of numbers that are rounded to bfloat16, where products of blocks (matmul/tiles.h) are faster; other columns
-/// of a than those that steps(i, j) says must be 0 or without effect.
-void multiply_in_blocks(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width,
-                        const std::function<Range(int64_t, int64_t)>& steps);
+/// What is multiplied: float32, or, by products of blocks alone, bfloat16. Both factors of a product are of one kind: blocks of the
+/// two pair steps of k that lie 16 apart, or side by side.
+struct Factor {
+    Factor(Matrix x) : data(reinterpret_cast<char*>(x.data)), row(x.row), column(x.column), columns(x.row) {}
+    Factor(const Rows& x, int64_t n) : data(x.data), row(x.row / 2), columns(n), is_half(true) {}
+    Factor(bfloat16* data, int64_t row, int64_t column)
+        : data(reinterpret_cast<char*>(data)), row(row), column(column), columns(row), is_half(true) {}
+    Matrix matrix() const { return {reinterpret_cast<float*>(data), row, column}; }
+
+    char* data;
+    int64_t row, column = 1;  // elements
+    int64_t columns;          // that there are
+    bool is_half = false;
+};
+
+/// Pairs that 16 columns of b take as blocks (matmul/tiles.h), if that has so many rows; and b in that form.
+int64_t block_line(int64_t rows);
+void pack_columns(const Factor& b, int64_t rows, int64_t width, uint32_t* out);
+
+/// c (+)= a @ b of numbers that are rounded to bfloat16, where products of blocks are faster; other columns of a than those that
+/// steps(i, j) says must be 0 or without effect. `packed`: what pack_columns has made of b, or null.
+void multiply_in_blocks(Matrix c, bool add, const Factor& a, const Factor& b, int64_t rows, int64_t width,
+                        const std::function<Range(int64_t, int64_t)>& steps, const uint32_t* packed = nullptr);
 
 /// c (+)= a @ b. For the rows from i to j, columns(i) is where c's begin (a whole number of vectors), and steps(i, j) what
 /// of a's columns counts. `width` is that of c and b, in whole vectors.
 template <class Columns, class Steps>
-void multiply(Matrix c, bool add, Matrix a, Matrix b, int64_t rows, int64_t width, const Columns& columns,
+void multiply(Matrix c, bool add, const Factor& left, const Factor& right, int64_t rows, int64_t width, const Columns& columns,
               const Steps& steps, bool in_blocks = false) {
-    if (in_blocks) return multiply_in_blocks(c, add, a, b, rows, width, steps);
+    if (matmul::HAS_BLOCKS && in_blocks) return multiply_in_blocks(c, add, left, right, rows, width, steps);
+    const Matrix a = left.matrix(), b = right.matrix();
     using matmul::TILE_VECTORS;
     alignas(64) static constexpr float zeros[TILE_VECTORS * L] = {};
     const int64_t whole = width / (TILE_VECTORS * L) * (TILE_VECTORS * L);
@@ -142,8 +163,8 @@ struct Seen {
 void turn(Matrix to, const Rows& x, int64_t queries, int64_t n, float scale, float* room);
 
 /// out[key][query] = rows[key] . turned[query] for the keys of a range, where the query looks at the key. Its width is
-/// that of `turned`.
-void scores(Matrix out, Matrix rows, Matrix turned, const Seen& seen, Range keys, int64_t n);
+/// that of `turned`; `packed` is what pack_columns has made of that, or null.
+void scores(Matrix out, const Factor& rows, Matrix turned, const Seen& seen, Range keys, int64_t n, const uint32_t* packed = nullptr);
 
 /// Adds the mask to scores that lie key by key. `room` is for twice the scores.
 void add_mask(Matrix scores, const Mask& mask, const Seen& seen, Range keys, float* room);

@@ -65,24 +65,36 @@ void attend_block(const Attention& a, char* const* p, int64_t first, Room room) 
     float* key_room = room.take(std::max(most, QUERIES) * whole_vectors(a.size));
     float *value_room = room.take(most * values), *mask_room = room.next;
     turn(turned, a.rows(p, 1).from(first), seen.queries, a.size, a.scale, key_room);
+    const bool in_blocks = matmul::HAS_BLOCKS && a.in_blocks;
+    // In blocks: the queries, packed once, and the weights, rounded.
+    const Scratch<uint32_t> packed(in_blocks ? width / matmul::BLOCK_LINES * block_line(a.size) : 0);
+    const Scratch<bfloat16> rounded(in_blocks ? std::max(most, a.size) * width : 0);
+    if (in_blocks) {
+        narrow_row(turned.data, a.size * width, rounded.data());
+        pack_columns({rounded.data(), width, 1}, a.size, width, packed.data());
+    }
     Softmax softmax;
     for (int64_t key = 0; key < seen.keys; key += most) {
         const Range keys{key, std::min(seen.keys, key + most)};
         const int64_t count = keys.end - key;
-        const Rows k = a.rows(p, 2).from(key);
-        scores(weights, k.dtype == DType::f32 ? Matrix{reinterpret_cast<float*>(k.data), k.row / 4} : in_vectors(k, count, a.size, key_room),
-               turned, seen, keys, a.size);
+        const Rows k = a.rows(p, 2).from(key), v = a.rows(p, 3).from(key);
+        const Factor lines = in_blocks               ? Factor(k, a.size)
+                             : k.dtype == DType::f32 ? Factor(Matrix{reinterpret_cast<float*>(k.data), k.row / 4})
+                                                     : Factor(in_vectors(k, count, a.size, key_room));
+        scores(weights, lines, turned, seen, keys, a.size, in_blocks ? packed.data() : nullptr);
         if (a.has_mask) add_mask(weights, a.mask(p), seen, keys, mask_room);
         softmax.add(weights, seen, keys);
         if (key)
             for (int64_t i = 0; i < seen.queries; ++i) scale_row(sums.data + i * values, values, softmax.factors[i]);
-        const Matrix v = in_vectors(a.rows(p, 3).from(key), count, a.values, value_room);
+        if (in_blocks) narrow_row(weights.data, count * width, rounded.data());
         multiply(
-            sums, key > 0, {weights.data, 1, width}, v, seen.queries, values, [](int64_t) { return 0; },
+            sums, key > 0, in_blocks ? Factor(rounded.data(), 1, width) : Factor(Matrix{weights.data, 1, width}),
+            in_blocks ? Factor(v, a.values) : Factor(in_vectors(v, count, a.values, value_room)), seen.queries, values,
+            [](int64_t) { return 0; },
             [&](int64_t, int64_t j) {
                 return Range{0, a.is_causal ? std::clamp<int64_t>(first + j - key, 1, count) : count};
             },
-            a.in_blocks);
+            in_blocks);
     }
     for (int64_t i = 0; i < seen.queries; ++i)
         scale_row(sums.data + i * values, values, softmax.sums[i] > 0 ? 1 / softmax.sums[i] : softmax.sums[i]);

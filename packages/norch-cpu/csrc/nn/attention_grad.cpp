@@ -94,7 +94,7 @@ void by_queries(Matrix out, Matrix factors, Matrix rows, const Seen& seen, int64
     const auto steps = [&](int64_t, int64_t j) {
         return Range{0, seen.is_causal ? std::min(seen.keys, seen.first + j) : seen.keys};
     };
-    multiply(out, false, {factors.data, 1, factors.row}, rows, seen.queries, whole_vectors(n), [](int64_t) { return 0; }, steps,
+    multiply(out, false, Matrix{factors.data, 1, factors.row}, rows, seen.queries, whole_vectors(n), [](int64_t) { return 0; }, steps,
              seen.in_blocks);
 }
 
