@@ -177,7 +177,7 @@ def as_dtype(value: object, op: str = "dtype") -> DType:
 
 def scalar_dtype(kind: type) -> DType:
     """The dtype that a Python scalar of type `kind` has on its own."""
-    return _PYTHON.get(kind, _default)
+    return _PYTHON.get(kind) or (int64 if issubclass(kind, int) else _default)
 
 
 def promote_types(a: DType, b: DType) -> DType:

@@ -13,7 +13,7 @@ from .. import switches
 from ..amp.state import state as autocast
 from ..autograd import graph
 from ..autograd.graph import Leaf, is_recording, resolve
-from ..dispatch.traced import Trace, Traced, plain
+from ..dispatch.traced import KINDS, Trace, plain
 from ..errors import CaptureError
 from ..func.trees import flatten
 from ..observing import CAPTURED, observable
@@ -22,6 +22,7 @@ from ..tensor_base import TensorBase
 from . import recording
 from .attributes import attributes_of, holders_in
 from .building import putting, with_traced
+from .counters import Counted, count_on, counters_among
 from .entries import Entry
 from .forwards import Live
 from .graphs import GraphNode, StepGraph, attach, entered, is_live, with_bases
@@ -31,7 +32,7 @@ from .program import Program
 from .programs import Programs, backwards_of
 from .recorder import Recorder
 from .results import is_differentiated
-from .returned import Apart, together
+from .returned import Apart, Value, together
 from .signatures import VALUES, canonically, mixed_key, modes
 
 if TYPE_CHECKING:
@@ -167,13 +168,16 @@ class Captured(Programs):
             self.running = get_ident()
             try:
                 entry = self._entry(leaves, structure)
+                numbers += entry.counts()
                 found = self._program(entry, tensors, numbers)
                 if entry.ready is not None and entry.refusal is None:
                     self._complete(entry, args, kwargs, leaves, structure)
                     found = self._program(entry, tensors, numbers)
                 if found is not None and found[0].runs < found[0].check:
                     self.idle = 0
-                    return found[1](found[0].run_step(tensors, numbers))
+                    made = found[1](found[0].run_step(tensors, numbers))
+                    count_on(entry.counters, entry.known, found[0].ends, numbers)
+                    return made
                 entry.calls += 1
                 entry.lived += 1 if self.idle < IDLE else LOOKS
                 if entry.refusal is not None and entry.calls >= max(entry.again, entry.first):
@@ -202,6 +206,22 @@ class Captured(Programs):
             return run(*args, **kwargs)
         return self.function(*args, **kwargs)
 
+    def _look_for_changes(
+        self, entry: Entry, recorder: Recorder, before: Sequence[Value], counted: Counted, is_live: bool
+    ) -> None:
+        """Refuses where values in known objects are others than before. Integers are followed from the next call on."""
+        before, now = counted.others(before), counted.others(entry.known.values())
+        changed, found = entry.known.changed(before, now), counters_among(before, now)
+        if changed is None:
+            changed = counted.problem("a result is part of a graph" if is_live else recorder.trace.pinned)
+        elif found and not is_live:
+            recorder.again = True
+            with self.lock:
+                self._drop(entry)
+                entry.follow((*entry.counters, *found))
+        if changed is not None:
+            recorder.refuse(f"the step changes {changed}")
+
     # --- Recording ----------------------------------------------------------------------------------------------------
 
     def _record(
@@ -224,17 +244,23 @@ class Captured(Programs):
         # Where other threads run, tuples that they are building must not be held even for a moment.
         held = (holders_of(tensors), counts) if is_recording() and active_count() == 1 else None
         before, as_they_were = [t.buffer.modified for t in tensors], modes()
+        counted = Counted(entry.counters, entry.known, trace, numbers)
         objects = entry.known.values()
         fingerprint = switches.fingerprint
         casts, autocast.cache = autocast.cache, None  # what autocast keeps from this run is none of the next
         graph = None
         try:
-            with recording.recording(recorder), recorder.trace, entered(tensors, recorder) as entrances:
+            with (
+                counted.followed(),
+                recording.recording(recorder),
+                recorder.trace,
+                entered(tensors, recorder) as entrances,
+            ):
                 out = self.function(*args, **kwargs)
                 autocast.cache = None
                 apart = entry.take_apart(out)
                 leaves = apart.leaves
-                if entry.traces and any(type(x) is Traced for x in leaves):
+                if (entry.traces or entry.counters) and any(type(x) in KINDS for x in leaves):
                     out = together(apart.structure, [plain(x, "it returns one") for x in leaves])
                     apart = entry.take_apart(out)
                     leaves = apart.leaves
@@ -283,8 +309,7 @@ class Captured(Programs):
             recorder.refuse("the step leaves another mode behind")
         if any(t.buffer.modified is not m for t, m in zip(tensors, before, strict=True)):
             recorder.refuse("an argument is changed in place")
-        if (changed := entry.known.changed(objects)) is not None:
-            recorder.refuse(f"the step changes {changed}")
+        self._look_for_changes(entry, recorder, objects, counted, graph is not None)
         if graph is None:
             returned = {id(t) for t in made} | {id(t.base) for t in made}
             if any(
@@ -306,7 +331,7 @@ class Captured(Programs):
         graph_of_it = found and (found.described, found.live, found.bases, found.places)
         with self.lock:
             where = [(id(a.owner()), a.name) for a in attributes or ()]
-            now = recorder, (apart.described(), apart.structure, graph_of_it, where), apart.objects
+            now = recorder, (apart.described(), apart.structure, graph_of_it, where, counted.ends), apart.objects
             if self._compare(entry, program, now, differentiated, build, found):
                 self._quicken(entry, args, kwargs)
             elif entry.refusal is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import ref
 
 from ..backend.contract import Fed, Place
-from ..dispatch.traced import Traced, arguments_of, plain
+from ..dispatch.traced import KINDS, arguments_of, plain
 from ..source_lines import Line
 from .places import CONSTANT, STATE, OfLeaf
 from .recorder import Recorder, keyed_kernels
@@ -113,7 +113,7 @@ def compare(
             elif type(x) is Place:
                 _compare_places(a, b, x, y, one.op, line, others)
                 flat.append(y)
-            elif type(x) is Traced:
+            elif type(x) in KINDS:
                 if x.expression != y.expression:
                     raise Differs(f"a number that {one.op} gets is computed in another way the second time ({line})")
                 is_fixed = arguments_of(x.expression) <= fixed

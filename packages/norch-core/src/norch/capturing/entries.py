@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .backwards import Backwards
+from .counters import Counter
 from .families import Family
 from .program import Program
 from .recorder import Recorder
@@ -34,17 +35,33 @@ class Entry:
         self.traces = False
         """Whether floats among the arguments may be others at each call."""
         self.backwards: Backwards | None = None
-        self.inherited: Program | None = None
-        """That of a signature like this one, with objects that are gone."""
+        self.counters: tuple[Counter, ...] = family.counters
+        self.inherited: list[Program] = []
+        """Those of a signature like this one, with objects that are gone. unlike: recordings that were none of them."""
+        self.unlike = 0
         self.ready: tuple[Any, ...] | None = None
         """What a program will be made of once the backward passes through the results have been recorded too."""
 
     @property
     def first(self) -> int:
         """The first call that is recorded."""
-        if self.inherited is not None:
+        if self.inherited:
             return 1
         return 2 if self.recorded is not None else self.family.first()
+
+    def counts(self) -> list[Any]:
+        """What the counters are now. Where there are others than before, none is followed, and there is no program."""
+        found = [counter.value(self.known) for counter in self.counters]
+        if None in found:
+            self.counters, self.programs = (), []
+            self.begin_again()
+            return []
+        return found
+
+    def follow(self, counters: tuple[Counter, ...]) -> None:
+        """Has integers that the step changes followed, in signatures like this one too."""
+        self.counters = self.family.counters = counters
+        self.begin_again()
 
     def take_apart(self, out: Any) -> Apart:
         """What a run returned. An object that another run has returned too was there before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .checks import FACTOR, FIRST_CHECK
+from .counters import Counter
 
 ENOUGH = 64
 """Replays that are worth what recording a signature took."""
@@ -20,6 +21,8 @@ class Family:
     def __init__(self) -> None:
         self.wasted = 0
         self.why = ""
+        self.counters: tuple[Counter, ...] = ()
+        """Integers in attributes of arguments that have been seen to change."""
         self.life = 0
         """The calls of the last signature whose objects are gone, if it was not refused: another may have as many."""
 

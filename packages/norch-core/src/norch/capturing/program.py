@@ -164,6 +164,11 @@ class Program:
             if info.kind in (ARGUMENT, GRADIENT):
                 info.buffer = None  # of the recording, and nobody's now
 
+    @property
+    def ends(self) -> Sequence[Any]:
+        """What counters are after a run, as expressions."""
+        return () if self.recording is None else self.recording[1][-1]
+
     def hold(self, at: int, info: PlaceInfo) -> None:
         """Binds a place to the memory of a tensor that was there before the step."""
         self.buffers[at] = info.buffer

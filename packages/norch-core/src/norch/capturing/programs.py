@@ -91,9 +91,10 @@ class Programs:
                 gone = self.entries[old]
                 if gone.refusal is None:
                     gone.family.life = gone.lived + sum(program.runs for program, _ in gone.programs)
-                if gone.programs and gone.programs[-1][0].can_be_inherited and alike(key, old):
+                if gone.programs and alike(key, old):
                     self._give_up(entry)
-                    entry.inherited = gone.programs.pop()[0]
+                    entry.inherited = [program for program, _ in gone.programs if program.can_be_inherited]
+                    gone.programs = [pair for pair in gone.programs if not pair[0].can_be_inherited]
                 self._remove(old, _ANOTHER)
             self._make_room()
         self.entries.move_to_end(key)
@@ -115,22 +116,26 @@ class Programs:
         self._drop(entry)
 
     def _give_up(self, entry: Entry) -> None:
-        """Forgets the program that a signature might have inherited."""
-        program, entry.inherited = entry.inherited, None
-        if program is not None:
+        """Forgets the programs that a signature might have inherited."""
+        programs, entry.inherited = entry.inherited, []
+        for program in programs:
             self.replayed += program.runs
             entry.family.came_to(program.runs, _ANOTHER)
 
-    def _inherit(self, entry: Entry, program: Program, now: Any, build: Any) -> bool:
-        """Whether the program of objects that are gone does what was recorded of these, and is this signature's now."""
-        try:
-            take_over(program, now)
-        except Differs:
+    def _inherit(self, entry: Entry, now: Any, build: Any) -> bool:
+        """Whether a program of objects that are gone does what was recorded of these, and is this signature's now."""
+        for program in entry.inherited:
+            try:
+                take_over(program, now)
+            except Differs:
+                continue
+            entry.inherited = [other for other in entry.inherited if other is not program]
+            self._add(entry, program, build)
+            return True
+        entry.unlike += 1
+        if not entry.programs or entry.unlike >= MAX_RECORDINGS:
             self._give_up(entry)
-            return False
-        entry.inherited = None
-        self._add(entry, program, build)
-        return True
+        return False
 
     def _drop(self, entry: Entry, kept: Sequence[tuple[Program, Any]] = ()) -> None:
         self.replayed += sum(pair[0].runs for pair in entry.programs if pair not in kept)
@@ -198,7 +203,7 @@ class Programs:
         tensors = [x for x in given if isinstance(x, TensorBase)]
         if len({id(x.buffer) for x in tensors}) < len(tensors) or any(map(_in_graph, tensors)):
             return
-        if chosen_generator.get() is not None or autocast.active is not None:
+        if chosen_generator.get() is not None or autocast.active is not None or entry.counters:
             return
         key: Any = mixed_key(args, kwargs)
         if len(tensors) == len(args) and not kwargs:
@@ -245,8 +250,8 @@ class Programs:
             else:
                 self._refuse(entry, recorder.refusal)
             return False
-        if found is None and entry.inherited is not None:
-            if self._inherit(entry, entry.inherited, now, build):
+        if found is None and entry.inherited:
+            if self._inherit(entry, now, build):
                 return True
             if entry.family.first() > entry.calls + 1:
                 return False

@@ -11,7 +11,7 @@ from weakref import ref
 from ..autograd.graph import Leaf, next_sequence_number
 from ..backend.contract import Place
 from ..dispatch.op import all_ops
-from ..dispatch.traced import Trace
+from ..dispatch.traced import KINDS, Trace, plain
 from ..errors import CaptureError
 from ..source_lines import Line, here
 from ..spec import span
@@ -175,7 +175,10 @@ class Recorder:
         at = 0
         for i, operand in enumerate(compiled.operands):
             if operand.is_scalar:
-                flat.append(args[at])
+                number = args[at]
+                if type(number) in KINDS and number.trace is not self.trace:  # left by another run
+                    number = plain(number)
+                flat.append(number)
                 at += 1
                 continue
             size = operand.dtype.itemsize

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from ..func.trees import LEAF, REGISTERED, _children, _Context
@@ -13,6 +13,17 @@ from .signatures import VALUES, Same
 
 _FIXED = (type, FunctionType, BuiltinFunctionType)
 """Values that are the same where they are one object."""
+
+
+class Value(NamedTuple):
+    """A number, a text or the like in an object. where: of which it is. path: the way to an attribute, as `Counter` has
+    it; empty for what is in a container, or behind a key that is no text and no number."""
+
+    where: int
+    name: str
+    text: Any
+    kind: type
+    path: tuple[Any, ...] = ()
 
 
 class Known:
@@ -44,33 +55,46 @@ class Known:
         """Which of them it is."""
         return list(self.same).index(id(thing))
 
-    def values(self) -> list[tuple[Any, str, Any]]:
-        """The numbers, texts and the like in their attributes: of which object, the attribute, the value."""
-        found: list[tuple[Any, str, Any]] = []
-        stack = [(thing, type(thing).__name__) for same in self.same.values() if _comes_apart(thing := same.get())]
+    def at(self, which: int) -> Any:
+        """Number `which` of them, or None."""
+        same = list(self.same.values())
+        return same[which].get() if which < len(same) else None
+
+    def values(self) -> list[Value]:
+        """The numbers, texts and the like in their attributes."""
+        found: list[Value] = []
+        stack: list[tuple[Any, str, tuple[Any, ...]]] = []
+        for which, same in enumerate(self.same.values()):
+            if _comes_apart(thing := same.get()):
+                stack.append((thing, type(thing).__name__, (which,)))
         seen: dict[int, Any] = {}
         while stack and len(seen) < _MOST_OBJECTS:
-            thing, name = stack.pop()
+            thing, name, path = stack.pop()
             if id(thing) in seen:
                 continue
             seen[id(thing)] = thing
             if isinstance(thing, dict | list | tuple):
-                parts = thing.items() if isinstance(thing, dict) else enumerate(thing)
-                stack += [(part, name) for _, part in parts if not is_value(part)]
-                found += [(id(thing), name, (repr(key), repr(part))) for key, part in parts if is_value(part)]
+                for key, part in thing.items() if isinstance(thing, dict) else enumerate(thing):
+                    if is_value(part):
+                        found.append(Value(id(thing), name, (repr(key), repr(part)), type(part)))
+                    else:
+                        stack.append((part, name, (*path, key) if path and type(key) in (int, str) else ()))
             elif _comes_apart(thing):
-                own = vars(thing).items()
-                stack += [(part, f"{name}.{key}") for key, part in own if not is_value(part)]
-                found += [(id(thing), f"{name}.{key}", repr(part)) for key, part in own if is_value(part)]
+                for key, part in vars(thing).items():
+                    behind = (*path, key) if path else ()
+                    if is_value(part):
+                        found.append(Value(id(thing), f"{name}.{key}", repr(part), type(part), behind))
+                    else:
+                        stack.append((part, f"{name}.{key}", behind))
         return found
 
-    def changed(self, before: list[tuple[Any, str, Any]]) -> str | None:
-        """The attribute whose value is not what it was, by its name."""
-        now = self.values()
+    @staticmethod
+    def changed(before: Sequence[Value], now: Sequence[Value]) -> str | None:
+        """The attribute whose value is not what it was before, by its name."""
         if now == before:
             return None
         known = set(before)
-        return next((f"`{name}`" for where, name, value in now if (where, name, value) not in known), "an argument")
+        return next((f"`{value.name}`" for value in now if value not in known), "an argument")
 
 
 class Apart:

@@ -19,7 +19,7 @@ from .failure import allocate_for, raise_failure
 from .kernels import compile_copy
 from .op import Op
 from .plan import SCALARS, Plan
-from .traced import Traced
+from .traced import KINDS
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -192,7 +192,7 @@ def _key_of(value: Any, at: int, op: Op) -> Any:
     if at in op.slots:
         kind = type(value)
         if kind in SCALARS:
-            return float if kind is Traced else kind
+            return KINDS.get(kind, kind)
         if value is not None and kind is not Spec:
             wanted = "a number" if at in op.numbers or at in op.scalars else "a Tensor"
             raise DTypeError(f"{op.name}(): {op.params[at]} must be {wanted}, got {describe(value)}")

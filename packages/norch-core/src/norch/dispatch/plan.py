@@ -16,7 +16,7 @@ from ..spec import Shape, Spec
 from . import kernels
 from .arguments import check_attributes, is_plain
 from .kernels import BoundKernel, op_kernel
-from .traced import Traced
+from .traced import KINDS
 
 if TYPE_CHECKING:
     from .op import Op
@@ -27,7 +27,7 @@ PLAN_LIMIT = 8192
 MOST_KEPT = 3
 """States of precision and switches whose plans are kept besides those of the present one."""
 
-SCALARS = frozenset({bool, int, float, Traced})
+SCALARS = frozenset({bool, int, float, *KINDS})
 """Python types that are operands by value. In a plan's key such an operand is its type."""
 
 
@@ -122,8 +122,8 @@ class Plans(dict[Any, Plan]):
         plan = self.old.pop(key, None)
         if plan is None:
             values = key if type(key) is tuple else (key,)
-            if any(value is Traced for value in values):
-                return self[tuple([float if value is Traced else value for value in values])]
+            if any(type(value) is type and value in KINDS for value in values):
+                return self[tuple([KINDS.get(value, value) if type(value) is type else value for value in values])]
             if not all(map(is_plain, values)):
                 raise TypeError("a call path leaves such arguments to run_again")
             plan = make_plan(self.op, values[1:], values[0]) if self.into else make_plan(self.op, values)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import BOOL, INTEGER, DType, iinfo
 from ..errors import DTypeError
+from .traced import TracedInt
 
 if TYPE_CHECKING:
     from .op import Op
@@ -29,7 +30,7 @@ def scalar_conversion(op: Op, dtype: DType, operand: int) -> Callable[[list[Any]
 
     def convert(args: list[Any], at: int) -> None:
         try:
-            value = int(args[at])
+            value = args[at] if type(args[at]) is TracedInt else int(args[at])
         except (OverflowError, ValueError):
             raise DTypeError(f"{op.name}(): {args[at]} is out of range for {dtype}") from None
         if is_exponent and value < 0:

@@ -1,9 +1,11 @@
 """Numbers that a captured step is called with: what is computed of them is noted, so that each replay computes it anew.
 
-A `Traced` is a float like any other for who computes with it, and ops take it as one. What becomes of it is an
-expression: ("argument", position), or the name of an operator and its operands. Where Python decides by its value, the
-comparison is noted with its outcome; where the value gets somewhere else, the trace is `pinned`: it tells of that value
-alone.
+A `Traced` is a float like any other for who computes with it, and ops take it as one; a `TracedInt` is an int. What
+becomes of it is an expression: ("argument", position), or the name of an operator and its operands. Where Python
+decides by its value, the comparison is noted with its outcome; where the value gets somewhere else, the trace is
+`pinned`: it tells of that value alone. The interpreter itself takes a `TracedInt` as an index, a bound of a slice, or
+beside a float on its left, without asking it: what comes of that differs from one recording to the next, or is found
+when the step is looked at again.
 """
 
 from __future__ import annotations
@@ -53,8 +55,29 @@ class Traced(float):
         return self
 
 
-def traced(value: float, expression: Expression, trace: Trace) -> Traced:
-    made = float.__new__(Traced, value)
+class TracedInt(int):
+    """An int with the expression that it is the value of."""
+
+    expression: Expression
+    trace: Trace
+
+    def __reduce__(self) -> Any:
+        return int, (plain(self, "one is copied or saved"),)
+
+    def __copy__(self) -> TracedInt:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TracedInt:
+        return self
+
+
+KINDS: dict[type, type] = {Traced: float, TracedInt: int}
+"""What each stands for."""
+
+
+def traced(value: Any, expression: Expression, trace: Trace) -> Any:
+    """A float or an int that is followed."""
+    made = float.__new__(Traced, value) if type(value) is float else int.__new__(TracedInt, value)
     made.expression, made.trace = expression, trace
     return made
 
@@ -79,18 +102,18 @@ def arguments_of(expression: Expression) -> set[int]:
 
 def plain(x: Any, what: str | None = None) -> Any:
     """The number itself. what: where its value gets, if that is somewhere that is not noted."""
-    if type(x) is not Traced:
+    if type(x) not in KINDS:
         return x
     if what is not None and x.trace.is_open and x.trace.pinned is None:
         x.trace.pinned = what
-    return float.__float__(x)
+    return float.__float__(x) if type(x) is Traced else int.__int__(x)
 
 
 def _expression(x: Any) -> Expression:
-    return x.expression if type(x) is Traced else x
+    return x.expression if type(x) in KINDS else x
 
 
-_NUMBERS = (Traced, float, int, bool)
+_NUMBERS = (Traced, TracedInt, float, int, bool)
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _UNARY = ("neg", "pos", "abs")
@@ -98,10 +121,12 @@ _ESCAPES = (
     "int", "float", "str", "repr", "format", "hash", "round", "trunc", "floor", "ceil", "divmod", "rdivmod",
     "getnewargs",
 )  # fmt: skip
+_OF_INTS = ("and", "or", "xor", "lshift", "rshift")
 _OPERATORS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in (*_ARITHMETIC, *_COMPARISONS, *_UNARY)},
     "bool": bool,
 }
+"""What floats and ints have alike, each expression by its name."""
 
 
 def _noted(name: str, operands: tuple[Any, ...]) -> Any:
@@ -109,8 +134,9 @@ def _noted(name: str, operands: tuple[Any, ...]) -> Any:
     if not all(type(x) in _NUMBERS for x in operands):
         return NotImplemented
     value = _OPERATORS[name](*map(plain, operands))
-    trace = next(x.trace for x in operands if type(x) is Traced)
-    if not trace.is_open:
+    operands = tuple([x if type(x) in KINDS and x.trace.is_open else plain(x) for x in operands])
+    trace = next((x.trace for x in operands if type(x) in KINDS), None)
+    if trace is None:
         return value
     expression = (name, *map(_expression, operands))
     if name == "pow":  # which may be a complex number
@@ -118,8 +144,8 @@ def _noted(name: str, operands: tuple[Any, ...]) -> Any:
     if type(value) is bool:
         trace.decisions[expression] = value
         return value
-    if type(value) is not float:
-        trace.pinned = trace.pinned or f"{name} of one is no float"
+    if type(value) not in (float, int):
+        trace.pinned = trace.pinned or f"{name} of one is no real number"
         return value
     return traced(value, expression, trace)
 
@@ -134,25 +160,32 @@ def _power(self: Any, other: Any, modulus: Any = None) -> Any:
     return NotImplemented if modulus is not None else _noted("pow", (self, other))
 
 
-def _escaping(name: str) -> Any:
-    method = getattr(float, f"__{name}__")
-    return lambda self, *args: method(plain(self, f"{name}() gets one"), *map(plain, args))
+def _escaping(kind: type, name: str, shown: str) -> Any:
+    method = getattr(kind, name)
+    return lambda self, *args: method(plain(self, f"{shown}() gets one"), *map(plain, args))
 
 
-def _complete() -> None:
+def _complete(traced: Any, kind: type, special: Sequence[str], methods: Sequence[str]) -> None:
+    """Gives a class the operators of `kind`. `special` ones and other methods get the value, which pins the trace."""
     for name in _ARITHMETIC:
-        setattr(Traced, f"__{name}__", _binary(name))
-        setattr(Traced, f"__r{name}__", _binary(name, reflected=True))
+        setattr(traced, f"__{name}__", _binary(name))
+        setattr(traced, f"__r{name}__", _binary(name, reflected=True))
     for name in _COMPARISONS:
-        setattr(Traced, f"__{name}__", _binary(name))
+        setattr(traced, f"__{name}__", _binary(name))
     for name in (*_UNARY, "bool"):
-        setattr(Traced, f"__{name}__", lambda self, name=name: _noted(name, (self,)))
-    Traced.__pow__ = _power  # type: ignore[method-assign]
-    for name in _ESCAPES:
-        setattr(Traced, f"__{name}__", _escaping(name))
-    for name in ("hex", "is_integer", "as_integer_ratio"):
-        method = getattr(float, name)
-        setattr(Traced, name, lambda self, method=method, name=name: method(plain(self, f"{name}() gets one")))
+        setattr(traced, f"__{name}__", lambda self, name=name: _noted(name, (self,)))
+    traced.__pow__ = _power
+    for name in special:
+        if hasattr(kind, f"__{name}__"):
+            setattr(traced, f"__{name}__", _escaping(kind, f"__{name}__", name))
+    for name in methods:
+        setattr(traced, name, _escaping(kind, name, name))
 
 
-_complete()
+_complete(Traced, float, _ESCAPES, ("hex", "is_integer", "as_integer_ratio"))
+_complete(
+    TracedInt,
+    int,
+    (*_ESCAPES, "index", "invert", *_OF_INTS, *[f"r{name}" for name in _OF_INTS]),
+    ("bit_length", "bit_count", "to_bytes", "as_integer_ratio", "conjugate"),
+)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..device import CPU, Device, get_default_device
 from ..dispatch.plan import SCALARS
+from ..dispatch.traced import KINDS
 from ..dtype import (
     FLOATING,
     INTEGER,
@@ -80,7 +81,7 @@ def as_tensor(
         moved = given.detach() if copy else given
         moved = moved.to(given.device if device is None else target, chosen or given.dtype)
         return moved.clone() if copy and moved.buffer is given.buffer else moved
-    kind = type(data)
+    kind = KINDS.get(type(data), type(data))
     if kind in SCALARS and (chosen is None or chosen.category == FLOATING or (kind is int and chosen is int64)):
         if kind is not int or -_EXACT <= data <= _EXACT:
             return FILL.call(spec_for((), chosen or scalar_dtype(kind), target, "tensor"), data)

@@ -18,7 +18,7 @@ from ..dispatch.call import as_operand, call_in_place
 from ..dispatch.codegen import call_path
 from ..dispatch.op import Op
 from ..dispatch.plan import SCALARS
-from ..dispatch.traced import Traced
+from ..dispatch.traced import KINDS, Traced
 from ..dtype import FLOATING, float64
 from ..errors import DTypeError
 from ..observing import IN_PLACE, observable
@@ -134,7 +134,7 @@ def _written_over(op: Op, tensor: Tensor, others: tuple[Any, ...], title: str, s
     if len(op.params) != 1 + len(others) or op.tensors[0] != 0 or (source is not None and len(op.tensors) > 1):
         return False
     for i, x in enumerate(others, 1):
-        fits = isinstance(x, TensorBase) if i in op.tensors else i not in op.slots and type(x) in SCALARS - {Traced}
+        fits = isinstance(x, TensorBase) if i in op.tensors else i not in op.slots and type(x) in SCALARS - KINDS.keys()
         if not fits:
             return False
     first = tensor if source is None else source
