@@ -35,8 +35,10 @@ SAMPLES = "packages/norch-core/tests/test_samples.py"
 REPORTED = 9  # the exit status of a sanitizer that found something
 TOGETHER = 4  # steps at a time of those that prove
 ALONE = ("build", "memory tests")  # the second fills the GPU's memory
-# Under a sanitizer: no made-up drivers, which it would use, and nothing that needs the whole memory or much time.
-LEFT_OUT = "not without_gpu and not nccl and not memory and not cache and not streams and not many and not large"
+# Under a sanitizer: no made-up drivers, which it would use, no forked processes, which may wait for it forever, and
+# nothing that needs the whole memory or much time.
+LEFT_OUT = "not without_gpu and not forked and not nccl and not memory and not cache and not streams and not many"
+LEFT_OUT += " and not large"
 # For races: kernels that share memory among threads. In recorded graphs whose nodes change it fails by itself.
 SHARING = "not activations and not random and not optimizers and not cudnn and not program and not cuda_graph"
 SHARING += " and not recorded and not captured"

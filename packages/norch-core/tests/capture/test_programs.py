@@ -371,3 +371,24 @@ def test_numbers_of_numpy_arrays_in_place(device):
         data[:] = i
         assert run().tolist() == [2.0 * i] * 3
     assert "Python data that change" in str(run.report())
+
+
+def test_each_program_of_a_signature_is_found_quickly(device, monkeypatch):
+    w = norch.ones(3, device=device, requires_grad=True)
+
+    @norch.capture
+    def step(x):
+        loss = (x * w).sum()
+        loss.backward()
+        return loss
+
+    def batch():
+        w.grad = None
+        for i in range(4):  # gradients are added up, but for the first
+            step(norch.full((2, 3), i + 1.0, device=device))
+        return w.grad.tolist()
+
+    for _ in range(8):
+        assert batch() == [20.0] * 3
+    monkeypatch.setattr(step, "_slowly", None)
+    assert batch() == [20.0] * 3

@@ -107,14 +107,13 @@ class Captured(Programs):
                 if entry is not self.latest:
                     self.entries.move_to_end(entry.key)
                     self.latest = entry
-                program, build = entry.programs[0]
-                if (
-                    program.runs < program.check
-                    and (len(tensors) < 2 or len({id(x.buffer) for x in tensors}) == len(tensors))
-                    and program.fits_all(tensors)
-                ):
-                    return build(program.run_step(tensors, ()))
-            except (IndexError, KeyError):
+                if len(tensors) < 2 or len({id(x.buffer) for x in tensors}) == len(tensors):
+                    for program, build in entry.programs:
+                        if program.fits_all(tensors):
+                            if program.runs < program.check:
+                                return build(program.run_step(tensors, ()))
+                            break
+            except KeyError:
                 if entry.programs and entry.key in self.entries:
                     raise
             finally:
