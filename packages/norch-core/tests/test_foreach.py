@@ -85,3 +85,7 @@ def test_what_is_changed_in_place_is_given_back() -> None:
     copies = norch._foreach_clone(parts)
     assert norch._foreach_zero_(parts) is parts
     assert [c.tolist() for c in copies] == [[0.0, 0.0], 1.0]
+
+
+def test_a_name_is_looked_for_once() -> None:
+    assert norch._foreach_neg_ is vars(norch)["_foreach_neg_"]

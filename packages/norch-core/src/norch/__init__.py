@@ -306,6 +306,7 @@ def __getattr__(name: str) -> Any:
         if name in import_module("norch.compat.paths").PLACES:
             return import_module(f"norch.{name}")
     if name.startswith("_foreach_") and (each := import_module("norch.compat.foreach").find(name)) is not None:
+        globals()[name] = each
         return each
     if name.startswith("has_") and (built := import_module("norch.compat.built_with").find(name)) is not None:
         return built
