@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import norch
@@ -89,3 +90,74 @@ def test_what_is_changed_in_place_is_given_back() -> None:
 
 def test_a_name_is_looked_for_once() -> None:
     assert norch._foreach_neg_ is vars(norch)["_foreach_neg_"]
+
+
+AVERAGES = {
+    "_foreach_add_": (lambda x, y: x + y, ()),
+    "_foreach_sub_": (lambda x, y: x - y, ()),
+    "_foreach_lerp_": (lambda x, y: x + np.float32(0.25) * (y - x), (0.25,)),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_all_tensors_are_moved_at_once(name: str) -> None:
+    """As a model's averages are. Infinities and NaN are what the formula makes of them."""
+    expected, more = AVERAGES[name]
+    rng = np.random.default_rng(0)
+    shapes = [(3, 4), (5,), (), (2, 0), (1, 7)] * 3
+    a = [np.asarray(rng.standard_normal(shape), np.float32) for shape in shapes]
+    b = [np.asarray(rng.standard_normal(shape), np.float32) for shape in shapes]
+    a[0][0], b[0][0], a[0][1] = (np.inf, -np.inf, np.nan, 1), (1, np.inf, 1, np.nan), np.inf
+    tensors, others = ([norch.tensor(x) for x in xs] for xs in (a, b))
+    before = [t.buffer for t in tensors]
+    assert getattr(norch, name)(tensors, others, *more) is tensors
+    for x, y, found in zip(a, b, tensors, strict=True):
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_allclose(found.numpy(), expected(x, y), rtol=1e-6, atol=1e-7)
+    assert all(t.buffer is buffer for t, buffer in zip(tensors, before, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [norch.float32, norch.float64, norch.bfloat16])
+def test_all_tensors_are_multiplied_at_once(dtype: norch.DType) -> None:
+    tensors = [norch.full((n, 3), n - 4.0, dtype=dtype) for n in range(12)]
+    tensors[3][0, 0] = float("inf")
+    assert norch._foreach_mul_(tensors, 0.3) is tensors
+    for n, found in enumerate(tensors):
+        wanted = norch.full((n, 3), n - 4.0, dtype=dtype) * 0.3
+        if n == 3:
+            wanted[0, 0] = float("inf")
+        assert norch.equal(found, wanted)
+
+
+def test_what_is_not_alike_is_moved_one_by_one() -> None:
+    tensors = [norch.ones(2, 3), norch.ones(3, dtype=norch.float64), norch.ones(2, dtype=norch.int64)]
+    norch._foreach_add_(tensors, [norch.ones(3), norch.ones(3), norch.ones(2, dtype=norch.int64)], alpha=2)
+    assert [t.tolist() for t in tensors] == [[[3.0] * 3] * 2, [3.0] * 3, [3, 3]]
+    memory = norch.arange(4.0)
+    norch._foreach_add_([memory[:3], memory[1:]], [memory[:3].clone(), memory[1:].clone()])  # the second sees the first
+    assert memory.tolist() == [0.0, 3.0, 6.0, 6.0]
+    norch._foreach_lerp_(tensors[:1], [norch.zeros(2, 3)], 1.0)
+    assert tensors[0].tolist() == [[0.0] * 3] * 2
+
+
+def test_leaves_are_changed_where_nothing_is_recorded() -> None:
+    leaves = [norch.ones(2, requires_grad=True) for _ in range(9)]
+    for call in (lambda: norch._foreach_add_(leaves, leaves), lambda: norch._foreach_mul_(leaves, 2.0)):
+        with pytest.raises(RuntimeError, match="leaf"):
+            call()
+        with norch.no_grad():
+            call()
+    assert [leaf.tolist() for leaf in leaves] == [[4.0, 4.0]] * 9
+    x = norch.ones(2, requires_grad=True)
+    y = x * 3
+    norch._foreach_add_([y], [x * x])
+    y.sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0]
+
+
+def test_changed_tensors_are_noticed_by_the_graph() -> None:
+    x, w = norch.ones(2), norch.ones(2, requires_grad=True)
+    y = (x * w).sum()
+    norch._foreach_add_([x], [norch.ones(2)])
+    with pytest.raises(RuntimeError, match="changed"):
+        y.backward()

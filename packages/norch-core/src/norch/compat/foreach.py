@@ -1,5 +1,5 @@
 """`torch._foreach_*`: a method of Tensor over lists of tensors, one after the other. With "_" at the end, in place: the
-list itself is what they give."""
+list itself is what they give. What averages of a model's weights are made of is one kernel for all tensors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from .. import switches
+from ..autograd.graph import is_recording
+from ..dtype import float32, float64
+from ..ops import full, scale_
+from ..ops.optimizer.descent import moved_together
+from ..ops.optimizer.driver import watchers
+from ..overriding import is_overriding
 from ..tensor import Tensor
 
 _UNARY = (
@@ -71,8 +78,58 @@ def _copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = F
     return self
 
 
+def _are_alike(*lists: Any) -> bool:
+    """Whether they are lists of as many plain tensors of one device and floating dtype, each of the same shape in all
+    lists, whose changes nothing records."""
+    if switches.noting is not None or watchers or not all(type(tensors) in (list, tuple) for tensors in lists):
+        return False
+    if not lists[0] or any(len(tensors) != len(lists[0]) for tensors in lists):
+        return False
+    for t in (t for tensors in lists for t in tensors):
+        if not isinstance(t, Tensor) or t.apply_function is not None or is_overriding(t):
+            return False
+        if is_recording() and t.requires_grad:
+            return False
+    kinds = {(t.spec.dtype, t.spec.device) for tensors in lists for t in tensors}
+    if len(kinds) != 1 or not lists[0][0].spec.dtype.is_floating_point:
+        return False
+    return all(x.spec.shape == y.spec.shape for tensors in lists[1:] for x, y in zip(lists[0], tensors, strict=True))
+
+
+def _add_(self: Sequence[Tensor], other: Any, *, alpha: float = 1) -> Sequence[Tensor]:
+    if type(alpha) in (int, float) and _are_alike(self, other) and moved_together(self, other, alpha, False):
+        return self
+    return _over("add_")(self, other, **({} if type(alpha) is int and alpha == 1 else {"alpha": alpha}))  # type: ignore[no-any-return]
+
+
+def _sub_(self: Sequence[Tensor], other: Any, *, alpha: float = 1) -> Sequence[Tensor]:
+    if type(alpha) in (int, float) and _are_alike(self, other) and moved_together(self, other, -alpha, False):
+        return self
+    return _over("sub_")(self, other, **({} if type(alpha) is int and alpha == 1 else {"alpha": alpha}))  # type: ignore[no-any-return]
+
+
+def _lerp_(self: Sequence[Tensor], tensors1: Any, weight: Any) -> Sequence[Tensor]:
+    # Beyond a half lerp goes back from the other end.
+    is_small = type(weight) in (int, float) and abs(weight) < 0.5
+    if is_small and _are_alike(self, tensors1) and moved_together(self, tensors1, weight, True):
+        return self
+    return _over("lerp_")(self, tensors1, weight)  # type: ignore[no-any-return]
+
+
+def _mul_(self: Sequence[Tensor], other: Any) -> Sequence[Tensor]:
+    if type(other) in (int, float) and len(self) > _FEW and _are_alike(self):
+        spec = self[0].spec
+        scale_(self, full((), other, dtype=float64 if spec.dtype is float64 else float32, device=spec.device))
+        return self
+    return _over("mul_")(self, other)  # type: ignore[no-any-return]
+
+
+_FEW = 8
+"""So many are multiplied one by one sooner than by a tensor that has the factor."""
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "norm": _norm, "max": _max, "clone": _clone, "zero_": _zero_, "copy_": _copy_
+    "norm": _norm, "max": _max, "clone": _clone, "zero_": _zero_, "copy_": _copy_, "add_": _add_, "sub_": _sub_,
+    "lerp_": _lerp_, "mul_": _mul_,
 }  # fmt: skip
 
 

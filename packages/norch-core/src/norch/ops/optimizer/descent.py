@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..elementwise.arithmetic import sign, where
 from ..registry import public
-from .driver import Tensors, descending, run_step, step_op
+from .driver import Tensors, descending, run_step, step_op, together
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -61,6 +61,12 @@ def sgd_step_(
         one,
         differentiable,
     )
+
+
+def moved_together(tensors: Tensors, others: Tensors, factor: float, from_here: bool) -> bool:
+    """Whether all tensors, of one device and floating dtype, were moved by factor * (other - tensor if `from_here` else
+    other) in one kernel, in place and unrecorded: a step with a negative rate is that, and so is a negative decay."""
+    return together(_SGD, (False, False, False), (tensors, others), (-factor, -1.0 if from_here else 0.0, 0.0, 0.0))
 
 
 @public(method=False)

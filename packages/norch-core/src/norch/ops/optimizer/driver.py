@@ -56,7 +56,7 @@ def make_step(
 ) -> None:
     """`run_step`, for a watcher."""
     try:
-        if not _together(op, attrs, lists, scalars):
+        if not together(op, attrs, lists, scalars):
             _apart(op, attrs, lists, scalars, one)
     except TakenOver:  # samples of vmap, which have no memory of their own
         _by_ops(lists, one)
@@ -109,8 +109,8 @@ def suits(spec: Spec) -> bool:
     return spec.is_contiguous or (not spec.overlaps and span(spec.shape, spec.strides) == spec.numel)
 
 
-def _together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...]) -> bool:
-    """Makes the step in one kernel; False where that cannot be."""
+def together(op: Op, attrs: tuple[bool, ...], lists: tuple[Tensors, ...], scalars: tuple[float, ...]) -> bool:
+    """Makes the step in one kernel, of which no watcher is told; False where that cannot be."""
     params, *others = lists
     count = len(params)
     specs: list[Spec] = []
@@ -176,7 +176,7 @@ def _apart(
             alike = i if shared else suits(spec)
             groups.setdefault((spec.dtype, spec.device, alike), []).append((*row[:-1], _like(row[-1], spec)))
         for rows in groups.values():
-            if not _together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
+            if not together(op, attrs, tuple(zip(*rows, strict=True)), scalars):
                 for row in rows:
                     one(*row)
                     change = changed_by(op.name)
