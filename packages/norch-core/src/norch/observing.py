@@ -227,6 +227,11 @@ class _All(Observer):
 # --- Observers ------------------------------------------------------------------------------------------------------
 
 
+def is_observed() -> bool:
+    """Whether there are observers: what makes several ops one then has to make each."""
+    return bool(_observers)
+
+
 def observe(observer: Observer) -> None:
     """Has `observer` told of everything from now on."""
     _change((*_observers, observer))

@@ -10,6 +10,7 @@ from typing import Any
 from .. import switches
 from ..autograd.graph import is_recording
 from ..dtype import float32, float64
+from ..observing import is_observed
 from ..ops import full, scale_
 from ..ops.optimizer.descent import moved_together
 from ..ops.optimizer.driver import watchers
@@ -81,9 +82,11 @@ def _copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = F
 def _are_alike(*lists: Any) -> bool:
     """Whether they are lists of as many plain tensors of one device and floating dtype, each of the same shape in all
     lists, whose changes nothing records."""
-    if switches.noting is not None or watchers or not all(type(tensors) in (list, tuple) for tensors in lists):
+    if switches.noting is not None or watchers or is_observed():
         return False
-    if not lists[0] or any(len(tensors) != len(lists[0]) for tensors in lists):
+    if not all(type(tensors) in (list, tuple) for tensors in lists) or not lists[0]:
+        return False
+    if any(len(tensors) != len(lists[0]) for tensors in lists):
         return False
     for t in (t for tensors in lists for t in tensors):
         if not isinstance(t, Tensor) or t.apply_function is not None or is_overriding(t):
