@@ -8,7 +8,9 @@ Arguments that mean the same in every function:
 
 from __future__ import annotations
 
+from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 import norch
 
@@ -141,21 +143,28 @@ def is_initialized() -> bool:
     return True
 
 
+@cache
+def _properties(index: int) -> dict[str, Any]:
+    """What the driver says of a device, which takes it a millisecond."""
+    found: dict[str, Any] = _ext.properties(index)
+    return found
+
+
 def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
     """`name`, `major`, `minor`, `multi_processor_count`, `total_memory`, `L2_cache_size`, `warp_size` and others of a
     device by PyTorch's names, in bytes and kHz."""
-    return SimpleNamespace(**_ext.properties(device_index(device)))
+    return SimpleNamespace(**_properties(device_index(device)))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
     """Such as "NVIDIA H200"."""
-    name: str = _ext.properties(device_index(device))["name"]
+    name: str = _properties(device_index(device))["name"]
     return name
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """The compute capability: (9, 0) for Hopper."""
-    found = _ext.properties(device_index(device))
+    found = _properties(device_index(device))
     return found["major"], found["minor"]
 
 
