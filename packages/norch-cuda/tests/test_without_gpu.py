@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,3 +89,27 @@ def test_every_primitive_has_a_kernel():
     from norch_cuda import _ext
 
     assert sorted(PRIMITIVES - set(_ext.ops())) == []
+
+
+def test_properties_of_a_device_are_asked_for_once(monkeypatch):
+    from norch_cuda import module
+
+    asked = []
+
+    def properties(index):
+        asked.append(index)
+        return {"major": 9, "minor": 0, "name": "a GPU", "warp_size": 32}
+
+    monkeypatch.setattr(module, "_ext", SimpleNamespace(properties=properties))
+    monkeypatch.setattr(module, "device_index", lambda device: 0 if device is None else device)
+    module._properties.cache_clear()
+    try:
+        for _ in range(2):
+            assert module.get_device_capability() == (9, 0)
+            assert module.get_device_name() == "a GPU"
+            module.get_device_properties().warp_size = 64  # a namespace of the caller's own
+            assert module.get_device_properties().warp_size == 32
+        module.get_device_properties(1)
+        assert asked == [0, 1]
+    finally:
+        module._properties.cache_clear()
