@@ -259,3 +259,22 @@ def test_graphed_functions():
             a.mul_(0.5)
     with pytest.raises(TypeError, match="expected tensors"):
         norch.cuda.make_graphed_callables(mixed, (a, 2.0))
+
+
+def test_a_captured_step_that_replays_one_is_not_replayed():
+    held = norch.zeros(4, device="cuda")
+    for _ in range(2):
+        held * 2  # what a recording may not load
+    graph = norch.cuda.CUDAGraph()
+    with norch.cuda.graph(graph):
+        made = held * 2
+
+    @norch.capture
+    def step(x):
+        held.copy_(x)
+        graph.replay()
+        return made + 1
+
+    for i in range(6):
+        assert step(norch.full((4,), float(i), device="cuda")).tolist() == [2.0 * i + 1] * 4
+    assert "CUDAGraph.replay() gives the device work that no recording sees" in str(step.report())

@@ -113,6 +113,12 @@ def mode(x):
     return x * 2
 
 
+def work_of_a_library(x):
+    for tell in norch.backend.unseen:
+        tell("a_graph.replay()")
+    return x * 2
+
+
 REFUSED = {
     item: "values are read by Python",
     printed: "values are read by Python",
@@ -132,6 +138,7 @@ REFUSED = {
     drawn_by_numpy: "Python's or NumPy's random numbers",
     an_object: "neither a tensor nor a number",
     mode: "another mode",
+    work_of_a_library: "a_graph.replay() gives the device work that no recording sees",
 }
 
 

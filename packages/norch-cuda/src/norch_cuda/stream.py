@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import norch
-from norch.backend import feeders
+from norch.backend import feeders, unseen
 
 from . import _ext
 from ._ext import Event as NativeEvent
@@ -237,6 +237,8 @@ class CUDAGraph:
 
     def replay(self) -> None:
         """Gives the recorded work to the current stream. Raises ValueError where nothing was recorded."""
+        for tell in unseen:
+            tell("CUDAGraph.replay()")
         if self._numbers is not None:
             for call, numbers in self._numbers.feed():
                 self._native.feed(call, numbers)

@@ -40,6 +40,7 @@ from .contract import (
     Operand,
     Place,
     feeders,
+    unseen,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ __all__ = [
     "hookimpl",
     "parse_steps",
     "register",
+    "unseen",
 ]
 
 

@@ -23,8 +23,8 @@ fields are only ever added, each with a default.
 1.4: Backend.advice, kept and feeders, a program's release(), the composites of linear algebra ("linalg_solve" and
 others: norch.linalg.routines), "recurrence", "cross_entropy_rows", "residual_norm" and "batch_norm_relu"
 with their gradients, "casts".
-1.5: Backend.missing_dtypes, IndexOutOfBounds.op, DeviceError from `compile`, and decisions on what was left open: the
-order of work and what may be put off, lifetimes, threads, limits, scalars. The composite "fused_rows".
+1.5: Backend.missing_dtypes, IndexOutOfBounds.op, unseen, DeviceError from `compile`, and decisions on what was left
+open: the order of work and what may be put off, lifetimes, threads, limits, scalars. The composite "fused_rows".
 """
 
 UNARY: list[str] = []
@@ -113,6 +113,10 @@ feeders: list[Callable[[Recorded], Any]] = []
 """For backends that record work by themselves, as `norch.cuda.graph` does: `feeders[0](recorded)` is the context of a
 recording, whose `feed()` then yields the positions of those calls and their numbers for the next replay. It is there
 once `norch.capture` was asked for."""
+
+unseen: list[Callable[[str], None]] = []
+"""For functions of a backend's own that give a device work besides kernel calls, such as the replay of a graph: each of
+these is told of it before, by a name for messages. `norch.capture` replays no step as a whole that does so."""
 
 
 class Buffer:

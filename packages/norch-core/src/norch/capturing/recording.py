@@ -14,6 +14,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import switches
+from ..backend.contract import unseen
 from ..device import known_devices
 from ..dispatch import kernels
 from ..dispatch import plan as planning
@@ -180,6 +181,15 @@ class RecordingBackend:
         recorder = recorder_here()
         if recorder is not None:
             recorder.read(buffer)
+
+
+def _refuse_unseen(what: str) -> None:
+    recorder = recorder_here()
+    if recorder is not None and not recorder.hidden:
+        recorder.refuse(f"{what} gives the device work that no recording sees")
+
+
+unseen.append(_refuse_unseen)
 
 
 def _note(method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
