@@ -78,3 +78,22 @@ def test_several_processes_need_an_engine() -> None:
         engines.chosen("nccl", 1)
     with pytest.raises(DistributedError, match="for one process, not 2"):
         ALONE.connect([0, 1], 0, HashStore(), 1.0)
+
+
+def test_captured_steps_are_told_of_collectives(job: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one process they are nothing; of several a replay would leave them out."""
+
+    def step(x: norch.Tensor) -> norch.Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        return y + 1
+
+    group = dist.group.WORLD
+    for size, replayed in ((1, 5), (2, 0)):
+        monkeypatch.setattr(type(group), "size", lambda self, size=size: size)
+        captured = norch.capture(step)
+        for i in range(8):
+            assert captured(norch.full((3,), float(i))).tolist() == [2.0 * i + 1] * 3
+        report = captured.report()
+        assert report.replayed == replayed, str(report)
+    assert "all_reduce(sum) of float32 (3,) gives the device work" in str(report), str(report)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import norch
+from norch.backend import unseen
 from norch.source_lines import here
 
 from .by_host import ByHost
@@ -220,6 +221,7 @@ class ProcessGroup:
         """
         if self.failed is not None or self.closed:
             self.alive()
+        self._tell(call)
         self.seq = seq = self.seq + 1
         ledger = self.members.ledger  # type: ignore[union-attr]
         key = ledger.note(seq, call, caller())
@@ -239,7 +241,14 @@ class ProcessGroup:
     def begin_alone(self, call: str) -> None:
         """Notes what only some members take part in, `call` in words."""
         self.alive()
+        self._tell(call)
         self.members.ledger.note_alone(call, caller())  # type: ignore[union-attr]
+
+    def _tell(self, call: str) -> None:
+        """Tells a step that is being recorded: of an engine's work it sees nothing, and a replay would leave it out."""
+        if self.size() > 1:
+            for tell in unseen:
+                tell(call)
 
     def alive(self) -> None:
         """Raises DistributedError where the group was destroyed, or a member has failed."""
