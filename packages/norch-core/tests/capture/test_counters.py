@@ -252,3 +252,22 @@ def test_what_python_must_know(use):
     with trace:
         assert use(traced(13, (ARGUMENT, 0), trace)) == use(13)
     assert trace.pinned is not None
+
+
+def test_a_step_that_raises_leaves_plain_integers(device):
+    @norch.capture
+    def step(x, cache):
+        cache.length += 1
+        if x.shape[0] == cache.length:
+            raise KeyError("full")
+        return x * cache.length
+
+    cache = Cache()
+    for i in range(6):
+        with pytest.raises(KeyError):
+            step(norch.ones(i + 1, device=device), cache)
+        assert type(cache.length) is int
+        cache.length = 10
+        assert step(norch.ones(i + 1, device=device), cache).tolist() == [11.0] * (i + 1)
+        assert type(cache.length) is int
+        cache.length = i + 1
