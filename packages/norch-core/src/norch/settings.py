@@ -20,8 +20,8 @@ def on_change(callback: Callable[[], None], switched: Callable[[Hashable, Hashab
     """Has `callback` called whenever compiled kernels may no longer hold: after a change of the default dtype, of the
     precision of matrix products, of the number of threads, of a switch, or of the backends that are registered.
 
-    switched: called instead, if given, after a change of the precision, the threads or a switch, with what stands for all
-    of them before and after it: kernels that were compiled under such a state hold whenever it is there again.
+    switched: called instead, if given, after a change of the precision, the threads or a switch, with what stands for
+    all of them before and after it: kernels that were compiled under such a state hold whenever it is there again.
     """
     _callbacks.append((callback, switched))
 
