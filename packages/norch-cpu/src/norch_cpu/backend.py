@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,22 +9,10 @@ from norch.backend import Backend, Fed, Kernel, Operand, Place, get_float32_matm
 
 from . import module
 from .native import native
+from .threads import default_threads
 
-MAX_THREADS = 1024
 # How many bfloat16 numbers stand for a factor of float32 where the processor has tile registers; 0: it stays as it is.
 FLOAT32_PARTS = {"highest": 0, "high": 2, "medium": 1}
-
-
-def _threads() -> int:
-    """As many threads as NORCH_NUM_THREADS says, else as there are processors that this process may use."""
-    given = os.environ.get("NORCH_NUM_THREADS")
-    if given:
-        if not (given.isdecimal() and 1 <= int(given[:5]) <= MAX_THREADS):
-            raise ValueError(f"NORCH_NUM_THREADS must be a number from 1 to {MAX_THREADS}, got {given!r}")
-        return int(given)
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), MAX_THREADS)
-    return min(os.cpu_count() or 1, MAX_THREADS)
 
 
 class CpuBackend(Backend):
@@ -49,7 +36,7 @@ class CpuBackend(Backend):
     from_host = staticmethod(native.from_host)
 
     def __init__(self) -> None:
-        native.set_num_threads(_threads())
+        native.set_num_threads(default_threads())
 
     def device_count(self) -> int:
         return 1

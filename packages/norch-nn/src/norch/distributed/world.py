@@ -153,15 +153,18 @@ def init_process_group(
 
 
 def _share_processors(processes: int) -> None:
-    """Gives each of several processes of a host its share, where none was told how many threads to use, nor bound.
+    """Gives each of several processes of a host its share of the threads, where none was told how many to use, nor
+    bound: it has one for each core then, which has one processor or two.
 
     Where they are more than processors, one that waits must not keep a processor from those that it waits for.
     """
     count = os.cpu_count() or 1
     if processes > count:
         Options.spin = 0.0
-    if processes > 1 and "NORCH_NUM_THREADS" not in os.environ and norch.get_num_threads() == count:
-        norch.set_num_threads(max(1, count // processes))
+    threads = norch.get_num_threads()
+    is_told = "NORCH_NUM_THREADS" in os.environ or "OMP_NUM_THREADS" in os.environ
+    if processes > 1 and not is_told and 2 * threads >= count:
+        norch.set_num_threads(max(1, threads // processes))
 
 
 def new_group(
