@@ -127,8 +127,8 @@ def set_num_threads(count: int) -> None:
     """Lets ops on the CPU use up to `count` threads; small ones use one all the same.
 
     Without it they use as many as the environment variable NORCH_NUM_THREADS says, or OMP_NUM_THREADS, or as there are
-    processor cores for this process, within what a container allows. The NumPy reference backend takes no notice. Kernels
-    are compiled for each number that is set. Raises ValueError unless 1 <= count <= 1024.
+    processor cores for this process, within what a container allows. The NumPy reference backend takes no notice.
+    Kernels are compiled for each number that is set. Raises ValueError unless 1 <= count <= 1024.
     """
     global _threads
     value = operator.index(count)

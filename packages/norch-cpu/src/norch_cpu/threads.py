@@ -50,8 +50,8 @@ def _listed(text: str) -> Iterator[int]:
 
 
 def quota(root: Path = Path("/")) -> int:
-    """How many processors the control group of this process, or one around it, gives it time for, rounded up; as many as
-    one may have where there is no limit."""
+    """How many processors the control group of this process, or one around it, gives it time for, rounded up, or
+    MAX_THREADS where there is no limit."""
     groups, least = root / "sys/fs/cgroup", float(MAX_THREADS)
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
