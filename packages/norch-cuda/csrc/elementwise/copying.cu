@@ -149,8 +149,7 @@ KernelPtr where(const Request& request) {
 void add_copying(Registry& registry) {
     registry["copy"] = [](const Request& request) { return request.operands[1].is_scalar ? fill(request) : copy(request); };
     registry["fill"] = fill;
-    registry["cat"] = cat;
-    registry["stack"] = stack;
+    registry["cat"] = registry["stack"] = join_parts;
     registry["where"] = where;
 }
 

@@ -6,7 +6,6 @@
 namespace norch::elementwise {
 
 /// Null where the parts have to be copied one by one.
-KernelPtr cat(const Request& request);
-KernelPtr stack(const Request& request);
+KernelPtr join_parts(const Request& request);
 
 }  // namespace norch::elementwise
