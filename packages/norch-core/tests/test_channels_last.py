@@ -49,6 +49,18 @@ def test_new_tensors_lie_as_the_old_one(like):
     assert norch.zeros_like(x[:, :2]).stride() == (40, 1, 10, 2)  # without the gaps
 
 
+@pytest.mark.parametrize("like", [norch.rand_like, norch.randn_like, lambda x, **k: norch.randint_like(x, 50, **k)])
+def test_draws_lie_as_the_tensor_that_they_are_like(like):
+    x = images(2, 3, 4, 5)
+    assert like(x).stride() == like(x, dtype=norch.float64).stride() == x.stride()
+    assert like(x, memory_format=norch.contiguous_format).is_contiguous()
+    assert like(x[:, :2]).stride() == (40, 1, 10, 2)
+    norch.manual_seed(3)
+    drawn = like(x)
+    norch.manual_seed(3)
+    assert drawn.tolist() == like(x.contiguous()).tolist()  # numbers are those of places, however they lie
+
+
 LAYOUTS = {
     "of the first where two differ": ((2, 3), [((2, 3), (1, 2)), ((2, 3), (3, 1))], (1, 2)),
     "rows first": ((2, 3), [((2, 3), (3, 1)), ((2, 3), (1, 2))], None),

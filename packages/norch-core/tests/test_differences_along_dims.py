@@ -32,6 +32,14 @@ def test_gradient_of_integers_and_its_derivative():
     assert gradcheck(lambda x: norch.gradient(x, edge_order=2), (norch.tensor(X, requires_grad=True),))
 
 
+def test_places_of_a_wider_dtype_promote():
+    values, places = np.linspace(-1, 1, 20, dtype=np.float32), np.random.RandomState(0).randn(20)
+    (found,) = norch.gradient(norch.tensor(values), spacing=[norch.tensor(places)])
+    assert found.dtype is norch.float64
+    np.testing.assert_allclose(found.numpy(), np.gradient(values.astype(np.float64), places), rtol=1e-12)
+    assert norch.gradient(norch.arange(4), spacing=[norch.tensor([0, 1, 3, 4])])[0].dtype is norch.float32
+
+
 def test_gradient_refuses():
     with pytest.raises(norch.ShapeError, match="too small"):
         norch.gradient(norch.ones(2), edge_order=2)

@@ -326,3 +326,25 @@ def test_parts_that_are_alike_share_a_kernel() -> None:
         assert backend.copies == 2
     finally:
         unregister("counting_copies")
+
+
+def test_vectors_of_nothing_are_joined_along_any_dim():
+    assert norch.cat([norch.empty(0), norch.empty(0)], dim=1).shape == (0,)
+    assert norch.cat([norch.empty(0), norch.ones(2, 3)], dim=1).tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert norch.block_diag().shape == (1, 0)
+
+
+def test_what_makes_no_grid():
+    for wrong in ((), (norch.ones(2, 2),)):
+        with pytest.raises(RuntimeError, match="expected vectors"):
+            norch.meshgrid(*wrong)
+    with pytest.raises(RuntimeError, match="expected one dtype"):
+        norch.meshgrid(norch.arange(2), norch.ones(2))
+    with pytest.raises(RuntimeError, match="expected one device"):
+        norch.meshgrid(norch.ones(2), norch.ones(2, device="meta"))
+    assert norch.meshgrid(norch.tensor(3), norch.arange(2))[0].tolist() == [[3, 3]]
+
+
+def test_repeats_alone_are_a_vector():
+    with pytest.raises(RuntimeError, match="a vector"):
+        norch.repeat_interleave(norch.ones(2, 2, dtype=norch.int64))

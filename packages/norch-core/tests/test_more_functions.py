@@ -206,6 +206,13 @@ def test_old_storages_of_bytes():
     storage = norch.ByteStorage.from_buffer(b"abc")
     assert norch.ByteTensor(storage).tolist() == [97, 98, 99]
     assert norch.FloatStorage._from_buffer(np.float32([1, 2]).tobytes(), byte_order="native").tolist() == [1, 2]
+    four = bytearray([1, 2, 3, 4])
+    assert norch.ShortStorage.from_buffer(four, "big").tolist() == [258, 772]
+    assert norch.IntStorage.from_buffer(four, "little").tolist() == [0x04030201]
+    assert norch.ShortStorage.from_buffer(four, "little", 1, 1).tolist() == [0x0302]
+    assert norch.BoolStorage.from_buffer(bytes([0, 1, 7]), "big").tolist() == [False, True, True]
+    with pytest.raises(ValueError, match="byte_order must be"):
+        norch.ShortStorage.from_buffer(four, "middle")
     assert (repr(norch.per_tensor_affine), norch.qscheme) == ("norch.per_tensor_affine", type(norch.per_tensor_affine))
 
 

@@ -84,11 +84,47 @@ def test_geometric_draws():
         lambda x: x.geometric_(1.0),
         lambda x: x.cauchy_(0, -1),
         lambda x: x.log_normal_(0, 0),
+        lambda x: x.log_normal_(0, math.nan),
+        lambda x: x.bernoulli_(2),
+        lambda x: norch.bernoulli(x, -0.1),
+        lambda x: norch.bernoulli(x, math.nan),
     ],
 )
-def test_parameters_out_of_range(call):
-    with pytest.raises(ValueError, match="must be"):
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+def test_parameters_out_of_range(call, error):
+    with pytest.raises(error, match="must be"):
         call(norch.empty(2))
+
+
+def test_uniform_numbers_between_nothing():
+    for low, high in ((3, 1), (0, math.nan)):
+        with pytest.raises(RuntimeError, match="no numbers lie from"):
+            norch.empty(2).uniform_(low, high)
+    assert norch.empty(2).uniform_(1, 1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: norch.randint(0, 300, (3,), dtype=norch.uint8),
+        lambda: norch.randint_like(norch.zeros(2, dtype=norch.int8), -129, 3),
+        lambda: norch.empty(3, dtype=norch.bool).random_(-1, 1),
+        lambda: norch.empty(3, dtype=norch.bool).random_(0, 3),
+        lambda: norch.empty(3, dtype=norch.float16).random_(3, 70000),
+        lambda: norch.randperm(257, dtype=norch.uint8),
+        lambda: norch.randperm(2**11 + 2, dtype=norch.float16),
+    ],
+)
+def test_integers_that_a_dtype_cannot_hold(call):
+    with pytest.raises(RuntimeError, match="is out of range for norch"):
+        call()
+
+
+def test_integers_up_to_what_a_dtype_holds():
+    assert norch.randint(-128, 128, (4,), dtype=norch.int8).dtype is norch.int8
+    assert sorted(norch.randperm(256, dtype=norch.uint8).tolist()) == list(range(256))
+    assert sorted(norch.randperm(2**11 + 1, dtype=norch.float16).tolist()) == list(range(2**11 + 1))
+    assert norch.randint(0, 2, (9,), dtype=norch.bool).dtype is norch.bool
 
 
 def test_integers_have_no_exponential():

@@ -81,7 +81,8 @@ class AutogradError(NorchError, RuntimeError):
 
 
 class WeightsError(NorchError, ValueError, RuntimeError):
-    """Weights by which nothing can be drawn: NaN, infinite or negative, or none of them positive."""
+    """What nothing can be drawn by: weights that are NaN, infinite or negative, or none of them positive; parameters of
+    a distribution beyond their bounds."""
 
 
 class NotFiniteError(NorchError, FloatingPointError, RuntimeError):

@@ -23,7 +23,7 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     floating = x if x.is_floating_point() else x.to(as_tensor(1.0).dtype)
     x = floating.movedim(dim, -1)
     if hasattr(spacing, "diff"):
-        steps = spacing.to(x.dtype).diff()
+        steps = (spacing if spacing.is_floating_point() else spacing.to(x.dtype)).diff()
     else:
         steps = x.new_ones(n - 1) * float(spacing)
     slopes = x.diff() / steps
@@ -46,9 +46,9 @@ def gradient(
 
     spacing: how far points lie apart, a number (1 by default) or one for each dim, or the places along each dim, 1-D
     tensors.
-    edge_order: 1, or 2 for parabolas at the edges. Integers give the default dtype. Raises ShapeError for a dim that is
-    too small, out of range or named twice, or for another number of spacings than of dims, ValueError for another
-    edge_order.
+    edge_order: 1, or 2 for parabolas at the edges. Integers give the default dtype, and places promote. Raises
+    ShapeError for a dim that is too small, out of range or named twice, or for another number of spacings than of dims,
+    ValueError for another edge_order.
     """
     if isinstance(input, ComplexPair):
         re, im = [gradient(part, spacing=spacing, dim=dim, edge_order=edge_order) for part in (input.real, input.imag)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..device import set_default_device
 from ..dispatch.arguments import check_functions, into
-from ..dtype import TENSOR_TYPES, DType, get_default_dtype, set_default_dtype, split_tensor_type
+from ..dtype import TENSOR_TYPES, DType, bool_, get_default_dtype, set_default_dtype, split_tensor_type
 from ..errors import DTypeError
 from ..ops import arange, frombuffer
 from ..tensor import Tensor, TypedStorage
@@ -54,9 +57,18 @@ LongTensor, BoolTensor = map(tensor_type, ("LongTensor", "BoolTensor"))
 def _storage_of(name: str) -> type[TypedStorage]:
     dtype = TENSOR_TYPES[name.replace("Storage", "Tensor")]
 
-    def from_buffer(cls: type, buffer: Any, *args: Any, **kwargs: Any) -> Any:
-        """A copy of the bytes of `buffer`, in elements. args, kwargs: the order of bytes, which is the machine's."""
-        return cls(frombuffer(bytearray(buffer), dtype=dtype))
+    def from_buffer(cls: type, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0) -> Any:
+        """A copy of the bytes of `buffer`, in elements: `count` of them (-1: all), from byte `offset` on. byte_order:
+        "native", "little" or "big", that in which they lie there. ValueError for another.
+        """
+        if byte_order not in ("native", "little", "big"):
+            raise ValueError(f"from_buffer(): byte_order must be 'native', 'little' or 'big', got {byte_order!r}")
+        data = np.frombuffer(buffer, f"V{dtype.itemsize}", count, offset).view(np.uint8).reshape(-1, dtype.itemsize)
+        if dtype is bool_:
+            data = data != 0
+        elif byte_order not in ("native", sys.byteorder):
+            data = data[:, ::-1]
+        return cls(frombuffer(data.tobytes(), dtype=dtype))
 
     doc = f"Memory of elements of dtype {dtype.name}: `{name}.from_buffer(data)` copies bytes."
     methods = {"from_buffer": classmethod(from_buffer), "_from_buffer": classmethod(from_buffer), "__doc__": doc}

@@ -220,7 +220,8 @@ def _own_layout(spec: Spec) -> Shape | None:
     return elementwise_layout(spec.shape, (spec,))
 
 
-def _like(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+def like_spec(tensor: Tensor, size: Any, dtype: Any, device: DeviceLike, op: str) -> Spec:
+    """What `empty_like` and the like make: in the tensor's layout, where no size is given. DTypeError for no tensor."""
     spec = getattr(tensor, "spec", None)
     if not isinstance(spec, Spec):
         raise DTypeError(f"{op}(): {must_be('input', 'Tensor', tensor)}")
@@ -245,7 +246,7 @@ def empty_like(
 
     Raises DTypeError unless input is a Tensor.
     """
-    out = empty_spec(_like(input, None, dtype, device, "empty_like"))
+    out = empty_spec(like_spec(input, None, dtype, device, "empty_like"))
     return with_options("empty_like", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -254,7 +255,7 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Zeros of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
-    spec, emptied = _like(input, None, dtype, device, "zeros_like"), getattr(input, "emptied", None)
+    spec, emptied = like_spec(input, None, dtype, device, "zeros_like"), getattr(input, "emptied", None)
     out = fill_spec(spec, 0) if emptied is None else emptied(spec.dtype, spec.device)  # of sparse ones
     return with_options("zeros_like", out, requires_grad, more) if more or requires_grad else out
 
@@ -264,7 +265,7 @@ def ones_like(
     input: Tensor, *, dtype: Any = None, device: DeviceLike = None, requires_grad: bool = False, **more: Any
 ) -> Tensor:
     """Ones of input's shape, and its dtype and device unless given. Raises DTypeError unless input is a Tensor."""
-    out = fill_spec(_like(input, None, dtype, device, "ones_like"), 1)
+    out = fill_spec(like_spec(input, None, dtype, device, "ones_like"), 1)
     return with_options("ones_like", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -282,7 +283,7 @@ def full_like(
 
     Raises DTypeError unless input is a Tensor.
     """
-    out = filled(_like(input, None, dtype, device, "full_like"), fill_value)
+    out = filled(like_spec(input, None, dtype, device, "full_like"), fill_value)
     return with_options("full_like", out, requires_grad, more) if more or requires_grad else out
 
 

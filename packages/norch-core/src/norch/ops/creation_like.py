@@ -13,13 +13,13 @@ from ..spec import Size, Spec, as_shape, span
 from ..tensor_base import make_tensor
 from .creation import (
     DeviceLike,
-    _like,
     bounded,
     dtype_into,
     empty_spec,
     fill_spec,
     filled,
     full,
+    like_spec,
     linspace,
     with_float64,
     with_options,
@@ -38,7 +38,7 @@ def new_empty(
     """An uninitialised tensor of shape `size` with this one's dtype and device. Raises as empty does."""
     if more and not size:
         size = more.pop("size", size)
-    out = empty_spec(_like(self, size, dtype, device, "new_empty"))
+    out = empty_spec(like_spec(self, size, dtype, device, "new_empty"))
     return with_options("new_empty", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -49,7 +49,7 @@ def new_zeros(
     """Zeros of shape `size` with this tensor's dtype and device. Raises as zeros does."""
     if more and not size:
         size = more.pop("size", size)
-    out = fill_spec(_like(self, size, dtype, device, "new_zeros"), 0)
+    out = fill_spec(like_spec(self, size, dtype, device, "new_zeros"), 0)
     return with_options("new_zeros", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -60,7 +60,7 @@ def new_ones(
     """Ones of shape `size` with this tensor's dtype and device. Raises as ones does."""
     if more and not size:
         size = more.pop("size", size)
-    out = fill_spec(_like(self, size, dtype, device, "new_ones"), 1)
+    out = fill_spec(like_spec(self, size, dtype, device, "new_ones"), 1)
     return with_options("new_ones", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -76,7 +76,7 @@ def new_full(
     **more: Any,
 ) -> Tensor:
     """`fill_value` in shape `size` with this tensor's dtype and device. Raises as full does."""
-    out = filled(_like(self, size, dtype, device, "new_full"), fill_value)
+    out = filled(like_spec(self, size, dtype, device, "new_full"), fill_value)
     return with_options("new_full", out, requires_grad, more) if more or requires_grad else out
 
 

@@ -9,10 +9,10 @@ from ..autograd.graph import is_recording, mark_modified
 from ..autograd.versions import is_unwatched, unwatched
 from ..dispatch.arguments import must_be
 from ..dispatch.plan import SCALARS
-from ..dtype import FLOATING, as_dtype, bool_, finfo, get_default_dtype, iinfo, int64
-from ..errors import DTypeError, ShapeError
+from ..dtype import FLOATING, DType, as_dtype, bool_, finfo, get_default_dtype, iinfo, int64
+from ..errors import DTypeError, ShapeError, WeightsError
 from ..spec import Spec, as_int, broadcast_shapes
-from .creation import DeviceLike, spec_for, with_options
+from .creation import DeviceLike, empty_spec, like_spec, spec_for, with_options
 from .elementwise.arithmetic import where
 from .families import floating
 from .generator import DRAW, Generator, chosen_generator, default_generator
@@ -45,6 +45,17 @@ def _draw_floating(
     if spec.dtype.category != FLOATING:
         floating(op, spec)  # raises
     return (generator or chosen_generator.get() or default_generator).draw(spec, kind)
+
+
+def _drawn_like(
+    op: str, kind: str, input: Tensor, dtype: Any, device: DeviceLike, generator: Generator | None
+) -> Tensor:
+    spec = like_spec(input, None, dtype, device, op)
+    if spec.is_contiguous:
+        return _draw_floating(op, kind, tuple(spec.shape), spec.dtype, spec.device, generator)
+    floating(op, spec)
+    out = empty_spec(spec)
+    return out.uniform_(generator=generator) if kind == "uniform" else out.normal_(generator=generator)
 
 
 def _drawing(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
@@ -99,9 +110,8 @@ def rand_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`rand` in input's shape, and its dtype and device unless given. Raises as rand does."""
-    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
-    out = _draw_floating("rand_like", "uniform", shape, chosen, place, generator)
+    """`rand` in input's shape and layout, and its dtype and device unless given. Raises as rand does."""
+    out = _drawn_like("rand_like", "uniform", input, dtype, device, generator)
     return with_options("rand_like", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -115,9 +125,8 @@ def randn_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`randn` in input's shape, and its dtype and device unless given. Raises as randn does."""
-    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
-    out = _draw_floating("randn_like", "normal", shape, chosen, place, generator)
+    """`randn` in input's shape and layout, and its dtype and device unless given. Raises as randn does."""
+    out = _drawn_like("randn_like", "normal", input, dtype, device, generator)
     return with_options("randn_like", out, requires_grad, more) if more or requires_grad else out
 
 
@@ -141,7 +150,7 @@ def randint(
 
     By multiplication (Lemire, 2019) of 32 random bits with the range, or the remainder of 63 for ranges over 2**32; of
     64 for those from 2**63 on, drawn again where they are beyond the bounds.
-    Raises ShapeError for an empty range, DTypeError for bounds that are no ints.
+    Raises ShapeError for an empty range, DTypeError for bounds that are no ints or that the dtype cannot hold.
     """
     if size is None:  # randint(high, size)
         low, high, size = None, low, high
@@ -152,6 +161,8 @@ def randint(
     if count <= 0 or first < -(2**63) or last > 2**63:
         raise ShapeError(f"randint(): no integers, or too many, from {first} up to {last}")
     spec = spec_for(size, dtype or int64, device, "randint")
+    if spec.dtype is not int64:
+        _require_held("randint", first, last - 1, spec.dtype)
     bits = spec.like(dtype=int64)
     # In the memory of what is drawn: that of each step is slow to get, where it is much.
     out: Any
@@ -167,6 +178,14 @@ def randint(
         out.add_(first)
     out = out if spec.dtype is int64 else out.to(spec.dtype)
     return with_options("randint", out, requires_grad, more) if more or requires_grad else out
+
+
+def _require_held(op: str, first: int, last: int, dtype: DType) -> None:
+    """Raises DTypeError for integers from `first` up to `last` that the dtype cannot hold."""
+    limits: Any = None if dtype is bool_ else (finfo if dtype.is_floating_point else iinfo)(dtype)
+    least, most = (0, 1) if limits is None else (limits.min, limits.max)
+    if first < least or last > most:
+        raise DTypeError(f"{op}(): {first if first < least else last} is out of range for {dtype}")
 
 
 def _of_all(spec: Spec, first: int, last: int, generator: Generator | None) -> Tensor:
@@ -193,10 +212,17 @@ def randint_like(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """`randint` in input's shape, and its dtype and device unless given. Raises as randint does."""
-    shape, chosen, place = tuple(input.spec.shape), dtype or input.dtype, device or input.device
-    out = randint(low, high, shape, generator=generator, dtype=chosen, device=place)
+    """`randint` in input's shape and layout, and its dtype and device unless given. Raises as randint does."""
+    spec = like_spec(input, None, dtype, device, "randint_like")
+    out = randint(low, high, tuple(spec.shape), generator=generator, dtype=spec.dtype, device=spec.device)
+    if not spec.is_contiguous:
+        out = empty_spec(spec).copy_(out)
     return with_options("randint_like", out, requires_grad, more) if more or requires_grad else out
+
+
+def _most_counted(dtype: DType) -> int:
+    """The last integer up to which the dtype holds all of them."""
+    return int(2 / finfo(dtype).eps) if dtype.is_floating_point else 1 if dtype is bool_ else iinfo(dtype).max
 
 
 @public(method=False)
@@ -209,18 +235,27 @@ def randperm(
     requires_grad: bool = False,
     **more: Any,
 ) -> Tensor:
-    """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for no int."""
+    """A random permutation of 0 to n - 1, int64 unless `dtype`: the argsort of random keys. DTypeError for what is no
+    int, and for a dtype that cannot hold all of them.
+    """
     spec = spec_for((as_int(n, "randperm", "n"),), int64, device, "randperm")
+    chosen = int64 if dtype is None else as_dtype(dtype, "randperm")
+    if n > _most_counted(chosen) + 1:
+        raise DTypeError(f"randperm(): {n - 1} is out of range for {chosen}, or falls between two of its numbers")
     out = argsort(draw(spec, "bits64", generator))
-    out = out if dtype is None else out.to(as_dtype(dtype, "randperm"))
+    out = out if dtype is None else out.to(chosen)
     return with_options("randperm", out, requires_grad, more) if more or requires_grad else out
 
 
 @public()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability in each element of input (or `p`), else 0; dtype kept. DTypeError unless floating."""
+    """1 with the probability in each element of input (or `p`), else 0; dtype kept. DTypeError unless floating,
+    WeightsError for a `p` beyond 0 and 1; elements of input are not looked at.
+    """
     if p is None:
         floating("bernoulli", input.spec)
+    elif not 0 <= p <= 1:
+        raise WeightsError(f"bernoulli(): p must be between 0 and 1, got {p}")
     dtype = input.dtype if input.dtype.is_floating_point else get_default_dtype()
     drawn = draw(input.spec.like(dtype=upcast_dtype(dtype)), "uniform", generator)
     return (drawn < (input.detach() if p is None else p)).to(input.dtype)
@@ -302,10 +337,12 @@ def uniform_(
 ) -> Tensor:
     """Fills the tensor with numbers uniform in [a, b), which may also be given as `from` and `to`.
 
-    Raises DTypeError unless floating, TypeError for other arguments.
+    Raises DTypeError unless floating, WeightsError for a > b, TypeError for other arguments.
     """
     if bounds:
         a, b = _named_bounds("uniform_", a, b, bounds)
+    if not a <= b:
+        raise WeightsError(f"uniform_(): no numbers lie from {a} up to {b}")
     if self.is_meta:  # nothing to fill, so that no number is drawn
         return self
     if is_unwatched(self):
@@ -339,7 +376,9 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Gen
 
 @method()
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor, of any shape, with 1 with probability `p`, a number or a tensor that expands to it, else 0."""
+    """Fills the tensor, of any shape, with 1 with probability `p`, a number or a tensor that expands to it, else 0.
+    Raises as bernoulli does.
+    """
     if hasattr(p, "spec"):
         return self.copy_(bernoulli(p.expand(tuple(self.shape)), generator=generator))
     return self.copy_(bernoulli(self, p, generator=generator))
@@ -352,15 +391,14 @@ def random_(
     """Fills the tensor with integers from `low` up to but not including `high`; also given as `from` and `to`.
 
     One number is `high`, from 0 on. With None for `high`, or nothing at all, the largest is the dtype's, or of floating
-    ones the last up to which they hold all integers. Raises ShapeError for an empty range, TypeError for other
-    arguments.
+    ones the last up to which they hold all integers. Raises ShapeError for an empty range, DTypeError for bounds that
+    the dtype cannot hold, TypeError for other arguments.
     """
     if bounds:
         low, high = _named_bounds("random_", low, high, bounds)
     if high is ... and low is not None:
         low, high = 0, low
     if high is None or high is ...:
-        dtype = self.dtype
-        high = int(2 / finfo(dtype).eps) if dtype.is_floating_point else 1 if dtype is bool_ else iinfo(dtype).max
-        high = min(high, 2**63 - 1) + 1
+        high = min(_most_counted(self.dtype), 2**63 - 1) + 1
+    _require_held("random_", low or 0, high - 1, self.dtype)
     return self.copy_(randint(low or 0, high, tuple(self.shape), generator=generator, device=self.device))

@@ -124,11 +124,12 @@ _DRAW_EXPONENTIAL = op_of(exponential_draw)
 
 @method()
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor, of any shape, with exponential draws of rate `lambd`. ValueError unless > 0, DTypeError unless
-    floating.
+    """Fills the tensor, of any shape, with exponential draws of rate `lambd`.
+
+    Raises WeightsError unless `lambd` > 0, DTypeError unless floating.
     """
-    if lambd <= 0:
-        raise ValueError(f"exponential_(): lambd must be positive, got {lambd}")
+    if not lambd > 0:
+        raise WeightsError(f"exponential_(): lambd must be positive, got {lambd}")
     floating("exponential_", self.spec)
     rate, source = float(lambd), generator or current_generator()
     if draws_into(self, source):
@@ -143,11 +144,12 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
 
 @method()
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor, of any shape, with geometric draws: trials up to the first success. ValueError unless 0 < p <
-    1.
+    """Fills the tensor, of any shape, with geometric draws: trials up to the first success.
+
+    Raises WeightsError unless 0 < p < 1.
     """
     if not 0 < p < 1:
-        raise ValueError(f"geometric_(): p must be between 0 and 1, got {p}")
+        raise WeightsError(f"geometric_(): p must be between 0 and 1, got {p}")
     spec = self.spec.like(dtype=float64 if self.spec.dtype is float64 else float32)
     drawn = floor(log1p(-draw(spec, "uniform", generator)) / math.log1p(-p)) + 1
     return self.copy_(drawn)
@@ -155,21 +157,23 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 @method()
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor, of any shape, with Cauchy draws around `median`. ValueError unless sigma > 0, DTypeError unless
-    floating.
+    """Fills the tensor, of any shape, with Cauchy draws around `median`.
+
+    Raises WeightsError unless sigma > 0, DTypeError unless floating.
     """
-    if sigma <= 0:
-        raise ValueError(f"cauchy_(): sigma must be positive, got {sigma}")
+    if not sigma > 0:
+        raise WeightsError(f"cauchy_(): sigma must be positive, got {sigma}")
     drawn = draw(_draw_spec(self, "cauchy_"), "uniform", generator)
     return self.copy_(tan((drawn - 0.5) * math.pi) * sigma + median)
 
 
 @method()
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
-    """Fills the tensor, of any shape, with draws whose logarithm is normal, of this `mean` and `std`. ValueError unless
-    std > 0, DTypeError unless floating.
+    """Fills the tensor, of any shape, with draws whose logarithm is normal, of this `mean` and `std`.
+
+    Raises WeightsError unless std > 0, DTypeError unless floating.
     """
-    if std <= 0:
-        raise ValueError(f"log_normal_(): std must be positive, got {std}")
+    if not std > 0:
+        raise WeightsError(f"log_normal_(): std must be positive, got {std}")
     drawn = draw(_draw_spec(self, "log_normal_"), "normal", generator)
     return self.copy_((drawn * std + mean).exp())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DTypeError, ShapeError
 from ...spec import Shape, as_int, broadcast_shapes, wrap_dim
-from ..creation import eye
+from ..creation import empty, eye
 from ..elementwise.arithmetic import where
 from ..families import NUMBER, composite, infer_elementwise
 from ..reduction.norms import norm
@@ -220,8 +220,12 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
 @public(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices (vectors are rows) on the diagonal of a larger one; dtypes promote. Raises ShapeError above 2 dims."""
+    """Matrices (vectors are rows) on the diagonal of a larger one; dtypes promote. Of none (1, 0), as in PyTorch.
+    Raises ShapeError above 2 dims.
+    """
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
+    if not given:
+        return empty(1, 0)
     dtype = common_spec([x.spec for x in given], "block_diag").dtype
     blocks = []
     for x in given:

@@ -12,7 +12,7 @@ from ...dispatch.arguments import into, must_be
 from ...dispatch.op import Op
 from ...dispatch.plan import Inferred, Part
 from ...dtype import int64, result_dtype
-from ...errors import DTypeError, ShapeError, differing, drawn
+from ...errors import DeviceError, DTypeError, ShapeError, differing, drawn
 from ...overriding import of_foreign
 from ...spec import Spec, as_int, as_shape, elementwise_layout, image_layout, is_channels_last, wrap_dim, wrap_dims
 from ..copying import owned, row_major_copy
@@ -52,7 +52,7 @@ def _infer_cat(tensors: tuple[Spec, ...], dim: Any) -> Inferred:
     # A 1-D tensor without elements joins any others, as in PyTorch.
     real = [(i, s) for i, s in enumerate(tensors) if s.shape != (0,)] or [(0, tensors[0])]
     first = real[0][1]
-    at = wrap_dim(dim, first.ndim, "cat")
+    at = 0 if first.shape == (0,) else wrap_dim(dim, first.ndim, "cat")
     if not first.ndim:
         raise ShapeError("cat(): 0-d tensors cannot be joined; use stack")
     for _, other in real:
@@ -268,9 +268,12 @@ def repeat_interleave(
 
     repeats: an int, or a tensor with one for each element along `dim`; with a tensor of repeats alone, the indices 0,
     1, ... are repeated. `output_size` is the length of the result, which else is waited for. Raises ShapeError for
-    another number of repeats and for negative ones, unless `output_size` is given, DTypeError unless they are integers.
+    repeats alone that are no vector, for another number of repeats and for negative ones, unless `output_size` is
+    given, DTypeError unless they are integers.
     """
     if repeats is None:
+        if input.spec.ndim != 1:
+            raise ShapeError(f"repeat_interleave(): repeats alone are a vector, got shape {tuple(input.spec.shape)}")
         return repeat_interleave(arange(input.spec.numel, device=input.device), input, 0, output_size=output_size)
     x = reshape(input, -1) if dim is None else input
     at = wrap_dim(0 if dim is None else dim, x.spec.ndim, "repeat_interleave")
@@ -353,14 +356,28 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
+def _require_vectors(specs: list[Spec]) -> None:
+    """Raises what meshgrid does."""
+    if not specs or any(s.ndim > 1 for s in specs):
+        raise ShapeError(f"meshgrid(): expected vectors, got shapes {[tuple(s.shape) for s in specs]}")
+    if len({s.dtype for s in specs}) > 1:
+        raise DTypeError(f"meshgrid(): expected one dtype, got {', '.join(str(s.dtype) for s in specs)}")
+    if len({s.device for s in specs}) > 1:
+        raise DeviceError(f"meshgrid(): expected one device, got {', '.join(str(s.device) for s in specs)}")
+
+
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Views of vectors as the coordinates of a grid; `indexing` "ij", or "xy", which exchanges the first two dims.
-    ValueError for others.
+    """Views of vectors (0-d tensors are such of one element) as the coordinates of a grid; `indexing` "ij", or "xy",
+    which exchanges the first two dims.
+
+    Raises ValueError for another `indexing`, ShapeError for no tensors and for those of more dims, DTypeError unless
+    all are of one dtype, DeviceError unless they are on one device.
     """
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid(): indexing must be 'ij' or 'xy', got {indexing!r}")
+    _require_vectors([v.spec for v in vectors])
     swap = indexing == "xy" and len(vectors) > 1
     if swap:
         vectors[:2] = vectors[1], vectors[0]
