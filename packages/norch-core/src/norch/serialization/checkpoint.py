@@ -65,14 +65,16 @@ def save(
     pickle_module: what pickles objects in place of pickle, as cloudpickle does. pickle_protocol,
     _use_new_zipfile_serialization: PyTorch's, ignored.
 
-    Tensors that share memory share it again after loading; gradients are not kept, and hooks only with a module. A path
-    is written in one step and fsynced: whatever interrupts that, its old contents stay whole.
+    Tensors that share memory share it again after loading, and have the attributes that were set on them; gradients are
+    not kept, and hooks only with a module. Tensors of classes of your own become tensors; where norch stands in for
+    PyTorch, a state that holds one is pickled, and `load` wants `weights_only=False`, or `safe_globals` with the class.
+    A path is written in one step and fsynced: whatever interrupts that, its old contents stay whole.
 
     Raises DTypeError for what cannot be pickled, and with `format="pytorch"` for all but a state.
     """
     if format not in (None, "safetensors", "pytorch"):
         raise ValueError(f"save(): format must be 'safetensors' or 'pytorch', got {format!r}")
-    encoder = Encoder()
+    encoder = Encoder(keeps_classes=format is None and shown.root == "torch")
     try:
         tree, metadata = encoder.encode(obj), encoder.metadata()
     except NoStateError as error:

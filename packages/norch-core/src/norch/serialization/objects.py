@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import shown
 from ..memory_formats import strided
 from ..tensor import Tensor
+from .attributes import attributes
 from .memory import blocks
 from .pytorch.names import FUNCTIONS, KNOWN
 from .pytorch.writer import Pickle, storage_members
@@ -36,7 +37,7 @@ class _Apart(pickle.Pickler if TYPE_CHECKING else object):  # type: ignore[misc]
         self._numbers: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
-        if type(obj) is not Tensor or _attributes(obj):
+        if type(obj) is not Tensor or attributes(obj):
             return None
         number = self._numbers.get(id(obj))
         if number is None:
@@ -52,7 +53,7 @@ class _Apart(pickle.Pickler if TYPE_CHECKING else object):  # type: ignore[misc]
         if not isinstance(obj, Tensor) or obj.layout is not strided or obj.left_to is not None:
             theirs = getattr(super(), "reducer_override", None)
             return NotImplemented if theirs is None else theirs(obj)
-        return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), _attributes(obj) or None
+        return make_subclass, (type(obj), obj.detach().as_subclass(Tensor), obj.requires_grad), attributes(obj) or None
 
 
 def _home(function: Any) -> str | None:
@@ -69,10 +70,6 @@ def find(module: str, name: str) -> Any:
     if module.partition(".")[0] != _ROOT:
         raise pickle.UnpicklingError(f"{module} is no module of {_ROOT}")
     return getattr(import_module(module), name)
-
-
-def _attributes(tensor: Tensor) -> dict[str, Any]:
-    return {key: value for key, value in tensor.__dict__.items() if key != "_retains"}
 
 
 def make_subclass(kind: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:

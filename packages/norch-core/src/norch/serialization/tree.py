@@ -21,6 +21,7 @@ from ..errors import CheckpointError, DeviceError, DTypeError
 from ..memory_formats import strided
 from ..spec import Size
 from ..tensor import Tensor
+from .attributes import attributes, is_of_others, set_attributes
 from .dtypes import name_of, numpy_dtype
 
 MAX_DEPTH = 100
@@ -40,10 +41,12 @@ class NoStateError(DTypeError):
 
 class Encoder:
     """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`, and
-    sparse tensors, by their ids and with the tensors that they are made of, in `sparse`.
+    sparse tensors, by their ids and with the tensors that they are made of, in `sparse`. keeps_classes: tensors of
+    classes that are not norch's are no state; else they become tensors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_classes: bool = False) -> None:
+        self._keeps_classes = keeps_classes
         self.tensors: list[tuple[str, Tensor]] = []
         self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
         self._numbers: dict[int, int] = {}
@@ -64,7 +67,7 @@ class Encoder:
         if isinstance(value, Tensor) and value.layout is not strided:
             return self._sparse(value)
         if isinstance(value, Tensor) and value.left_to is None:
-            return {"$tensor": self._number(value, self.tensors)}
+            return self._tensor(value)
         if kind is np.ndarray:
             return self._array(value)
         if len(self._path) >= MAX_DEPTH:
@@ -78,6 +81,13 @@ class Encoder:
         if kind in _MAPPINGS.values():
             return self._mapping(value, kind.__name__)
         return self._leaf(value, kind)
+
+    def _tensor(self, value: Tensor) -> Any:
+        if self._keeps_classes and is_of_others(value):
+            raise NoStateError(f"save(): {self._where()} is a {_title(type(value))}, a class that a state cannot hold")
+        is_new, number = id(value) not in self._numbers, self._number(value, self.tensors)
+        own = attributes(value) if is_new else {}
+        return {"$attributes": [number, self.encode(own)]} if own else {"$tensor": number}
 
     def _leaf(self, value: Any, kind: type) -> Any:
         if is_pair(value):
@@ -225,6 +235,11 @@ class Decoder:
             if type(value) is not int or not 0 <= value < len(found):
                 raise ValueError(f"there is no number {value!r:.40} among its {len(found)}")
             return found[value]
+        if tag == "$attributes":
+            number, own = _list(value)
+            made = self._tagged("$tensor", number, depth)
+            set_attributes(made, self.decode(own, depth + 1))
+            return made
         if tag == "$pair":
             return as_pair(self._tagged("$tensor", value, depth))
         name = tag[1:]

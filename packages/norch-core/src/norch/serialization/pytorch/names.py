@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ...memory_formats import sparse_coo, sparse_csc, sparse_csr, strided
 from ...spec import Size
 from ...tensor import Tensor
 from ..allowed import allowed, allowed_in, is_allowed, is_never_safe
+from ..attributes import as_kind, set_attributes
 from ..tree import made_sparse
 from .tensors import LACKED, STORAGES, UNTYPED, device_at, lacked, rebuild, rebuild_meta
 
@@ -72,22 +74,27 @@ def _parameter(machine: Machine, data: Any, requires_grad: Any = True, *rest: An
 
 
 def _parameter_with_state(machine: Machine, data: Any, requires_grad: Any, hooks: Any, state: Any) -> Tensor:
-    return _parameter(machine, data, requires_grad)
+    made = _parameter(machine, data, requires_grad)
+    set_attributes(made, state)
+    return made
 
 
 def _from_type(machine: Machine, function: Any, kind: Any, args: Any, state: Any) -> Any:
-    """A tensor with attributes, which are left out."""
-    if id(function) not in _REBUILDING:
+    """A tensor of a class, with attributes."""
+    call = getattr(function, "func", None) if isinstance(function, partial) else _CALLS.get(id(function))
+    if call not in _REBUILDING:
         raise ValueError("a tensor is made by another function")
-    out = _CALLS[id(function)](machine, *args)
-    return _parameter(machine, out, out.requires_grad) if kind is parameter_class() else out
+    out = call(machine, *args)
+    if not isinstance(out, Tensor):  # complex numbers
+        return _parameter(machine, out, out.requires_grad) if kind is parameter_class() else out
+    made = as_kind(out, kind)
+    set_attributes(made, state)
+    return made
 
 
 def _subclass(machine: Machine, kind: Any, data: Any, requires_grad: Any) -> Tensor:
     """A tensor of norch's own files."""
-    if kind is not Tensor and kind is not parameter_class():
-        raise ValueError("a tensor is of another class")
-    return data if kind is Tensor else _parameter(machine, data, requires_grad)
+    return _parameter(machine, data, requires_grad) if kind is parameter_class() else as_kind(data, kind)
 
 
 def _declared(machine: Machine, home: Any, name: Any) -> Any:
@@ -312,7 +319,7 @@ for _core in ("numpy.core", "numpy._core"):
     KNOWN[f"{_core}.numeric._frombuffer"] = (_Function(), _numpy_from_buffer)
 FUNCTIONS = {name: call for name, (value, call) in KNOWN.items() if call and isinstance(value, _Function)}
 """What stands for functions of PyTorch, each with the machine before its arguments."""
-_REBUILDING = {id(value) for name, (value, _) in KNOWN.items() if name.startswith("torch._utils.")}
+_REBUILDING = {call for name, (_, call) in KNOWN.items() if name.startswith("torch._utils.")}
 _CALLS: dict[int, Callable[..., Any]] = {id(value): call for value, call in KNOWN.values() if call is not None}
 
 
@@ -359,6 +366,8 @@ class WeightNames:
             _build_array(machine, instance, state)
         elif isinstance(instance, np.dtype):
             _build_dtype(machine, instance, state)
+        elif isinstance(instance, Tensor) and instance.left_to is None:
+            set_attributes(instance, state)
         elif is_allowed(kind):
             _set_state(instance, state)
         else:

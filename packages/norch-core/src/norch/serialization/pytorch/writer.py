@@ -13,6 +13,7 @@ from ...dtype import TENSOR_TYPES, ComplexDType, DType, complex32
 from ...errors import DTypeError
 from ...spec import Size, contiguous_strides
 from ...tensor import Tensor
+from ..attributes import attributes
 from ..dtypes import DTYPES
 from ..memory import Block, blocks
 from ..tree import Encoder, is_coalesced, is_pair, layout_name
@@ -57,6 +58,7 @@ class Pickle:
                 self._places[id(tensors[view[0]])] = (i, block, view)
         self._memo: dict[Any, int] = {}
         self._mixed: set[int] = set()
+        self._begun: set[int] = set()
         self._parameter = parameter_class()
         self._kinds: dict[type, Callable[[Any], None]] = {
             int: self._int, float: self._float, str: self._text, bytes: self._bytes, bytearray: self._bytearray,
@@ -76,6 +78,9 @@ class Pickle:
             elif isinstance(value, Tensor) or is_pair(value):
                 parts = getattr(value, "pair", value)
                 kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
+                if parts is value and id(value) not in self._begun:
+                    self._begun.add(id(value))
+                    look(attributes(value))
             elif isinstance(value, dict):
                 for each in (*value.values(), getattr(value, "_metadata", None)):
                     look(each)
@@ -84,6 +89,7 @@ class Pickle:
                     look(each)
 
         look(obj)
+        self._begun.clear()
         self._mixed = {number for number, found in kinds.items() if len(found) > 1}
 
     def done(self) -> bytes:
@@ -189,17 +195,33 @@ class Pickle:
     def _tensor(self, value: Tensor) -> None:
         if self._known(id(value)):
             return
-        is_parameter = type(value) is self._parameter
+        if id(value) in self._begun:
+            raise DTypeError("save(): an attribute of a tensor holds that tensor, which PyTorch cannot read")
+        self._begun.add(id(value))
+        is_parameter, own = type(value) is self._parameter, attributes(value)
         if is_parameter:
-            self._global("torch._utils", "_rebuild_parameter")
+            self._global("torch._utils", "_rebuild_parameter_with_state" if own else "_rebuild_parameter")
+            self._out.append(b"(")
+        elif own:
+            self._global("torch._tensor", "_rebuild_from_type_v2")
             self._out.append(b"(")
         key, block, (_, shape, strides, offset) = self._places[id(value)]
         dtype = DTYPES[block.dtype]
         storage = None if key in self._mixed else _STORAGE_NAMES.get(dtype)  # to PyTorch, newer dtypes lie on bytes
         place = offset, tuple(shape), tuple(strides or contiguous_strides(shape))
+        self._global("torch._utils", _rebuilder(storage))
+        if own and not is_parameter:
+            self._global("torch", "Tensor")
         self._on_storage(key, block, dtype, storage, place, value.requires_grad and not is_parameter)
+        if is_parameter or not own:
+            self._out.append(b"R")
         if is_parameter:
-            self._hooks(value.requires_grad)
+            self.write(value.requires_grad)
+            self.write(OrderedDict())
+        if own:
+            self.write(own)
+        if is_parameter or own:
+            self._out.append(b"tR")
         self._remember(id(value))
 
     def _sparse_tensor(self, value: Any) -> None:
@@ -228,7 +250,9 @@ class Pickle:
             )
         storage = None if key in self._mixed else _COMPLEX_STORAGES[dtype.name]
         place = offset // 2, tuple(shape)[:-1], tuple([step // 2 for step in steps])
+        self._global("torch._utils", _rebuilder(storage))
         self._on_storage(key, block, dtype, storage, place, value.requires_grad)
+        self._out.append(b"R")
         self._remember(("pair", id(parts)))
 
     def _known(self, key: Any) -> bool:
@@ -245,9 +269,10 @@ class Pickle:
     def _on_storage(
         self, key: int, block: Block, dtype: Any, storage: str | None, place: tuple[Any, ...], requires_grad: bool
     ) -> None:
-        """A tensor at a place of a block, on a storage of a dtype, or of bytes where `storage` is None."""
+        """The arguments of `_rebuilder(storage)` for a tensor at a place of a block, on a storage of a dtype, or of
+        bytes where `storage` is None. Of its hooks there are none.
+        """
         nbytes = _numel(block.shape) * DTYPES[block.dtype].itemsize
-        self._global("torch._utils", "_rebuild_tensor_v3" if storage is None else "_rebuild_tensor_v2")
         self._out.append(b"((")
         self._text("storage")
         self._global(*("torch.storage", "UntypedStorage") if storage is None else ("torch", storage))
@@ -257,15 +282,15 @@ class Pickle:
         self._out.append(b"tQ")
         for part in place:
             self.write(part)
-        self._hooks(requires_grad, dtype if storage is None else None)
-
-    def _hooks(self, requires_grad: bool, dtype: DType | ComplexDType | None = None) -> None:
-        """The last arguments of a tensor: whether it requires a gradient, and hooks, of which there are none."""
         self.write(requires_grad)
         self.write(OrderedDict())
-        if dtype is not None:
+        if storage is None:
             self._dtype(dtype)
-        self._out.append(b"tR")
+        self._out.append(b"t")
+
+
+def _rebuilder(storage: str | None) -> str:
+    return "_rebuild_tensor_v3" if storage is None else "_rebuild_tensor_v2"
 
 
 def _numel(shape: tuple[int, ...]) -> int:
