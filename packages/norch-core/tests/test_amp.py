@@ -193,3 +193,21 @@ def test_orders_of_calls_beside_pytorch(order):
     expected = run(torch, torch.amp.GradScaler("cpu", 8.0), torch.optim.SGD([theirs], lr=1.0), theirs)
     ours = norch.ones(2, requires_grad=True)
     assert run(norch, GradScaler("cpu", 8.0), Descent(ours), ours) == expected
+
+
+class AllowsHalf(GradScaler):
+    def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
+        assert (allow_fp16, inv_scale.item(), found_inf.item()) == (False, 0.25, 0)
+        return super()._unscale_grads_(optimizer, inv_scale, found_inf, True)
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_program_that_allows_gradients_of_float16(bad):
+    weight = norch.ones(2, dtype=norch.float16, requires_grad=True)
+    optimizer, scaler = Descent(weight), AllowsHalf("cpu", init_scale=4.0)
+    scaler.scale((weight * norch.tensor([3.0, math.inf if bad else 5.0], dtype=norch.float16)).sum()).backward()
+    scaler.step(optimizer)
+    assert optimizer.steps == (0 if bad else 1)
+    assert weight.grad.tolist() == [3, math.inf if bad else 5]
+    scaler.update()
+    assert scaler.get_scale() == (2 if bad else 4)

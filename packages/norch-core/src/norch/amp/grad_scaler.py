@@ -15,6 +15,7 @@ from ..errors import AutogradError
 from ..ops import full, isfinite, scale_, stack, total_norm
 
 if TYPE_CHECKING:
+    from ..device import Device
     from ..tensor import Tensor
 
 
@@ -125,21 +126,38 @@ class GradScaler(switches.Replayed):
             )
         if stage == _STEPPED:
             raise AutogradError("GradScaler.unscale_(): it is being called after step()")
-        grads = list(_gradients(optimizer))
-        with no_grad():
-            all_finite = self._everywhere(optimizer, self._unscale(grads) if grads else None)
+        spec = next((grad.spec for grad in _gradients(optimizer, allow_fp16=True)), None)
+        all_finite = None
+        if spec is not None:
+            wide = float64 if spec.dtype is float64 else float32
+            with no_grad():
+                inverse = full((), 1.0 / self._scale, dtype=wide, device=spec.device)
+                zero = full((), 0.0, dtype=float32, device=spec.device)
+                found = [f.to(spec.device) for f in self._unscale_grads_(optimizer, inverse, zero, False).values()]
+                infinite = stack(found).sum() if len(found) > 1 else found[0] if found else None
+                all_finite = self._everywhere(optimizer, None if infinite is None else infinite == 0)
         good = None if all_finite is None else bool(all_finite.item())
         self._stages[id(optimizer)] = (_UNSCALED, good, optimizer)
 
-    def _unscale(self, grads: list[Tensor]) -> Tensor:
-        """Divides gradients by the factor; returns whether all are finite then."""
-        wide = float64 if grads[0].spec.dtype is float64 else float32
-        scale_(grads, full((), 1.0 / self._scale, dtype=wide, device=grads[0].spec.device))
-        finite = isfinite(total_norm(grads))
-        if finite.item():
-            return finite
-        # So large a norm may be infinite where no gradient is.
-        return stack([isfinite(grad).all().to(finite.spec.device) for grad in grads]).all()
+    def _unscale_grads_(
+        self, optimizer: Any, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
+    ) -> dict[Device, Tensor]:
+        """Multiplies the gradients by `inv_scale`, a 0-d tensor; returns by device a tensor of one element, which is
+        positive where `found_inf` was or a gradient is not finite then.
+
+        ValueError for float16 gradients, unless `allow_fp16`. PyTorch's name, by which programs override it.
+        """
+        grads = list(_gradients(optimizer, allow_fp16))
+        if not grads:
+            return {}
+        scale_(grads, inv_scale)
+        place = grads[0].spec.device
+        if not isfinite(total_norm(grads)).item():
+            # So large a norm may be infinite where no gradient is.
+            found_inf = (
+                found_inf.to(place) + stack([isfinite(grad).all().logical_not().to(place) for grad in grads]).any()
+            )
+        return {place: found_inf.to(place)}
 
     def _everywhere(self, optimizer: Any, finite: Tensor | None) -> Tensor | None:
         """Whether the gradients are finite on all ranks that share the parameters out, from whether they are here."""
@@ -251,16 +269,17 @@ class GradScaler(switches.Replayed):
         return self.__dict__ | {"_factors": {}}
 
 
-def _gradients(optimizer: Any) -> Iterable[Tensor]:
+def _gradients(optimizer: Any, allow_fp16: bool) -> Iterable[Tensor]:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             grad = parameter.grad
             if grad is None:
                 continue
-            if grad.dtype is float16:
+            if grad.dtype is float16 and not allow_fp16:
                 raise ValueError(
                     "GradScaler.unscale_(): a gradient is float16; it would vanish again without the factor. Keep "
-                    "parameters in float32 (autocast computes with copies of them in float16)"
+                    "parameters in float32 (autocast computes with copies of them in float16), or override "
+                    "_unscale_grads_ to allow it"
                 )
             yield grad._values() if grad.is_sparse else grad
 
