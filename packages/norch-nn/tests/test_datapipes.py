@@ -144,3 +144,16 @@ def test_a_loader_says_whether_a_pipe_shuffles():
     assert list(batches) == [(i, i) for i in range(40)]
     with pytest.warns(UserWarning, match=r"has no shuffle\(\)"):
         assert list(DataLoader(Wrap(range(3)), batch_size=None, shuffle=True)) == [0, 1, 2]
+
+
+def test_pipes_take_the_type_of_their_samples():
+    class Doubled(IterDataPipe[int]):
+        def __iter__(self):
+            yield from (1, 2)
+
+    class Squares(MapDataPipe[int]):
+        def __getitem__(self, index):
+            return index * index
+
+    assert list(Doubled().map(lambda x: x * 2)) == [2, 4]
+    assert Squares()[3] == 9

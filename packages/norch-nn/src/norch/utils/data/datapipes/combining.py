@@ -14,7 +14,7 @@ from .datapipe import IterDataPipe, functional_datapipe
 
 
 @functional_datapipe("zip")
-class Zipper(IterDataPipe):
+class Zipper(IterDataPipe[Any]):
     """Tuples of a sample of each pipe, to the end of the shortest."""
 
     def __init__(self, *datapipes: Any) -> None:
@@ -28,7 +28,7 @@ class Zipper(IterDataPipe):
 
 
 @functional_datapipe("concat")
-class Concater(IterDataPipe):
+class Concater(IterDataPipe[Any]):
     """The samples of one pipe after those of another."""
 
     def __init__(self, *datapipes: Any) -> None:
@@ -45,7 +45,7 @@ class Concater(IterDataPipe):
 
 
 @functional_datapipe("mux")
-class Multiplexer(IterDataPipe):
+class Multiplexer(IterDataPipe[Any]):
     """A sample of each pipe in turn, to the end of the shortest."""
 
     def __init__(self, *datapipes: Any) -> None:
@@ -59,7 +59,7 @@ class Multiplexer(IterDataPipe):
         return min(map(len, self.datapipes)) * len(self.datapipes)
 
 
-class _Branch(IterDataPipe):
+class _Branch(IterDataPipe[Any]):
     """One of the pipes that another one was made into."""
 
     def __init__(self, parts: _Parts, number: int) -> None:
@@ -112,7 +112,7 @@ class _Parts:
 
 
 @functional_datapipe("fork")
-class Forker(IterDataPipe):
+class Forker(IterDataPipe[Any]):
     """`num_instances` pipes of the samples of one, which hold up to `buffer_size` (-1: any number) of them for each
     other. copy: "shallow" or "deep", of each sample for each."""
 
@@ -128,7 +128,7 @@ class Forker(IterDataPipe):
 
 
 @functional_datapipe("demux")
-class Demultiplexer(IterDataPipe):
+class Demultiplexer(IterDataPipe[Any]):
     """`num_instances` pipes of the samples of one: `classifier_fn` says which has a sample, or None for none, which
     raises ValueError unless drop_none. They hold up to `buffer_size` samples (-1: any number) for each other."""
 

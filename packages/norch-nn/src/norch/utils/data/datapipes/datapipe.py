@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from ..dataset import Dataset, IterableDataset
+from ..dataset import Dataset, IterableDataset, T_co
 
 T = TypeVar("T")
 
@@ -54,13 +54,13 @@ class _Functional:
         """For subclasses: what is done before each pass."""
 
 
-class IterDataPipe(_Functional, IterableDataset[Any]):
+class IterDataPipe(_Functional, IterableDataset[T_co]):
     """A dataset that is gone through, made of another: a subclass has `__iter__`, and `__len__` where that is known."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
 
-class MapDataPipe(_Functional, Dataset[Any]):
+class MapDataPipe(_Functional, Dataset[T_co]):
     """A dataset of samples by index or key, made of another: a subclass has `__getitem__` and `__len__`."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}

@@ -13,7 +13,7 @@ import norch
 from .datapipe import DataChunk, IterDataPipe, MapDataPipe, functional_datapipe
 
 
-class SequenceWrapper(MapDataPipe):
+class SequenceWrapper(MapDataPipe[Any]):
     """A pipe of the samples of `sequence`, a sequence or mapping; of a copy of it, unless deepcopy=False."""
 
     def __init__(self, sequence: Any, deepcopy: bool = True) -> None:
@@ -27,7 +27,7 @@ class SequenceWrapper(MapDataPipe):
 
 
 @functional_datapipe("map")
-class Mapper(MapDataPipe):
+class Mapper(MapDataPipe[Any]):
     """`fn` of each sample."""
 
     def __init__(self, datapipe: Any, fn: Callable[[Any], Any]) -> None:
@@ -41,7 +41,7 @@ class Mapper(MapDataPipe):
 
 
 @functional_datapipe("concat")
-class Concater(MapDataPipe):
+class Concater(MapDataPipe[Any]):
     """The samples of one pipe after those of another."""
 
     def __init__(self, *datapipes: Any) -> None:
@@ -60,7 +60,7 @@ class Concater(MapDataPipe):
 
 
 @functional_datapipe("zip")
-class Zipper(MapDataPipe):
+class Zipper(MapDataPipe[Any]):
     """Tuples of a sample of each pipe."""
 
     def __init__(self, *datapipes: Any) -> None:
@@ -76,7 +76,7 @@ class Zipper(MapDataPipe):
 
 
 @functional_datapipe("batch")
-class Batcher(MapDataPipe):
+class Batcher(MapDataPipe[Any]):
     """Lists of `batch_size` samples, of the class `wrapper_class`; drop_last: without a last one that is shorter."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Batcher(MapDataPipe):
         return (len(self.datapipe) + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
 
-class Shuffler(IterDataPipe):
+class Shuffler(IterDataPipe[Any]):
     """The samples in a random order, by norch's generator. indices: those of the pipe; from 0 on unless given."""
 
     def __init__(self, datapipe: Any, *, indices: Sequence[Any] | None = None) -> None:

@@ -26,7 +26,7 @@ from ..combining import Zipper as Zipper
 from ..datapipe import DataChunk, IterDataPipe, functional_datapipe
 
 
-class IterableWrapper(IterDataPipe):
+class IterableWrapper(IterDataPipe[Any]):
     """A pipe of what `iterable` gives; of a copy of it in each pass, unless deepcopy=False."""
 
     def __init__(self, iterable: Iterable[Any], deepcopy: bool = True) -> None:
@@ -68,7 +68,7 @@ def _changed(sample: Any, fn: Callable[..., Any], input_col: Any, output_col: An
 
 
 @functional_datapipe("map")
-class Mapper(IterDataPipe):
+class Mapper(IterDataPipe[Any]):
     """`fn` of each sample; or of its parts `input_col`, in their place or in that of `output_col` (-1: at the end)."""
 
     def __init__(self, datapipe: Any, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> None:
@@ -85,7 +85,7 @@ class Mapper(IterDataPipe):
 
 
 @functional_datapipe("filter")
-class Filter(IterDataPipe):
+class Filter(IterDataPipe[Any]):
     """The samples that `filter_fn` of them, or of their parts `input_col`, says True of."""
 
     def __init__(self, datapipe: Any, filter_fn: Callable[..., Any], input_col: Any = None) -> None:
@@ -111,7 +111,7 @@ class Collator(Mapper):
 
 
 @functional_datapipe("batch")
-class Batcher(IterDataPipe):
+class Batcher(IterDataPipe[Any]):
     """Lists of `batch_size` samples, of the class `wrapper_class`; drop_last: without a last one that is shorter."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Batcher(IterDataPipe):
 
 
 @functional_datapipe("unbatch")
-class UnBatcher(IterDataPipe):
+class UnBatcher(IterDataPipe[Any]):
     """The samples of batches, of `unbatch_level` levels of them, or of all (-1)."""
 
     def __init__(self, datapipe: Any, unbatch_level: int = 1) -> None:
@@ -162,7 +162,7 @@ class UnBatcher(IterDataPipe):
 
 
 @functional_datapipe("shuffle")
-class Shuffler(IterDataPipe):
+class Shuffler(IterDataPipe[Any]):
     """The samples in a random order: each from among `buffer_size` that are held. unbatch_level: of batches taken apart
     first.
 
@@ -220,7 +220,7 @@ class Shuffler(IterDataPipe):
 
 
 @functional_datapipe("sharding_filter")
-class ShardingFilter(IterDataPipe):
+class ShardingFilter(IterDataPipe[Any]):
     """Every n-th sample, from the i-th on: `apply_sharding(n, i)` says which; else in a worker of a DataLoader those of
     this worker, and all elsewhere."""
 
@@ -257,7 +257,7 @@ class ShardingFilter(IterDataPipe):
 
 
 @functional_datapipe("groupby")
-class Grouper(IterDataPipe):
+class Grouper(IterDataPipe[Any]):
     """Lists of samples of which `group_key_fn` gives one key, of `group_size` at most; a pair of key and list if
     keep_key.
 
