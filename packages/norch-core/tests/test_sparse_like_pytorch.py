@@ -69,3 +69,12 @@ def test_pytorchs_files_are_read(tmp_path):
     torch.save(s, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(norch.CheckpointError, match="a sparse tensor, which is read from zip files only"):
         norch.load(tmp_path / "old.pt")
+
+
+def test_indices_may_be_floats_that_are_whole():
+    for indices in (norch.tensor([[0.0, 2.0]]), np.array([[0.0, 2.0]])):
+        x = norch.sparse_coo_tensor(indices, [1.0, 3.0])
+        assert (x._indices().dtype, x.to_dense().tolist()) == (norch.int64, [1, 0, 3])
+    for wrong in (0.5, float("nan")):
+        with pytest.raises(norch.DTypeError, match="indices must be integers"):
+            norch.sparse_coo_tensor([[wrong]], [1.0])

@@ -348,3 +348,22 @@ def test_named_tuples_pass_backward_hooks():
     assert type(result) is Both
     result.double.sum().backward()
     assert [g if g is None else g.tolist() for g in seen[0]] == [[1, 1], None]
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+@pytest.mark.parametrize("name", ["register_backward_hook", "register_full_backward_hook"])
+def test_backward_hooks_of_outputs_in_containers(name, kind):
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 3
+            return {"n": 1, "y": y, "z": y * 2} if kind is dict else [1, y, y * 2]
+
+    net, seen = Net(), []
+    getattr(net, name)(lambda module, grads, outputs: seen.append((grads, outputs)))
+    x = norch.ones(2, requires_grad=True)
+    found = net(x)
+    assert type(found) is kind
+    found["y" if kind is dict else 1].sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    ((grads, outputs),) = seen
+    assert (grads[0].tolist(), outputs[1].tolist(), outputs[0], outputs[2]) == ([3, 3], [1, 1], None, None)

@@ -185,6 +185,20 @@ def test_interpolate_in_three_dims_is_dim_by_dim(options):
     assert leaf.grad.sum().item() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("dtype", [norch.bfloat16, norch.float16])
+@pytest.mark.parametrize(("shape", "factor"), [((2, 3, 4, 5, 3), 2), ((2, 3, 6, 5), 3), ((2, 3, 6, 5), 4)])
+def test_gradients_of_16_bits_are_rounded_once(shape, factor, dtype):
+    x = norch.zeros(shape, dtype=dtype, requires_grad=True)
+    out = F.interpolate(x, scale_factor=factor)
+    grad = norch.tensor(rand(*out.shape)).to(dtype)
+    out.backward(grad)
+    expected = np.float64(grad.float().cpu().numpy())
+    for dim in range(2, len(shape)):
+        spread = (*expected.shape[:dim], expected.shape[dim] // factor, factor, *expected.shape[dim + 1 :])
+        expected = expected.reshape(spread).sum(dim + 1)
+    assert x.grad.tolist() == norch.tensor(expected).to(dtype).tolist()
+
+
 def test_old_names_warn():
     x = norch.arange(4.0).reshape(1, 1, 2, 2)
     with pytest.warns(FutureWarning, match="upsample_nearest"):

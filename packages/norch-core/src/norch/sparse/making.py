@@ -20,7 +20,8 @@ def _integers(data: Any, op: str, name: str, device: Any) -> Tensor:
     given = as_tensor(data, device=device)
     if isinstance(given, SparseTensor):
         refuse(op)
-    whole = given.spec.dtype.category != BOOL and not given.spec.dtype.is_floating_point
+    dtype = given.spec.dtype
+    whole = dtype.category != BOOL and (not dtype.is_floating_point or bool((given == given.trunc()).all()))
     if not whole and given.spec.numel:
         raise DTypeError(f"{op}(): {name} must be integers, got {given.spec.dtype}")
     return given.detach().to(int64)
@@ -51,11 +52,11 @@ def sparse_coo_tensor(
 ) -> SparseTensor:
     """A COO tensor with values[k] at the place indices[:, k]; a place that comes twice holds the sum.
 
-    indices: integers, (sparse dims, n). values: (n, *dense dims). size: by default as large as the indices need; alone
-    it gives a tensor without elements. check_invariants: False, with a `size`, takes indices that are known to fit
-    without a look at them, for which a GPU waits. is_coalesced: that no place comes twice, and they are in order, as is
-    so of fewer than two. Gradients flow to `values`. Raises ShapeError where the three do not fit, IndexError for an
-    index out of range, DTypeError unless indices are integers.
+    indices: integers, or floats that are such, (sparse dims, n). values: (n, *dense dims). size: by default as large as
+    the indices need; alone it gives a tensor without elements. check_invariants: False, with a `size`, takes indices
+    that are known to fit without a look at them, for which a GPU waits. is_coalesced: that no place comes twice, and
+    they are in order, as is so of fewer than two. Gradients flow to `values`. Raises ShapeError where the three do not
+    fit, IndexError for an index out of range, DTypeError unless indices are whole numbers.
     """
     op = "sparse_coo_tensor"
     if values is None:

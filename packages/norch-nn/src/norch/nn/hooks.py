@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
@@ -146,7 +147,8 @@ class Hookable:
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_output)` before the gradients of the inputs are found.
 
-        grad_output: a tuple with an entry for each output. What the hook returns, if anything, replaces it.
+        grad_output: a tuple with an entry for each output, those in a list or a dict too. What the hook returns, if
+        anything, replaces it.
         """
         return RemovableHandle(self._all_hooks().backward_pre, Hook(hook), prepend)
 
@@ -347,11 +349,21 @@ class _Passage:
         return _through(args, self.places, self._to_inputs)
 
     def leave(self, result: Any) -> Any:
-        results = result if isinstance(result, tuple) else (result,)
+        if isinstance(result, dict):
+            keys = list(result)
+            passed = self._leave(tuple(result.values()))
+            changed = copy(result) if self.outputs else result
+            for i in self.outputs:
+                changed[keys[i]] = passed[i]
+            return changed
+        if isinstance(result, tuple):
+            return self._leave(result)
+        return list(self._leave(tuple(result))) if type(result) is list else self._leave((result,))[0]
+
+    def _leave(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
         self.output_size = len(results)
         self.outputs = [i for i, r in enumerate(results) if isinstance(r, norch.Tensor) and r.requires_grad]
-        passed = _through(results, self.outputs, self._to_outputs)
-        return passed if isinstance(result, tuple) else passed[0]
+        return _through(results, self.outputs, self._to_outputs)
 
     def _to_outputs(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         found = _placed(grads, self.outputs, self.output_size)

@@ -169,6 +169,8 @@ def _to_nearest(x: Tensor, sizes: tuple[int, ...], factors: tuple[Any, ...], exa
         pixels = x.movedim(1, -1).reshape((len(x), -1, x.shape[1]))
         places = _nearest_pixels(tuple(x.shape[2:]), sizes, tuple(scales), tuple(times), exact, x.device)
         return index_select(pixels, 1, places).reshape((len(x), *sizes, -1)).movedim(-1, 1)
+    if x.requires_grad and x.dtype.itemsize == 2:
+        x = x.float()  # whose gradient is rounded once, not along each dim
     for dim, scale in enumerate(scales, 2):
         if not times[dim - 2]:
             x = index_select(x, dim, _nearest(x.shape[dim], sizes[dim - 2], scale, exact, x.device))
