@@ -51,3 +51,13 @@ def test_layers_drop_out_in_training():
     cell = nn.GRUCell(3, 4)
     step = _VF.gru_cell(x[0], hx[0], cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
     norch.testing.assert_close(step, cell(x[0], hx[0]))
+
+
+def test_recurrent_functions_at_the_root():
+    layer = nn.LSTM(2, 3)
+    x, states = norch.rand(4, 1, 2), (norch.zeros(1, 1, 3), norch.zeros(1, 1, 3))
+    out, *_ = norch.lstm(x, states, layer._flat_weights, True, 1, 0.0, False, False, False)
+    assert out.tolist() == layer(x)[0].tolist()
+    cell = nn.GRUCell(2, 3)
+    weights = cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
+    assert norch.gru_cell(x[0], states[0][0], *weights).tolist() == cell(x[0]).tolist()

@@ -223,6 +223,13 @@ _LATER = {
         "narrow_copy", "native_channel_shuffle", "nonzero_static", "cond", "while_loop", "conv_tbc",
         "_softmax_backward_data", "_log_softmax_backward_data", "_shape_as_tensor",
     ),
+    "compat.native_functions": (
+        "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_", "_unique", "_unique2", "grid_sampler",
+        "grid_sampler_2d=grid_sampler", "grid_sampler_3d=grid_sampler", "gru", "gru_cell", "lstm", "lstm_cell",
+        "native_dropout", "native_group_norm", "native_layer_norm", "nuclear_norm", "rnn_relu", "rnn_relu_cell",
+        "rnn_tanh", "rnn_tanh_cell", "to_dlpack",
+    ),
+    "ops": ("unsafe_chunk=chunk", "unsafe_split=split", "unsafe_split_with_sizes=split_with_sizes"),
     "compat.quantized_dtypes": (
         "qint32", "qint8", "quint2x4", "quint4x2", "quint8",
         "per_channel_affine", "per_channel_affine_float_qparams", "per_channel_symmetric", "per_tensor_affine",
@@ -308,6 +315,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_foreach_") and (each := import_module("norch.compat.foreach").find(name)) is not None:
         globals()[name] = each
         return each
+    if name.endswith("_copy") and (copied := import_module("norch.compat.native_functions").find(name)) is not None:
+        return copied
     if name.startswith("has_") and (built := import_module("norch.compat.built_with").find(name)) is not None:
         return built
     if not name.startswith("_"):

@@ -271,7 +271,7 @@ PLACES: dict[str, Place] = {
         },
     ),
     "utils.hooks": Place(("autograd.hooks",)),
-    "utils.dlpack": Place(("",), {"to_dlpack": lambda tensor: tensor.__dlpack__(max_version=(1, 0))}),
+    "utils.dlpack": Place(("",)),
     "utils.model_zoo": Place(("hub",), {"tqdm": _tqdm}),
     "_vmap_internals": Place(names={"_vmap": _vmap, "vmap": _vmap}),
     "vision.models.mobilenet": Place(("vision.models",)),
