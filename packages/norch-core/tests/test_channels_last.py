@@ -61,6 +61,22 @@ def test_draws_lie_as_the_tensor_that_they_are_like(like):
     assert drawn.tolist() == like(x.contiguous()).tolist()  # numbers are those of places, however they lie
 
 
+@pytest.mark.parametrize(
+    "index",
+    [norch.tensor([1, 0, 1]), [1, 0], norch.tensor([True, False]), norch.tensor([[0, 1], [1, 1]])],
+    ids=["indices", "list", "mask", "matrix"],
+)
+def test_chosen_images_lie_as_the_others(index):
+    x = images(2, 3, 4, 5).requires_grad_()
+    found, expected = x[index], x.detach().contiguous()[index]
+    assert found.tolist() == expected.tolist()
+    assert found.stride()[-3:] == (1, 15, 3)
+    found.square().sum().backward()
+    rows = x.detach().contiguous().requires_grad_()
+    rows[index].square().sum().backward()
+    assert x.grad.tolist() == rows.grad.tolist()
+
+
 LAYOUTS = {
     "of the first where two differ": ((2, 3), [((2, 3), (1, 2)), ((2, 3), (3, 1))], (1, 2)),
     "rows first": ((2, 3), [((2, 3), (3, 1)), ((2, 3), (1, 2))], None),

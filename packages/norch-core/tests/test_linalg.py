@@ -377,6 +377,20 @@ def test_einsum_multiplies_operands_of_the_same_dims_first(equation):
     np.testing.assert_allclose(found.cpu().numpy(), np.einsum(equation, *arrays), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bki", ((3, 2, 3), (3, 3, 4))), ("ij,jk->ki", ((2, 3), (3, 4))), ("i,j->ji", ((2,), (3,))),
+        ("ecm,sec->sm", ((2, 4, 2), (4, 2, 4))), ("becd,bsec->bsd", ((3, 2, 4, 5), (3, 4, 2, 4))),
+    ],
+)  # fmt: skip
+def test_einsum_gives_rows_in_the_order_of_the_output(equation, shapes):
+    operands = [norch.tensor(np.random.RandomState(i).randn(*shape)) for i, shape in enumerate(shapes)]
+    found = norch.einsum(equation, *operands)
+    np.testing.assert_allclose(found.numpy(), np.einsum(equation, *[x.numpy() for x in operands]), rtol=1e-12)
+    assert found.view(-1).shape == (found.numel(),)
+
+
 def test_einsum_broadcasts_what_has_the_same_labels_and_other_sizes():
     a, b = np.random.default_rng(0).standard_normal((2, 3, 4))
     x, y = norch.tensor(a), norch.tensor(b)

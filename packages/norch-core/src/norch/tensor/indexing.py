@@ -28,7 +28,7 @@ from ..ops.shape.views import (
     wrap_index,
 )
 from ..overriding import of_foreign
-from ..spec import Spec
+from ..spec import Spec, is_channels_last
 from ..tensor_base import TensorBase
 from .index_plan import as_one, gathered
 
@@ -129,10 +129,17 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
         rows = rows_of_mask(tensor, index)
         if rows is None:
             rows = tensor.reshape((places.numel, *spec.shape[places.ndim :]))
-        return INDEX.call(rows, where_true(index), 0)
+        return _chosen_rows(rows, where_true(index))
     if places.dtype is not int64 or not (places.ndim == 1 or places.is_contiguous):
         return None
-    return INDEX.call(tensor, index, 0)
+    return _chosen_rows(tensor, index)
+
+
+def _chosen_rows(x: Tensor, index: Tensor) -> Tensor:
+    spec = x.spec
+    if spec.ndim in (4, 5) and not spec.is_contiguous and is_channels_last(spec):  # which the result is then, too
+        return INDEX.call(x.movedim(1, -1), index, 0).movedim(-1, index.spec.ndim)  # type: ignore[no-any-return]
+    return INDEX.call(x, index, 0)
 
 
 def _by_tensors(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:

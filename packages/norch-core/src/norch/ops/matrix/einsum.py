@@ -62,7 +62,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         x, term = _diagonals(operands[i], terms[i])
         needed = output if i == len(terms) - 1 else output + sum(terms[i + 1 :], ())
         pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed)
-        left, right = _arrange(result, pairing.left), _arrange(x, pairing.right)
+        left, right = (x, result) if pairing.swapped else (result, x)
+        left, right = _arrange(left, pairing.left), _arrange(right, pairing.right)
         out = left @ right if pairing.sums else left * right
         result, labels = out if out.spec.shape == pairing.shape else out.reshape(pairing.shape), pairing.labels
     if labels == output:
@@ -150,18 +151,24 @@ class _Arrangement(NamedTuple):
 
 
 class _Pairing(NamedTuple):
-    """The product of two operands: both arrangements, whether it sums, and the labels and sizes of its dims."""
+    """The product of two operands: both arrangements, whether it sums, the labels and sizes of its dims, and whether
+    the second operand comes first.
+    """
 
     left: _Arrangement
     right: _Arrangement
     sums: bool
     labels: Labels
     shape: Shape
+    swapped: bool = False
 
 
 @lru_cache(maxsize=1024)
 def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Labels) -> _Pairing:
-    """Sums over the labels that neither another operand nor the output needs."""
+    """Sums over the labels that neither another operand nor the output needs, which is in the order of the output."""
+    alone = [c for c in needed if (c in a) != (c in b)]
+    if alone and alone[0] not in a and any(c in a for c in alone):
+        return _pairing(b, b_shape, a, a_shape, needed)._replace(swapped=True)
     sizes = dict(zip(a, a_shape, strict=True))
     for c, n in zip(b, b_shape, strict=True):
         sizes[c] = max(n, sizes.get(c, 1)) if 0 not in (n, sizes.get(c, 1)) else 0
