@@ -1,4 +1,4 @@
-"""Attributes that a program set on tensors, and tensors of classes of its own, in files."""
+"""Attributes that a program set on tensors, tensors of classes of its own, and storages, in files."""
 
 from __future__ import annotations
 
@@ -126,3 +126,30 @@ def test_pytorch_reads_attributes() -> None:
         file.seek(0)
         found = real.load(file, weights_only=weights_only)["x"]
         assert (found.tag, found.requires_grad, found.tolist()) == (["x", 1], True, [1, 1, 1])
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_storages_of_pytorch(weights_only: bool) -> None:
+    kept = Storage(torch("FloatStorage"), "0", 6)
+    raw = Storage(Name("torch.storage", "UntypedStorage"), "1", 4)
+    tree = {"memory": kept, "row": tensor("0", 6, (3,)), "bytes": raw}
+    parts = {"0": SIX, "1": bytes([1, 2, 3, 4])}
+    for content in (zipped(tree, parts), legacy(tree, {"0": (6, SIX), "1": (4, parts["1"])})):
+        found = load(content, weights_only=weights_only)
+        assert type(found["memory"]) is type(found["bytes"]) is norch.TypedStorage
+        assert (found["memory"].tolist(), found["bytes"].tolist()) == ([0, 1, 2, 3, 4, 5], [1, 2, 3, 4])
+        assert found["memory"].data_ptr() == found["row"].data_ptr()
+
+
+@pytest.mark.parametrize("format", ["safetensors", "pytorch"])
+def test_storages_are_saved(format: str) -> None:
+    x = norch.arange(6.0)
+    file = io.BytesIO()
+    other = norch.ones(2, dtype=norch.int16).untyped_storage()
+    norch.save({"x": x[2:], "memory": x.storage(), "bytes": other}, file, format=format)
+    found = load(file.getvalue())
+    assert (found["memory"].tolist(), found["bytes"].tolist()) == (x.tolist(), [1, 0, 1, 0])
+    found["memory"][2] = 9.0
+    assert found["x"].tolist() == [9, 3, 4, 5]
+    with pytest.raises(DTypeError, match="different dtypes"):
+        norch.save([x, x.untyped_storage()], io.BytesIO(), format=format)

@@ -72,3 +72,12 @@ def test_what_tells_tensors_and_memory_apart() -> None:
     view = x[2:]
     assert x._cdata == x._cdata != view._cdata
     assert x.untyped_storage()._cdata == view.storage()._cdata != x.clone().untyped_storage()._cdata
+
+
+def test_new_memory():
+    assert (norch.UntypedStorage(5).nbytes(), len(norch.FloatStorage(3)), norch.TypedStorage().size()) == (5, 3, 0)
+    assert norch.LongStorage([1, 2]).tolist() == [1, 2]
+    assert norch.IntStorage(2).dtype is norch.int32
+    x = norch.ones(2)
+    assert x.storage()._untyped_storage.data_ptr() == x.data_ptr()
+    assert not x.untyped_storage().is_shared()

@@ -20,7 +20,7 @@ from ..dtype import ALL, ComplexDType, DType, complex32, complex64, complex128
 from ..errors import CheckpointError, DeviceError, DTypeError
 from ..memory_formats import strided
 from ..spec import Size
-from ..tensor import Tensor
+from ..tensor import Storage, Tensor, TypedStorage
 from .attributes import attributes, is_of_others, set_attributes
 from .dtypes import name_of, numpy_dtype
 
@@ -41,8 +41,9 @@ class NoStateError(DTypeError):
 
 class Encoder:
     """`encode(object)` gives JSON; the tensors and arrays that it found, each once, are in `tensors` and `arrays`, and
-    sparse tensors, by their ids and with the tensors that they are made of, in `sparse`. keeps_classes: tensors of
-    classes that are not norch's are no state; else they become tensors.
+    sparse tensors and storages, by their ids and with the tensors that they are made of, in `parts`.
+
+    keeps_classes: tensors of classes that are not norch's are no state; else they become tensors.
     """
 
     def __init__(self, keeps_classes: bool = False) -> None:
@@ -52,7 +53,7 @@ class Encoder:
         self._numbers: dict[int, int] = {}
         self._names: set[str] = {"__metadata__"}
         self._path: list[str] = []
-        self.sparse: dict[int, tuple[Any, list[Tensor]]] = {}
+        self.parts: dict[int, tuple[Any, list[Tensor]]] = {}
         self._states: list[Any] = []
         self._ordered = 0
 
@@ -92,6 +93,9 @@ class Encoder:
     def _leaf(self, value: Any, kind: type) -> Any:
         if is_pair(value):
             return {"$pair": self._number(value.pair, self.tensors)}
+        if isinstance(value, Storage):
+            (flat,) = self.parts.setdefault(id(value), (value, [value._elements()]))[1]
+            return {"$storage": self._number(flat, self.tensors)}
         if kind is complex:
             return {"$complex": [self.encode(value.real), self.encode(value.imag)]}
         if kind is bytes or kind is bytearray:
@@ -107,7 +111,7 @@ class Encoder:
         raise NoStateError(f"save(): {self._where()} is a {_title(kind)}, which a state cannot hold{_advice(value)}")
 
     def _sparse(self, value: Any) -> Any:
-        parts = self.sparse.setdefault(id(value), (value, sparse_parts(value)))[1]
+        parts = self.parts.setdefault(id(value), (value, sparse_parts(value)))[1]
         return {"$sparse": [layout_name(value), list(value.shape), is_coalesced(value), self._items(parts)]}
 
     def _items(self, values: Any) -> list[Any]:
@@ -240,6 +244,8 @@ class Decoder:
             made = self._tagged("$tensor", number, depth)
             set_attributes(made, self.decode(own, depth + 1))
             return made
+        if tag == "$storage":
+            return TypedStorage(self._tagged("$tensor", value, depth))
         if tag == "$pair":
             return as_pair(self._tagged("$tensor", value, depth))
         name = tag[1:]

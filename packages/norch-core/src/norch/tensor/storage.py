@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..dtype import DType, uint8
+from ..dtype import DType, get_default_dtype, uint8
 from ..tensor_base import make_tensor
 
 if TYPE_CHECKING:
@@ -16,9 +16,20 @@ if TYPE_CHECKING:
 
 
 class Storage:
-    """The buffer of a tensor, in elements: of its dtype, or bytes."""
+    """The buffer of a tensor, in elements: of its dtype, or bytes. Of a number, new memory for so many elements; of
+    nested lists of numbers, memory that holds them.
+    """
 
-    def __init__(self, tensor: TensorBase) -> None:
+    _new: DType | None = None
+    """The dtype of new memory; None for the default dtype."""
+
+    def __init__(self, tensor: TensorBase | int | Sequence[Any] = 0, *, device: Any = None) -> None:
+        if not hasattr(tensor, "spec"):
+            from ..ops import empty
+            from ..ops import tensor as holding
+
+            make = empty if isinstance(tensor, int) else holding
+            tensor = make(tensor, dtype=self._new or get_default_dtype(), device=device)
         self._tensor = tensor
 
     def __sizeof__(self) -> int:
@@ -104,6 +115,10 @@ class Storage:
         """What tells this memory from other, as programs know it from PyTorch."""
         return id(self._tensor.buffer)
 
+    def is_shared(self) -> bool:
+        """Whether other processes may write to it: see `Tensor.is_shared`."""
+        return bool(self._tensor.is_shared())
+
     def data_ptr(self) -> int:
         """The address of its first byte."""
         return self._tensor.spec.device.backend.data_ptr(self._tensor.buffer)
@@ -111,6 +126,10 @@ class Storage:
 
 class TypedStorage(Storage):
     """The buffer of a tensor as elements of its dtype: what `Tensor.storage()` gives."""
+
+    @property
+    def _untyped_storage(self) -> UntypedStorage:
+        return self.untyped()
 
     @property
     def _dtype(self) -> DType:
@@ -124,6 +143,8 @@ class TypedStorage(Storage):
 
 class UntypedStorage(Storage):
     """The buffer of a tensor as bytes: what `Tensor.untyped_storage()` gives."""
+
+    _new = uint8
 
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:

@@ -11,7 +11,7 @@ from ...device import CPU
 from ...dtype import DType
 from ..files import File
 from ..tree import as_pair
-from .tensors import StorageType, byteswapped, device_at
+from .tensors import StorageType, as_storage, byteswapped, device_at
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -120,7 +120,7 @@ class Storages:
         if name not in self._found:
             self._found[name] = self._read(kind.dtype, name, location, count * kind.parts)
         found = self._found[name]
-        return found if kind.parts == 1 else as_pair(found.view(-1, 2))
+        return as_storage(found) if kind.parts == 1 else as_pair(found.view(-1, 2))
 
     def _read(self, dtype: DType, name: str, location: str, count: int) -> Tensor:
         file, member = self._archive.file, self._archive.member(f"data/{name}")

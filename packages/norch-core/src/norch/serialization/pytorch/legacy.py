@@ -14,7 +14,7 @@ from ...spec import Spec
 from ...tensor_base import make_tensor
 from ..tree import as_pair
 from .machine import Machine
-from .tensors import StorageType, byteswapped, device_at
+from .tensors import StorageType, as_storage, byteswapped, device_at
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -116,7 +116,7 @@ class _Storages:
                 raise ValueError("the storages take more than the file")
             whole = self._found[name] = self._make(kind.dtype, name, location, count * kind.parts)
         if view is None:
-            return whole if kind.parts == 1 else as_pair(whole.view(-1, kind.parts))
+            return as_storage(whole) if kind.parts == 1 else as_pair(whole.view(-1, kind.parts))
         label, offset, size = view
         if type(label) is not str or type(offset) is not int or type(size) is not int:
             raise ValueError("a view of a storage has no size")

@@ -11,7 +11,7 @@ from ...dtype import ALL, TENSOR_TYPES, ComplexDType, DType, bool_, float16, flo
 from ...ops.creation import empty_spec
 from ...ops.from_data import array_to_tensor
 from ...spec import Spec, span
-from ...tensor import Tensor
+from ...tensor import Tensor, TypedStorage
 from ...tensor_base import make_tensor
 from ..files import memory
 from ..header import MAX_DIMS
@@ -61,8 +61,14 @@ def device_at(location: str) -> Device:
     return CPU if location == "cpu" else device_named(location if ":" in location else f"{location}:0")
 
 
+def as_storage(flat: Tensor) -> Any:
+    """What a file gives for a storage: one of a flat tensor on all of its memory, of another that tensor."""
+    return TypedStorage(flat) if flat.offset == 0 and flat.nbytes == flat.buffer.nbytes else flat
+
+
 def rebuild(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, dtype: Any = None) -> Any:
     """A tensor on a storage, on one of pairs a pair. ValueError for what does not lie within it."""
+    storage = storage._tensor if isinstance(storage, TypedStorage) else storage
     of_pairs = not isinstance(storage, Tensor) and hasattr(storage, "pair") and dtype is None
     if (of_pairs or isinstance(dtype, ComplexDType)) and type(offset) is int:
         flat, parts = (storage.pair.view(-1), None) if of_pairs else (storage, dtype.parts)

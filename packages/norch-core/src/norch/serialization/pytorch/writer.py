@@ -12,7 +12,7 @@ from ...device import Device
 from ...dtype import TENSOR_TYPES, ComplexDType, DType, complex32
 from ...errors import DTypeError
 from ...spec import Size, contiguous_strides
-from ...tensor import Tensor
+from ...tensor import Storage, Tensor
 from ..attributes import attributes
 from ..dtypes import DTYPES
 from ..memory import Block, blocks
@@ -34,7 +34,7 @@ def members(obj: Any, encoder: Encoder) -> list[Member]:
             "save norch.from_numpy(it)"
         )
     memory = blocks(encoder.tensors)
-    pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors], encoder.sparse)
+    pickle = Pickle(memory, [tensor for _, tensor in encoder.tensors], encoder.parts)
     pickle.note_kinds(obj)
     pickle.write(obj)
     return [("data.pkl", pickle.done()), *storage_members(memory)]
@@ -49,8 +49,8 @@ def storage_members(memory: list[Block]) -> list[Member]:
 class Pickle:
     """A pickle of protocol 2 that names PyTorch's classes, which need not be installed."""
 
-    def __init__(self, memory: list[Block], tensors: list[Tensor], sparse: dict[int, Any] | None = None) -> None:
-        self._sparse = sparse or {}
+    def __init__(self, memory: list[Block], tensors: list[Tensor], parts: dict[int, Any] | None = None) -> None:
+        self._parts = parts or {}
         self._out: list[bytes] = [b"\x80\x02"]
         self._places: dict[int, tuple[int, Block, Any]] = {}
         for i, block in enumerate(memory):
@@ -73,8 +73,8 @@ class Pickle:
         kinds: dict[int, set[bool]] = {}
 
         def look(value: Any) -> None:
-            if id(value) in self._sparse:
-                look(self._sparse[id(value)][1])
+            if id(value) in self._parts:
+                look(self._parts[id(value)][1])
             elif isinstance(value, Tensor) or is_pair(value):
                 parts = getattr(value, "pair", value)
                 kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
@@ -98,8 +98,8 @@ class Pickle:
     def write(self, value: Any) -> None:
         if value is None or value is True or value is False:
             self._out.append(b"N" if value is None else b"\x88" if value else b"\x89")
-        elif id(value) in self._sparse:
-            self._sparse_tensor(value)
+        elif id(value) in self._parts:
+            self._storage_or_sparse(value)
         elif isinstance(value, Tensor):
             self._tensor(value)
         elif is_pair(value):
@@ -224,14 +224,19 @@ class Pickle:
             self._out.append(b"tR")
         self._remember(id(value))
 
-    def _sparse_tensor(self, value: Any) -> None:
+    def _storage_or_sparse(self, value: Any) -> None:
+        if isinstance(value, Storage):
+            key, block, _ = self._places[id(self._parts[id(value)][1][0])]
+            dtype = DTYPES[block.dtype]
+            self._storage(key, block, dtype, None if key in self._mixed else _STORAGE_NAMES.get(dtype))
+            return
         if self._known(id(value)):
             return
         self._global("torch._utils", "_rebuild_sparse_tensor")
         self._out.append(b"(")
         self._call("torch.serialization", "_get_layout", f"torch.{layout_name(value)}")
         coalesced = is_coalesced(value)
-        self._tuple((*self._sparse[id(value)][1], value.shape, *(() if coalesced is None else (coalesced,))))
+        self._tuple((*self._parts[id(value)][1], value.shape, *(() if coalesced is None else (coalesced,))))
         self._out.append(b"tR")
         self._remember(id(value))
 
@@ -272,14 +277,8 @@ class Pickle:
         """The arguments of `_rebuilder(storage)` for a tensor at a place of a block, on a storage of a dtype, or of
         bytes where `storage` is None. Of its hooks there are none.
         """
-        nbytes = _numel(block.shape) * DTYPES[block.dtype].itemsize
-        self._out.append(b"((")
-        self._text("storage")
-        self._global(*("torch.storage", "UntypedStorage") if storage is None else ("torch", storage))
-        self._text(str(key))
-        self._text(str(block.device) if block.device.type == "cuda" else "cpu")
-        self._int(nbytes if storage is None else nbytes // dtype.itemsize)
-        self._out.append(b"tQ")
+        self._out.append(b"(")
+        self._storage(key, block, dtype, storage)
         for part in place:
             self.write(part)
         self.write(requires_grad)
@@ -287,6 +286,16 @@ class Pickle:
         if storage is None:
             self._dtype(dtype)
         self._out.append(b"t")
+
+    def _storage(self, key: int, block: Block, dtype: Any, storage: str | None) -> None:
+        self._out.append(b"(")
+        self._text("storage")
+        self._global(*("torch.storage", "UntypedStorage") if storage is None else ("torch", storage))
+        self._text(str(key))
+        self._text(str(block.device) if block.device.type == "cuda" else "cpu")
+        nbytes = _numel(block.shape) * DTYPES[block.dtype].itemsize
+        self._int(nbytes if storage is None else nbytes // dtype.itemsize)
+        self._out.append(b"tQ")
 
 
 def _rebuilder(storage: str | None) -> str:
