@@ -225,6 +225,17 @@ def test_sizes_are_numbers():
     assert free_symbols(norch.ones(2)) == set()
 
 
+def test_sizes_leave_sums_with_other_classes_to_these():
+    class Right:
+        def __radd__(self, other):
+            return ("right", other)
+
+    assert norch.Size([1, 2]) + Right() == ("right", norch.Size([1, 2]))
+    assert type(norch.Size([1]) + (2,)) is norch.Size
+    with pytest.raises(TypeError):
+        norch.Size([1]) + [2]
+
+
 def test_dtypes_of_quantised_tensors_are_names():
     assert repr(norch.qint8).endswith(".qint8")
     assert pickle.loads(pickle.dumps(norch.quint4x2)) is norch.quint4x2

@@ -78,3 +78,13 @@ def test_columns_in_any_order(columns):
     assert values.grad.tolist() == [columns[0], columns[1], 3 + columns[2]]
     turned = norch.sparse_csc_tensor([0, 2, 3], columns, values.detach(), (3, 2))
     assert turned.to_dense().tolist() == dense.T.tolist()
+
+
+def test_compressed_by_layout():
+    parts = [0, 1, 1, 3], [2, 0, 1], [1.0, 2.0, 3.0]
+    for layout, make in ((norch.sparse_csr, norch.sparse_csr_tensor), (norch.sparse_csc, norch.sparse_csc_tensor)):
+        x = norch.sparse_compressed_tensor(*parts, (3, 3), dtype=norch.float64, layout=layout, requires_grad=True)
+        assert (x.layout, x.dtype, x.requires_grad) == (layout, norch.float64, True)
+        assert x.to_dense().tolist() == make(*parts).to_dense().tolist()
+    with pytest.raises(norch.DTypeError, match="layout must be"):
+        norch.sparse_compressed_tensor(*parts, layout=norch.sparse_coo)

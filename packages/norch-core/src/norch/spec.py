@@ -49,8 +49,8 @@ class Size(tuple[int, ...]):
             found = _item(self, key)
             return _new_tuple(Size, found) if type(found) is tuple else found
 
-    def __add__(self, other: tuple[Any, ...]) -> Size:
-        return Size(tuple(self) + other)
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + other) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Size:
         return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented  # a list is made longer by it

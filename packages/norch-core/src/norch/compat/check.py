@@ -23,7 +23,7 @@ _COO = "sparse tensors are COO, CSR or CSC: sparse_coo_tensor, sparse_csr_tensor
 _INSTEAD = {
     "hspmm": "use spmm",
     "sparse.spdiags": "use norch.diag(diagonal, k).to_sparse()",
-    **dict.fromkeys(["sparse_compressed_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor"], _COO),
+    **dict.fromkeys(["sparse_bsr_tensor", "sparse_bsc_tensor"], _COO),
     "vision.models": "there are the models of images that classify, and a U-Net: dir(norch.vision.models)",
 }
 """By the name of what norch lacks, or of the module that it is looked for in: what there is."""

@@ -10,7 +10,7 @@ from ..tensor import Tensor as Tensor
 from . import methods, rules  # noqa: F401  (they say what methods and ops do)
 from .checking import check_sparse_tensor_invariants
 from .functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
-from .making import sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
+from .making import sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor
 from .old_types import *  # noqa: F403
 from .tensor import SparseTensor
 
@@ -22,6 +22,7 @@ __all__ = [
     "mm",
     "sampled_addmm",
     "softmax",
+    "sparse_compressed_tensor",
     "sparse_coo_tensor",
     "sparse_csc_tensor",
     "sparse_csr_tensor",

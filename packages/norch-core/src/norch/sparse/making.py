@@ -141,6 +141,27 @@ def sparse_csc_tensor(
     return make_csc(made)
 
 
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    pin_memory: bool = False,
+) -> SparseTensor:
+    """`sparse_csr_tensor` or `sparse_csc_tensor` of these, as `layout` says. DTypeError for another one."""
+    make = {sparse_csr: sparse_csr_tensor, sparse_csc: sparse_csc_tensor}.get(layout)
+    if make is None:
+        raise DTypeError(f"sparse_compressed_tensor(): layout must be sparse_csr or sparse_csc, got {layout}")
+    options: dict[str, Any] = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return make(compressed_indices, plain_indices, values, size, check_invariants=check_invariants, **options)
+
+
 def _compressed(
     op: str,
     names: tuple[str, str, str],
