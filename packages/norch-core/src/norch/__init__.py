@@ -213,7 +213,10 @@ _LATER = {
     "library.schema": ("Tag",),
     "memory.fitting": ("fits",),
     "serialization": ("load", "load_safetensors", "safe_open", "save", "save_safetensors"),
-    "sparse": ("dsmm=mm", "smm=mm", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spmm=mm"),
+    "sparse": (
+        "dsmm=mm", "smm=mm", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
+        "spmm=mm",
+    ),
     "submodules": ("late_submodules",),
     "tensor.printing": ("set_printoptions",),
     "special": ("i0", "igamma=gammainc", "igammac=gammaincc", "mvlgamma=multigammaln"),
