@@ -126,6 +126,32 @@ def test_chunks(x) -> None:
     same(vmap(lambda a: a, out_dims=1, chunk_size=3)(x), x.T)
 
 
+def test_samples_of_all_chunks_see_the_same_draws() -> None:
+    def noisy(a):
+        return a + norch.rand(2) + norch.dropout(norch.ones(2))
+
+    x = norch.zeros(5, 2)
+    for size in (1, 2, 5):
+        norch.manual_seed(3)
+        found = vmap(noisy, randomness="same", chunk_size=size)(x)
+        norch.manual_seed(3)
+        same(found, vmap(noisy, randomness="same")(x))
+        same(found, found[:1].expand(5, 2))
+    within = vmap(
+        lambda b: vmap(lambda a: a + norch.rand(2), randomness="same", chunk_size=2)(b), randomness="different"
+    )
+    found = within(norch.zeros(3, 5, 2))
+    same(found, found[:, :1].expand(3, 5, 2))
+    assert len(found[:, 0, 0].unique()) == 3
+
+
+def test_results_that_are_no_tensors() -> None:
+    x = norch.ones(3)
+    found = vmap(lambda a: (a * 2, None, "text"), out_dims=(0, None, None))(x)
+    assert (found[0].tolist(), found[1:]) == ([2, 2, 2], (None, "text"))
+    assert vmap(lambda a: 3, out_dims=None, chunk_size=2)(x) == 3
+
+
 def test_maps_within_maps(x) -> None:
     outer = vmap(vmap(lambda a, b: a * b, (0, None)), (None, 0))
     same(outer(x[:, 0], x[0]), x[:, 0] * x[0].reshape(3, 1))
@@ -327,7 +353,7 @@ def test_arguments_that_do_not_fit(x) -> None:
         (lambda: vmap(lambda a, b: a)(x, 3), "argument of type int; it needs None"),
         (lambda: vmap(lambda a: a, in_dims=(None,))(x), "at least one argument"),
         (lambda: vmap(lambda: norch.ones(2))(), "without arguments"),
-        (lambda: vmap(lambda a: 1.0)(x), "must return tensors, got float"),
+        (lambda: vmap(lambda a: 1.0)(x), "must return tensors where out_dims has 0, got float"),
         (lambda: vmap(lambda a: a, out_dims=None)(x), "out_dims is None for a result that differs"),
         (lambda: vmap(lambda a: a, out_dims=(0, 0))(x), "out_dims .* does not fit"),
         (lambda: vmap(lambda a: a, randomness="maybe"), "randomness must be one of"),

@@ -12,7 +12,7 @@ from ..spec import wrap_dim
 from ..tensor import Tensor
 from . import elementwise_rules, product_rules, shape_rules  # noqa: F401  (they register rules)
 from .batched import Level, VmapError, batched, current_levels, physical
-from .randomness import MODES, MappedGenerator
+from .randomness import MODES, MappedGenerator, repeats
 from .trees import LEAF, flatten, spread, unflatten
 
 
@@ -27,7 +27,8 @@ def vmap(
     """A function that maps `func` over a dim of its tensor arguments, all samples at once.
 
     in_dims: the dim of each argument, or None for one that is the same for all samples; a tree like the arguments, or
-    the top of one. out_dims: where the samples' dim is in the results, likewise. Keyword arguments are not mapped.
+    the top of one. out_dims: where the samples' dim is in the results, likewise; None for what is the same for all
+    samples, which need be no tensor. Keyword arguments are not mapped.
     randomness: whether random ops raise ("error"), differ from sample to sample ("different") or not ("same").
     chunk_size: how many samples at a time, for less memory.
 
@@ -48,10 +49,13 @@ def vmap(
         size = _size(leaves, dims)
         if chunk_size is None or size <= chunk_size:
             return _mapped(func, leaves, structure, dims, size, out_dims, randomness, kwargs)
-        parts = []
+        parts: list[Any] = []
+        again = repeats(current_generator()) if randomness == "same" else None
         for start in range(0, size, chunk_size):
             length = min(chunk_size, size - start)
             some = [x if d is None else _part(x, d, start, length) for x, d in zip(leaves, dims, strict=True)]
+            if start and again is not None:
+                again()
             parts.append(_mapped(func, some, structure, dims, length, out_dims, randomness, kwargs))
         return _joined(parts, out_dims)
 
@@ -136,7 +140,9 @@ def _result(x: Any, dim: int | None, level: Level) -> Any:
     if not isinstance(x, Tensor) and _maps_itself(x):
         return x._maybe_remove_batch_dim("vmap", vmap_level=level.depth + 1, batch_size=level.size, out_dim=dim)
     if not isinstance(x, Tensor):
-        raise ValueError(f"vmap(): the function must return tensors, got {type(x).__name__}")
+        if dim is None:
+            return x
+        raise ValueError(f"vmap(): the function must return tensors where out_dims has {dim}, got {type(x).__name__}")
     tensor: Any = x
     if dim is None:
         if differs_at(tensor, level):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..ops.generator import Generator
@@ -46,6 +47,14 @@ class MappedGenerator(Generator):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
+
+
+def repeats(generator: Generator) -> Callable[[], Any]:
+    """What lets the generator, which may be of a vmap around, draw again what it draws from now on."""
+    while isinstance(generator, MappedGenerator):
+        generator = generator._source
+    state = generator.get_state()
+    return lambda: generator.set_state(state)
 
 
 def draw_batched(spec: BatchedSpec, kind: str, seed: int, offset: int) -> Tensor:
