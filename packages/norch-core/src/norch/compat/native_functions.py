@@ -44,7 +44,7 @@ def native_group_norm(
     if input.numel() != N * C * HxW:
         raise ShapeError(f"native_group_norm(): shape {tuple(input.shape)} has not {N} x {C} x {HxW} elements")
     out = ops.group_norm(input, group, weight, bias, eps)
-    return out, *_statistics(input.reshape(N, group, -1), (-1,), eps, False)
+    return out, *_statistics(input.reshape(N, group, C // group * HxW), (-1,), eps, False)
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
