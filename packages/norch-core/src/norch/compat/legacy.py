@@ -71,7 +71,7 @@ def _storage_of(name: str) -> type[TypedStorage]:
         return cls(frombuffer(data.tobytes(), dtype=dtype))
 
     doc = f"Memory of elements of dtype {dtype.name}: `{name}.from_buffer(data)` copies bytes."
-    reading = classmethod(from_buffer)
+    reading: Any = classmethod(from_buffer)
     methods = {"from_buffer": reading, "_from_buffer": reading, "__doc__": doc, "_new": dtype}
     return type(name, (TypedStorage,), methods)
 

@@ -66,7 +66,8 @@ def grid_sampler(
     """
     if interpolation_mode not in (0, 1, 2) or padding_mode not in (0, 1, 2):
         raise ValueError(f"grid_sampler(): modes are 0, 1 or 2, got {interpolation_mode} and {padding_mode}")
-    return ops.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+    sample: Any = ops.grid_sample
+    return sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)  # type: ignore[no-any-return]
 
 
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -170,10 +171,13 @@ def find(name: str) -> Callable[..., Any] | None:
     stem = name.removesuffix("_copy")
     if stem == name or stem not in COPIES:
         return None
-    known = {"slice": _slice, "alias": lambda input: input, "unfold": lambda x, *a, **k: x.unfold(*a, **k)}
-    view = known.get(stem)
-    root = import_module("norch")
-    return _copied(name, view or getattr(root, stem, None) or (lambda x, *a, **k: getattr(x, stem)(*a, **k)))
+    known: dict[str, Callable[..., Any]] = {
+        "slice": _slice,
+        "alias": lambda input: input,
+        "unfold": lambda input, *args, **kwargs: input.unfold(*args, **kwargs),
+    }
+    view = known.get(stem) or getattr(import_module("norch"), stem, None)
+    return _copied(name, view or (lambda input, *args, **kwargs: getattr(input, stem)(*args, **kwargs)))
 
 
 check_functions(globals())

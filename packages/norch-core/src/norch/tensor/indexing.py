@@ -138,7 +138,7 @@ def _by_tensor(tensor: Tensor, index: Tensor) -> Tensor | None:
 def _chosen_rows(x: Tensor, index: Tensor) -> Tensor:
     spec = x.spec
     if spec.ndim in (4, 5) and not spec.is_contiguous and is_channels_last(spec):  # which the result is then, too
-        return INDEX.call(x.movedim(1, -1), index, 0).movedim(-1, index.spec.ndim)  # type: ignore[no-any-return]
+        return INDEX.call(x.movedim(1, -1), index, 0).movedim(-1, index.spec.ndim)
     return INDEX.call(x, index, 0)
 
 

@@ -28,9 +28,9 @@ class Storage:
             from ..ops import empty
             from ..ops import tensor as holding
 
-            make = empty if isinstance(tensor, int) else holding
+            make: Any = empty if isinstance(tensor, int) else holding
             tensor = make(tensor, dtype=self._new or get_default_dtype(), device=device)
-        self._tensor = tensor
+        self._tensor: TensorBase = tensor  # type: ignore[assignment]
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes()
@@ -117,7 +117,7 @@ class Storage:
 
     def is_shared(self) -> bool:
         """Whether other processes may write to it: see `Tensor.is_shared`."""
-        return bool(self._tensor.is_shared())
+        return bool(self._tensor.is_shared())  # type: ignore[attr-defined]
 
     def data_ptr(self) -> int:
         """The address of its first byte."""

@@ -82,7 +82,7 @@ def _parameter_with_state(machine: Machine, data: Any, requires_grad: Any, hooks
 def _from_type(machine: Machine, function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor of a class, with attributes."""
     call = getattr(function, "func", None) if isinstance(function, partial) else _CALLS.get(id(function))
-    if call not in _REBUILDING:
+    if call is None or call not in _REBUILDING:
         raise ValueError("a tensor is made by another function")
     out = call(machine, *args)
     if not isinstance(out, Tensor):  # complex numbers
