@@ -335,3 +335,16 @@ def test_proxies_by_hand():
         norch.add(x, other)
     with pytest.raises(NotImplementedError, match="argument of type"):
         x + object()
+
+
+def test_functions_that_work_in_place_are_traced():
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            norch.log_(y)
+            return norch.relu_(y)
+
+    traced = fx.symbolic_trace(Net())
+    assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_method", *["call_function"] * 2, "output"]
+    x = norch.tensor([1.0, 0.5])
+    assert traced(x).tolist() == Net()(x).tolist() == [0, 0]

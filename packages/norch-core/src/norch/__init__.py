@@ -288,7 +288,7 @@ def _in_place(name: str) -> Any:
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        sample = args and getattr(args[0], "apply_function", None) is not None
+        sample = args and getattr(type(args[0]), "apply_function", None) is not None
         return getattr(type(args[0]), name)(*args, **kwargs) if sample else method(*args, **kwargs)
 
     return call
