@@ -153,3 +153,12 @@ def test_storages_are_saved(format: str) -> None:
     assert found["x"].tolist() == [9, 3, 4, 5]
     with pytest.raises(DTypeError, match="different dtypes"):
         norch.save([x, x.untyped_storage()], io.BytesIO(), format=format)
+
+
+@pytest.mark.parametrize("format", ["safetensors", "pytorch"])
+def test_what_says_of_which_ranks_a_piece_is_stays(format: str) -> None:
+    piece = norch.ones(2)
+    piece.shard = type("Shard", (), {"__module__": "norch.distributed.shard"})()  # type: ignore[attr-defined]
+    file = io.BytesIO()
+    norch.save({"piece": piece}, file, format=format)
+    assert vars(load(file.getvalue())["piece"]) == {}

@@ -11,6 +11,12 @@ from ..tensor.interop import attributes as attributes
 _ROOT = __name__.partition(".")[0]
 
 
+def saved_attributes(tensor: Tensor) -> dict[str, Any]:
+    """What was set on a tensor, but for what says of which ranks it is a piece, which is of no file."""
+    own = attributes(tensor).items()
+    return {name: value for name, value in own if not type(value).__module__.startswith(f"{_ROOT}.distributed")}
+
+
 def is_of_others(tensor: Tensor) -> bool:
     """Whether its class is neither Tensor nor another of norch's."""
     kind = type(tensor)

@@ -21,7 +21,7 @@ from ..errors import CheckpointError, DeviceError, DTypeError
 from ..memory_formats import strided
 from ..spec import Size
 from ..tensor import Storage, Tensor, TypedStorage
-from .attributes import attributes, is_of_others, set_attributes
+from .attributes import is_of_others, saved_attributes, set_attributes
 from .dtypes import name_of, numpy_dtype
 
 MAX_DEPTH = 100
@@ -87,7 +87,7 @@ class Encoder:
         if self._keeps_classes and is_of_others(value):
             raise NoStateError(f"save(): {self._where()} is a {_title(type(value))}, a class that a state cannot hold")
         is_new, number = id(value) not in self._numbers, self._number(value, self.tensors)
-        own = attributes(value) if is_new else {}
+        own = saved_attributes(value) if is_new else {}
         return {"$attributes": [number, self.encode(own)]} if own else {"$tensor": number}
 
     def _leaf(self, value: Any, kind: type) -> Any:

@@ -13,7 +13,7 @@ from ...dtype import TENSOR_TYPES, ComplexDType, DType, complex32
 from ...errors import DTypeError
 from ...spec import Size, contiguous_strides
 from ...tensor import Storage, Tensor
-from ..attributes import attributes
+from ..attributes import saved_attributes
 from ..dtypes import DTYPES
 from ..memory import Block, blocks
 from ..tree import Encoder, is_coalesced, is_pair, layout_name
@@ -80,7 +80,7 @@ class Pickle:
                 kinds.setdefault(self._places[id(parts)][0], set()).add(parts is not value)
                 if parts is value and id(value) not in self._begun:
                     self._begun.add(id(value))
-                    look(attributes(value))
+                    look(saved_attributes(value))
             elif isinstance(value, dict):
                 for each in (*value.values(), getattr(value, "_metadata", None)):
                     look(each)
@@ -198,7 +198,7 @@ class Pickle:
         if id(value) in self._begun:
             raise DTypeError("save(): an attribute of a tensor holds that tensor, which PyTorch cannot read")
         self._begun.add(id(value))
-        is_parameter, own = type(value) is self._parameter, attributes(value)
+        is_parameter, own = type(value) is self._parameter, saved_attributes(value)
         if is_parameter:
             self._global("torch._utils", "_rebuild_parameter_with_state" if own else "_rebuild_parameter")
             self._out.append(b"(")
