@@ -61,8 +61,9 @@ _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "ref
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """`grid_sample`, whose modes are numbers: 0 to 2 for bilinear, nearest and bicubic, and for zeros, border and
-    reflection. Raises as that does, ValueError for another number.
+    """`grid_sample`, whose modes are numbers. Raises as that does, ValueError for another number.
+
+    interpolation_mode: 0 to 2 for bilinear, nearest and bicubic. padding_mode: 0 to 2 for zeros, border and reflection.
     """
     if interpolation_mode not in (0, 1, 2) or padding_mode not in (0, 1, 2):
         raise ValueError(f"grid_sampler(): modes are 0, 1 or 2, got {interpolation_mode} and {padding_mode}")
@@ -138,7 +139,9 @@ def _amp_update_scale_(
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """The tensor's memory as a DLPack capsule, for what takes no object with `__dlpack__`. Raises as that does."""
+    """The memory of a tensor of any shape as a DLPack capsule, for what takes no object with `__dlpack__`. Raises as
+    that does.
+    """
     return tensor.__dlpack__(max_version=(1, 0))
 
 

@@ -154,7 +154,11 @@ def sparse_compressed_tensor(
     check_invariants: bool | None = None,
     pin_memory: bool = False,
 ) -> SparseTensor:
-    """`sparse_csr_tensor` or `sparse_csc_tensor` of these, as `layout` says. DTypeError for another one."""
+    """`sparse_csr_tensor` or `sparse_csc_tensor` of these, as `layout` says.
+
+    Raises as they do, and DTypeError for another layout.
+    compressed_indices: crow_indices or ccol_indices. plain_indices: col_indices or row_indices.
+    """
     make = {sparse_csr: sparse_csr_tensor, sparse_csc: sparse_csc_tensor}.get(layout)
     if make is None:
         raise DTypeError(f"sparse_compressed_tensor(): layout must be sparse_csr or sparse_csc, got {layout}")
