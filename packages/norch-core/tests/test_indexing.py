@@ -213,6 +213,17 @@ def test_arrays_of_numpy_after_an_ellipsis(index: Index) -> None:
     assert np.array_equal(y.numpy(), x)
 
 
+@pytest.mark.parametrize("before", [(ROWS,), (None, ROWS), (slice(0, 3), ROWS), (..., ROWS)])
+def test_arrays_of_numpy_before_a_tensor(before: tuple[Any, ...]) -> None:
+    x = np.arange(64.0).reshape(4, 4, 4)
+    y = norch.tensor(x)
+    index = (*before, norch.tensor(COLUMNS))
+    assert np.array_equal(y[index].numpy(), x[*before, COLUMNS])
+    y[index] = -1.0
+    x[*before, COLUMNS] = -1.0
+    assert np.array_equal(y.numpy(), x)
+
+
 def test_a_list_of_more_than_numbers_is_taken_for_a_tuple() -> None:
     x = norch.arange(12).reshape(3, 4)
     assert x[[[0, 1], [2, 0]]].tolist() == x[[0, 1], [2, 0]].tolist() == [2, 4]

@@ -162,9 +162,10 @@ def beside_views(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, Tensor
     ((where,), spec) = at, tensor.spec
     part, before = index[where], index[:where]
     places = part.spec
-    if part.left_to is not None or places.device is not spec.device or not places.ndim or Ellipsis in before:
+    if part.left_to is not None or places.device is not spec.device or not places.ndim:
         return None
-    if not are_views((*before, *index[where + 1 :])):
+    # In this order: what an array is compared with, it compares with each of its elements.
+    if not are_views((*before, *index[where + 1 :])) or Ellipsis in before:
         return None
     given = where - before.count(None)
     if places.dtype is bool_:
