@@ -37,6 +37,17 @@ def values(folder):
     return {(v.tag, event.step): v for event in events(folder) for v in event.summary.value}
 
 
+def test_its_methods_are_those_of_the_class(tmp_path):
+    class Quiet(SummaryWriter):
+        def add_text(self, tag, *args):
+            super().add_text("quiet/" + tag, *args)
+
+    assert callable(SummaryWriter.close)
+    with Quiet(tmp_path) as writer:
+        writer.add_text("a", "b", 1)
+    assert list(values(tmp_path)) == [("quiet/a/text_summary", 1)]
+
+
 def test_scalars(tmp_path):
     with SummaryWriter(tmp_path) as writer:
         assert writer.get_logdir() == writer.log_dir == str(tmp_path)

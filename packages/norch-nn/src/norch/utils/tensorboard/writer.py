@@ -10,17 +10,32 @@ from typing import Any, Self
 import norch
 
 
+def _taking_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*plain(args), **plain(kwargs))
+
+    return call
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: SummaryWriter, *args: Any, **kwargs: Any) -> Any:
+        return _taking_tensors(getattr(self._writer, name))(*args, **kwargs)
+
+    method.__name__, method.__qualname__ = name, f"SummaryWriter.{name}"
+    method.__doc__ = f"`{name}` of tensorboardX's SummaryWriter, with tensors or arrays."
+    return method
+
+
 class SummaryWriter:
     """Writes files of events into `log_dir` (by default runs/TIME_HOST and `comment`) for TensorBoard.
 
         with SummaryWriter() as writer:
             writer.add_scalar("loss", loss, step)
 
-    Besides the methods below it has those of tensorboardX's: add_scalars, add_histogram, add_image(s), add_figure,
-    add_video, add_audio, add_text, add_embedding, add_pr_curve, add_mesh, add_custom_scalars, flush, close. Tensors may
-    stand wherever they take arrays. purge_step: what a crashed run wrote from that step on is hidden. max_queue,
-    flush_secs: when events are written. Raises ImportError without tensorboardX. filename_suffix: what the file's name
-    ends in.
+    Besides the methods written out below it has those of tensorboardX's, in which tensors may stand for arrays.
+    purge_step: what a crashed run wrote from that step on is hidden. max_queue, flush_secs: when events are written.
+    Raises ImportError without tensorboardX. filename_suffix: what the file's name ends in.
     """
 
     def __init__(
@@ -98,6 +113,27 @@ class SummaryWriter:
             print(graph)
         self._writer._get_file_writer().add_event(graph_event(graph))
 
+    add_audio = _method("add_audio")
+    add_custom_scalars = _method("add_custom_scalars")
+    add_custom_scalars_marginchart = _method("add_custom_scalars_marginchart")
+    add_custom_scalars_multilinechart = _method("add_custom_scalars_multilinechart")
+    add_embedding = _method("add_embedding")
+    add_figure = _method("add_figure")
+    add_histogram = _method("add_histogram")
+    add_histogram_raw = _method("add_histogram_raw")
+    add_image = _method("add_image")
+    add_image_with_boxes = _method("add_image_with_boxes")
+    add_images = _method("add_images")
+    add_mesh = _method("add_mesh")
+    add_onnx_graph = _method("add_onnx_graph")
+    add_pr_curve = _method("add_pr_curve")
+    add_pr_curve_raw = _method("add_pr_curve_raw")
+    add_scalars = _method("add_scalars")
+    add_text = _method("add_text")
+    add_video = _method("add_video")
+    close = _method("close")
+    flush = _method("flush")
+
     def get_logdir(self) -> str:
         """Where the events are written."""
         return self.log_dir
@@ -111,22 +147,11 @@ class SummaryWriter:
         found = getattr(self._writer, name)
         return _taking_tensors(found) if callable(found) else found
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(name for name in dir(self._writer) if not name.startswith("_"))})
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._writer.close()
-
-
-def _taking_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return method(*plain(args), **plain(kwargs))
-
-    return call
 
 
 def plain(value: Any) -> Any:
