@@ -185,3 +185,16 @@ def test_what_such_loaders_tell_their_workers():
     assert worker.ManagerWatchdog().is_alive()
     assert signals._set_worker_pids(1, (2,)) is signals._set_SIGCHLD_handler() is None
     assert norch.set_vital("Dataloader", "enabled", "True") is False
+
+
+class Renamed(DataLoader):
+    """Its samples are numbers of rows, and `dataset` says what these are of."""
+
+    dataset = property(lambda self: ["a", "b"], lambda self, value: None)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_order_is_of_the_dataset_that_was_given(shuffle: bool) -> None:
+    loader = Renamed(range(5), batch_size=2, shuffle=shuffle)
+    assert len(loader) == 3
+    assert sorted(i for indices in loader.batch_sampler for i in indices) == [0, 1, 2, 3, 4]

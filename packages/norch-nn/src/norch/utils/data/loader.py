@@ -91,7 +91,7 @@ class DataLoader(Generic[T_co]):
         self.workers = workers or ("thread" if multiprocessing_context is None else "process")
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.generator = generator
-        self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self._choose_order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.collate_fn = collate_fn or (default_collate if self.batch_sampler is not None else default_convert)
         self.seed, self._draws = seed, seed is None
         self._epoch = 0
@@ -106,11 +106,15 @@ class DataLoader(Generic[T_co]):
     def _iterable(self) -> bool:
         return isinstance(self.dataset, IterableDataset)
 
-    def _choose_order(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
-        if isinstance(self.dataset, IterDataPipe):
-            apply_shuffle_settings(self.dataset, shuffle)
+    def _choose_order(
+        self, dataset: Any, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
+    ) -> None:
+        # `self.dataset` may be another: subclasses have properties of that name.
+        if isinstance(dataset, IterDataPipe):
+            apply_shuffle_settings(dataset, shuffle)
             shuffle = None
-        if self._iterable:
+        iterable = isinstance(dataset, IterableDataset)
+        if iterable:
             for name, value in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
                 if value not in (None, False):
                     raise ValueError(f"DataLoader: an IterableDataset has its own order, {name} is not for it")
@@ -123,12 +127,12 @@ class DataLoader(Generic[T_co]):
         elif batch_size is None and drop_last:
             raise ValueError("DataLoader: batch_size=None makes no batches, so that drop_last must not be set")
         if sampler is None:
-            if self._iterable:
+            if iterable:
                 sampler = _Endless()
             elif shuffle:
-                sampler = RandomSampler(self.dataset)
-            elif batch_sampler is None or hasattr(self.dataset, "__len__"):
-                sampler = SequentialSampler(self.dataset)
+                sampler = RandomSampler(dataset)
+            elif batch_sampler is None or hasattr(dataset, "__len__"):
+                sampler = SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
