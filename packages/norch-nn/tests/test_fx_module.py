@@ -225,3 +225,8 @@ def test_compiled_modules_follow_changes(traced):
     traced.recompile()
     assert (compiled(x) == traced(x)).all()
     assert (compiled(x) <= 1).any()
+
+
+def test_its_class_is_known_by_its_name():
+    module = fx.symbolic_trace(nn.Linear(2, 2))
+    assert "GraphModuleImpl" in str(type(module)) and type(module).__name__ == "Linear"

@@ -13,6 +13,7 @@ from norch import nn
 from norch.distributed import DistributedError, engines
 from norch.distributed.alone import ALONE
 from norch.distributed.conformance.cases import CASES, Kit
+from norch.distributed.spawning import spawn
 from norch.distributed.store import HashStore
 
 
@@ -97,3 +98,16 @@ def test_captured_steps_are_told_of_collectives(job: None, monkeypatch: pytest.M
         report = captured.report()
         assert report.replayed == replayed, str(report)
     assert "all_reduce(sum) of float32 (3,) gives the device work" in str(report), str(report)
+
+
+def test_a_group_ends_with_the_process_that_spawn_started() -> None:
+    def work(rank: int) -> None:
+        dist.init_process_group("gloo", rank=rank, world_size=1)
+
+    for _ in range(2):
+        spawn(work, nprocs=1)
+        assert not dist.is_initialized()
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    spawn(lambda rank: None, nprocs=1)
+    assert dist.is_initialized()
+    dist.destroy_process_group()

@@ -13,6 +13,7 @@ from typing import Any
 
 from .errors import DistributedError
 from .launch import place
+from .world import destroy_process_group, is_initialized
 
 __all__ = ["ProcessContext", "ProcessExitedException", "ProcessRaisedException", "spawn", "start_processes"]
 
@@ -66,7 +67,12 @@ def spawn(
     """
     here = place()
     if here.local_world_size == nprocs and (here.world_size > 1 or nprocs == 1):
-        fn(here.local_rank, *args)
+        was_initialized = is_initialized()
+        try:
+            fn(here.local_rank, *args)
+        finally:
+            if nprocs == 1 and is_initialized() and not was_initialized:  # as with the end of a process of its own
+                destroy_process_group()
         return None if join else ProcessContext(None)
     if here.world_size > 1:
         raise ValueError(f"spawn(): nprocs is {nprocs}, but this job has {here.local_world_size} processes on its host")

@@ -82,6 +82,7 @@ class GraphModule(nn.Module):
     def __new__(cls, root: Any = None, graph: Any = None, *_others: Any, **_named: Any) -> Self:
         kind = vars(cls).get("_made_of", cls)
         names = {"_made_of": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
+        names["__qualname__"] = "GraphModule.__new__.<locals>.GraphModuleImpl"  # by which programs know such a class
         return cast("Self", object.__new__(type(kind)(cls.__name__, (kind,), names)))
 
     def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
