@@ -140,3 +140,12 @@ def test_wrong_second_derivatives_are_found(slope: Any, fast_mode: bool) -> None
     assert gradcheck(Third.apply, leaf(0.5, 1.5))
     with pytest.raises(AutogradError, match="input 0 at"):
         gradgradcheck(Third.apply, leaf(0.5, 1.5), fast_mode=fast_mode)
+
+
+def test_results_without_a_graph_may_not_change() -> None:
+    x = norch.tensor([0.2, 0.7], dtype=norch.float64, requires_grad=True)
+    assert gradcheck(lambda x: (x > 0.5).double(), x)
+    with pytest.raises(norch.AutogradError, match="the gradient is 0, numerically"):
+        gradcheck(lambda x: (x * 2).detach(), x)
+    with pytest.raises(norch.AutogradError, match="no result requires grad"):
+        gradcheck(lambda x: x > 0.5, x)

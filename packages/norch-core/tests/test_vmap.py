@@ -373,3 +373,8 @@ def test_functions_in_place_of_samples() -> None:
     assert nested.tolist() == x.relu().tolist()
     with pytest.raises(norch.DTypeError, match=r"abs_\(\): input must be a Tensor, got int 3"):
         norch.abs_(3)
+
+
+def test_detach_of_the_class(x) -> None:
+    found = vmap(lambda row: row.exp() - norch.Tensor.detach(row.exp().sum(0, keepdim=True)))(x)
+    assert norch.equal(found, x.exp() - x.exp().sum(1, keepdim=True))

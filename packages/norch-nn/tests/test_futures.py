@@ -14,10 +14,14 @@ def test_what_follows_is_called_when_the_result_is_set() -> None:
     seen: list[int] = []
     second = first.then(lambda f: seen.append(f.value()) or f.value() + 1)
     first.add_done_callback(lambda f: seen.append(-f.value()))
-    assert not seen and not second.done()
+    assert not seen
+    assert not second.done()
     first.set_result(3)
-    assert seen == [3, -3] and second.done() and second.wait() == 4
-    assert first.then(lambda f: seen.append(0)).done() and seen == [3, -3, 0]
+    assert seen == [3, -3]
+    assert second.done()
+    assert second.wait() == 4
+    assert first.then(lambda f: seen.append(0)).done()
+    assert seen == [3, -3, 0]
 
 
 def test_long_chains_of_results_that_are_there() -> None:
@@ -42,7 +46,8 @@ def test_results_of_other_threads() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     go.set()
-    assert both.wait() == 3 and wait_all(futures) == [0, 1, 2]
+    assert both.wait() == 3
+    assert wait_all(futures) == [0, 1, 2]
     thread.join()
 
 
@@ -63,5 +68,9 @@ def test_a_result_that_is_made_late_is_made_once() -> None:
     made: list[str] = []
     late = Future.later(lambda: made.append("value") or 5, lambda: True)
     after = late.then(lambda f: f.value() + 1)
-    assert late.done() and after.done() and not made
-    assert after.wait() == 6 and late.wait() == 5 and made == ["value"]
+    assert late.done()
+    assert after.done()
+    assert not made
+    assert after.wait() == 6
+    assert late.wait() == 5
+    assert made == ["value"]

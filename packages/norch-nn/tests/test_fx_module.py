@@ -229,4 +229,5 @@ def test_compiled_modules_follow_changes(traced):
 
 def test_its_class_is_known_by_its_name():
     module = fx.symbolic_trace(nn.Linear(2, 2))
-    assert "GraphModuleImpl" in str(type(module)) and type(module).__name__ == "Linear"
+    assert "GraphModuleImpl" in str(type(module))
+    assert type(module).__name__ == "Linear"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from enum import Enum
 
 import pytest
 
@@ -68,6 +69,18 @@ def test_what_was_saved_is_loaded(tmp_path):
     jit.save(net, file)
     file.seek(0)
     assert norch.equal(jit.load(file)(x.cpu()), net(x.cpu()))
+
+
+class Kind(Enum):
+    SQUARE = "square"
+
+
+def test_enums_are_loaded():
+    net, file = Net(), io.BytesIO()
+    net.kind = Kind.SQUARE
+    jit.save(net, file)
+    file.seek(0)
+    assert jit.load(file).kind is Kind.SQUARE
 
 
 class Elsewhere:

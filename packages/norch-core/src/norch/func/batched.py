@@ -103,7 +103,7 @@ class Batched(Tensor, plain_results=True):
     def buffer(self) -> Any:
         raise VmapError(f"{_IN_PLACE_HINT}. Nor can a function be mapped that works on memory itself")
 
-    def detach(self) -> Tensor:
+    def _detached(self) -> Tensor:
         return batched(self.level, self.value.detach())
 
     @property  # type: ignore[misc]

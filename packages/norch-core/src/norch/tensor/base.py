@@ -12,7 +12,7 @@ from ..autograd.hooks import RemovableHandle, Retained, hooks_of
 from ..device import Device
 from ..dtype import DType
 from ..errors import AutogradError, DTypeError, IndexError, ShapeError
-from ..spec import Size, wrap_dim
+from ..spec import Size, Spec, wrap_dim
 from ..tensor_base import TensorBase, make_tensor
 from .storage import TypedStorage, UntypedStorage
 
@@ -237,6 +237,9 @@ class GraphMethods(TensorBase):
         """A tensor on the same memory that is no part of the graph."""
         if self.left_to is not None:
             return self.left_to("detach", (self,), {})  # type: ignore[no-any-return]
+        return make_tensor(self.spec, self.buffer, self.offset) if type(self.spec) is Spec else self._detached()
+
+    def _detached(self) -> Tensor:
         return make_tensor(self.spec, self.buffer, self.offset)
 
     def detach_(self) -> Tensor:

@@ -93,7 +93,8 @@ def _check(
             )
             warn(text, stacklevel=3)
     results = _tuple(func(*arguments))
-    differentiable = _requiring_grad(results)
+    recorded = _requiring_grad(results)
+    differentiable = recorded or [i for i, r in enumerate(results) if getattr(r, "is_floating_point", bool)()]
     outputs = [results[i] for i in differentiable]
     if not outputs:
         raise AutogradError("gradcheck(): no result requires grad")
@@ -101,8 +102,11 @@ def _check(
     weights = [draw.uniform(0.5, 1.5, tuple(o.shape)) * draw.choice([-1, 1], tuple(o.shape)) for o in outputs]
     seeds = [o.new_tensor(w) for o, w in zip(outputs, weights, strict=True)]
     by = [arguments[i] for i in checked]
-    found = grad(outputs, by, seeds, retain_graph=True, allow_unused=True)
-    second = grad(outputs, by, seeds, allow_unused=True)
+    if recorded:
+        found = grad(outputs, by, seeds, retain_graph=True, allow_unused=True)
+        second = grad(outputs, by, seeds, allow_unused=True)
+    else:  # no result may change with an input
+        found = second = (None,) * len(by)
 
     def value() -> float:
         results = _tuple(values_of(*arguments))

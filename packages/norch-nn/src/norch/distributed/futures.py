@@ -50,7 +50,7 @@ class Future(Generic[T]):
         return self.wait()
 
     def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
-        """A future of `callback(self)`, called once this one is done, in which `wait()` raises where this one failed."""
+        """A future of `callback(self)`, called once this one is done; where that failed, its `wait()` raises."""
 
         def make() -> Any:
             self._join()

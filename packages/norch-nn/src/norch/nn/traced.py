@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -83,24 +84,24 @@ def save(m: Module, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     norch.save(m, f)
 
 
-def _modules(kind: type = Module) -> Iterator[type]:
+def _classes(kind: type) -> Iterator[type]:
     yield kind
     each: type
     for each in kind.__subclasses__():
-        yield from _modules(each)
+        yield from _classes(each)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any) -> Module:
     """The module that `jit.save` has saved, of classes that the program has imported.
 
-    It runs no code that the file brings: the file names modules' classes and functions of `nn.functional`, and what it
-    names besides is refused. f: a path or a file. map_location: a device, as of `norch.load`. Raises
+    It runs no code that the file brings: the file names modules' classes, enums and functions of `nn.functional`, and
+    what it names besides is refused. f: a path or a file. map_location: a device, as of `norch.load`. Raises
     NotImplementedError for extra files and for TorchScript of PyTorch, whose programs norch does not run, and as
     `norch.load`.
     """
     if _extra_files:
         raise NotImplementedError("jit.load(): norch keeps no extra files; read them from beside it")
-    known: list[Any] = [*_modules(), traced]
+    known: list[Any] = [*_classes(Module), *_classes(Enum), traced]
     known += [value for name, value in vars(functional).items() if callable(value) and not name.startswith("_")]
     with norch.serialization.safe_globals(known):
         found = norch.load(f, map_location=map_location)
