@@ -194,6 +194,22 @@ def test_the_gradient_of_qr_of_more_columns_than_rows(mode):
     assert gradgradcheck(lambda x: L.qr(x, mode), (double(2, 4).requires_grad_(),), fast_mode=True)
 
 
+LYING = [
+    ("bac,bcd->bad", (15, 5, 1)), ("bac,bcd->bda", (15, 3, 1)), ("bac,bcd->dab", (3, 1, 15)), ("ac,dc->da", (3, 1)),
+    ("bca,cd->abd", (10, 5, 1)), ("bca,cd->adb", (10, 1, 5)), ("bca,cd->dab", (6, 2, 1)), ("ab,d->adb", (10, 2, 1)),
+    ("ab,d->dab", (6, 2, 1)), ("ab,bc,cd->da", (1, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("equation", "strides"), LYING)
+def test_the_result_of_einsum_lies_as_pytorchs(equation: str, strides: tuple[int, ...]) -> None:
+    sizes = {"a": 3, "b": 2, "c": 4, "d": 5}
+    arrays = [RNG.standard_normal([sizes[c] for c in term]) for term in equation.split("->")[0].split(",")]
+    found = norch.einsum(equation, *map(norch.tensor, arrays))
+    close(found, np.einsum(equation, *arrays))
+    assert found.stride() == strides
+
+
 def test_einsum_of_numbers_for_labels_has_the_order_of_pytorch() -> None:
     x, y = norch.rand(2, 3), norch.rand(3, 4)
     assert norch.einsum(x, [26, 2]).tolist() == x.T.tolist()

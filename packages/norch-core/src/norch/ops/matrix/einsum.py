@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
@@ -61,9 +62,10 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for i in range(1, len(terms)):
         x, term = _diagonals(operands[i], terms[i])
         needed = output if i == len(terms) - 1 else output + sum(terms[i + 1 :], ())
-        pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed)
-        left, right = (x, result) if pairing.swapped else (result, x)
-        left, right = _arrange(left, pairing.left), _arrange(right, pairing.right)
+        pairing = _pairing(labels, tuple(result.spec.shape), term, tuple(x.spec.shape), needed, len(terms) == 2)
+        if pairing.swapped:
+            result, x = x, result
+        left, right = _arrange(result, pairing.left), _arrange(x, pairing.right)
         out = left @ right if pairing.sums else left * right
         result, labels = out if out.spec.shape == pairing.shape else out.reshape(pairing.shape), pairing.labels
     if labels == output:
@@ -151,43 +153,61 @@ class _Arrangement(NamedTuple):
 
 
 class _Pairing(NamedTuple):
-    """The product of two operands: both arrangements, whether it sums, the labels and sizes of its dims, and whether
-    the second operand comes first.
-    """
+    """The product of two operands, in the other order where `swapped`: both arrangements, whether it sums, and the
+    labels and sizes of its dims."""
 
+    swapped: bool
     left: _Arrangement
     right: _Arrangement
     sums: bool
     labels: Labels
     shape: Shape
-    swapped: bool = False
 
 
 @lru_cache(maxsize=1024)
-def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Labels) -> _Pairing:
-    """Sums over the labels that neither another operand nor the output needs, which is in the order of the output."""
-    alone = [c for c in needed if (c in a) != (c in b)]
-    if alone and alone[0] not in a and any(c in a for c in alone):
-        return _pairing(b, b_shape, a, a_shape, needed)._replace(swapped=True)
+def _pairing(a: Labels, a_shape: Shape, b: Labels, b_shape: Shape, needed: Labels, swaps: bool) -> _Pairing:
+    """Sums over the labels that neither another operand nor the output needs.
+
+    Labels of each kind are in the order of what is needed, which begins with the output. Where it `swaps` operands, it
+    does so where that has all of the second's before the first's. PyTorch's results lie so, which views rely on.
+    """
     sizes = dict(zip(a, a_shape, strict=True))
     for c, n in zip(b, b_shape, strict=True):
         sizes[c] = max(n, sizes.get(c, 1)) if 0 not in (n, sizes.get(c, 1)) else 0
-    batch = [c for c in a if c in b and c in needed]
     inner = [c for c in a if c in b and c not in needed]
-    rows = [c for c in a if c not in b and c in needed]
-    columns = [c for c in b if c not in a and c in needed]
+    ordered = dict.fromkeys(needed)
+    batch = [c for c in ordered if c in a and c in b]
+    rows = [c for c in ordered if c in a and c not in b]
+    columns = [c for c in ordered if c in b and c not in a]
 
-    def arrange(labels: Labels, *groups: list[str]) -> _Arrangement:
-        ordered = [c for group in groups for c in group]
-        kept = [c for c in labels if c in ordered]
-        shape = (*[sizes[c] for c in batch], *[prod([sizes[c] for c in group]) for group in groups[1:]])
-        order = None if kept == ordered else [kept.index(c) for c in ordered]
-        summed = [i for i, c in enumerate(labels) if c not in ordered]
-        return _Arrangement(summed, order, tuple([sizes[c] for c in ordered]), shape)
+    if not inner:
+        labels = tuple([c for c in ordered if c in sizes])
+        left, right = _factor(a, a_shape, labels), _factor(b, b_shape, labels)
+        return _Pairing(False, left, right, False, labels, tuple([sizes[c] for c in labels]))
 
+    def arrange(term: Labels, *groups: list[str]) -> _Arrangement:
+        shape = (*[sizes[c] for c in batch], *[prod([sizes[c] for c in group]) for group in groups])
+        return _arrangement(term, [*batch, *groups[0], *groups[1]], sizes, shape)
+
+    swapped = swaps and bool(rows and columns) and needed.index(columns[-1]) < needed.index(rows[0])
+    if swapped:
+        a, b, rows, columns = b, a, columns, rows
     labels = (*batch, *rows, *columns)
-    left, right = arrange(a, batch, rows, inner), arrange(b, batch, inner, columns)
-    return _Pairing(left, right, bool(inner), labels, tuple([sizes[c] for c in labels]))
+    left, right = arrange(a, rows, inner), arrange(b, inner, columns)
+    return _Pairing(swapped, left, right, True, labels, tuple([sizes[c] for c in labels]))
+
+
+def _factor(term: Labels, shape: Shape, labels: Labels) -> _Arrangement:
+    """An operand with a dim for each of the labels, of size 1 where it has none."""
+    sizes = dict(zip(term, shape, strict=True))
+    return _arrangement(term, [c for c in labels if c in term], sizes, tuple([sizes.get(c, 1) for c in labels]))
+
+
+def _arrangement(term: Labels, wanted: list[str], sizes: Mapping[str, int], shape: Shape) -> _Arrangement:
+    kept = [c for c in term if c in wanted]
+    order = None if kept == wanted else [kept.index(c) for c in wanted]
+    summed = [i for i, c in enumerate(term) if c not in wanted]
+    return _Arrangement(summed, order, tuple([sizes[c] for c in wanted]), shape)
 
 
 def _arrange(x: Tensor, to: _Arrangement) -> Tensor:
