@@ -124,3 +124,10 @@ def test_the_degrees_of_freedom_may_be_integers() -> None:
     made = norch.distributions.Wishart(norch.tensor([3, 5]), norch.eye(2))
     assert made.sample().shape == (2, 2, 2)
     assert made.mean.tolist() == [[[3.0, 0.0], [0.0, 3.0]], [[5.0, 0.0], [0.0, 5.0]]]
+
+
+def test_samples_by_bartletts_decomposition() -> None:
+    draws = norch.distributions.Wishart(norch.tensor(5.0), norch.eye(2))._bartlett_sampling(norch.Size((400,)))
+    assert draws.shape == (400, 2, 2)
+    assert (norch.linalg.eigvalsh(draws) > 0).all()
+    np.testing.assert_allclose(draws.mean(0).numpy(), 5 * np.eye(2), atol=1)

@@ -248,6 +248,15 @@ def test_attention(kind):
     check(lambda q, k, v: norch.scaled_dot_product_attention(q, k, v, **args), q, k[:1], v[0], second=False)
 
 
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_attention_by_a_mask_of_what_comes_before(kind: str) -> None:
+    q, k, v, mask, before = draw(4, 3), draw(5, 3), draw(5, 2), draw(4, 5), np.tri(4, 5, dtype=bool)
+    mask = mask if kind == "float" else mask > 0
+    allowed = np.where(before, mask if kind == "float" else np.where(mask, 0, -math.inf), -math.inf)
+    got = norch.scaled_dot_product_attention(*map(const, (q, k, v, mask)), is_causal=True, scale=0.5)
+    assert_close(got, attention_loops(q, k, v, allowed, 0.5))
+
+
 def test_attention_mask_has_a_gradient():
     q, k, v, mask = draw(2, 3), draw(4, 3), draw(4, 2), draw(2, 4)
     check(norch.scaled_dot_product_attention, q, k, v, mask)
@@ -260,8 +269,6 @@ def test_attention_with_dropout_and_grouped_heads():
     assert_close(got, norch.scaled_dot_product_attention(const(q), *map(const, wide)).numpy())
     out = norch.scaled_dot_product_attention(const(q), *map(const, wide), dropout_p=1.0)
     assert not out.any().item()
-    with pytest.raises(norch.ShapeError, match="not both"):
-        norch.scaled_dot_product_attention(const(q), const(q), const(q), norch.ones(3, 3), is_causal=True)
     with pytest.raises(norch.ShapeError, match="do not fit"):
         norch.scaled_dot_product_attention(const(q), const(q[..., :1]), const(q))
 

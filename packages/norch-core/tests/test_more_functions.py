@@ -221,3 +221,8 @@ def test_shapes_as_tensors_by_the_path_of_onnx():
 
     shape = shape_as_tensor(norch.ones(2, 3))
     assert reshape_from_tensor_shape(norch.arange(6), shape).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_split_knows_its_tensor_by_pytorchs_name() -> None:
+    parts = norch.split(tensor=norch.arange(5), split_size_or_sections=2)
+    assert [p.tolist() for p in parts] == [[0, 1], [2, 3], [4]]

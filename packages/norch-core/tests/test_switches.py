@@ -214,3 +214,7 @@ def test_contexts_decorate_functions(context):
     assert (twice(2), twice(3)) == (4, 6)
     with context():
         assert twice(4) == 8
+
+
+def test_switches_can_be_set_at_any_time() -> None:
+    assert norch.backends.flags_frozen() is False

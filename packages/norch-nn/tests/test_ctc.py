@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_refused():
         (r"targets \(1, 2\) do not fit", norch.ShapeError, (x, t[:1], (3, 3), (2, 2))),
         (r"targets \(1, 2\) do not fit", norch.ShapeError, (x[:, 0], t[:1], (3,), (2,))),
         (r"log_probs must be", norch.ShapeError, (x[0, 0], t, (3, 3), (2, 2))),
-        ("targets must hold", norch.DTypeError, (x, t.float(), (3, 3), (2, 2))),
+        ("targets must hold", norch.DTypeError, (x, t > 1, (3, 3), (2, 2))),
         ("log_probs must", norch.DTypeError, (x.long(), t, (3, 3), (2, 2))),
         ("input_lengths must hold integers", norch.DTypeError, (x, t, norch.ones(2), (2, 2))),
         (r"blank must be in \[0, 4\)", ValueError, (x, t, (3, 3), (2, 2), 4)),
@@ -248,3 +248,9 @@ def test_losses_are_pytorchs(shape, dtype):
             np.testing.assert_allclose(loss, expected, rtol=tolerance)
             # Where no path fits PyTorch's gradients are NaN, unless zero_infinity; norch's are 0.
             np.testing.assert_allclose(grad, np.nan_to_num(wanted), rtol=tolerance, atol=tolerance / 10)
+
+
+def test_labels_may_be_floating():
+    log_probs, labels = norch.randn(6, 2, 4).log_softmax(-1), norch.tensor([[1, 2], [3, 1]])
+    losses = [F.ctc_loss(log_probs, t, (6, 6), (2, 2)).item() for t in (labels, labels.float(), labels.bfloat16())]
+    assert losses[0] == losses[1] == losses[2]

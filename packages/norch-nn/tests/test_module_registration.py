@@ -226,3 +226,38 @@ def test_the_class_of_a_registry_makes_dicts():
     assert made == layer._parameters.copy()
     layer._parameters.update(weight=nn.Parameter(norch.zeros(3, 2)))
     assert layer.weight.sum().item() == 0
+
+
+def test_a_property_without_a_setter_hides_what_is_registered():
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.original = nn.Linear(1, 1)
+            self.original = None
+
+        @property
+        def original(self):
+            return "property"
+
+    hidden = Hidden()
+    assert hidden.original == "property"
+    assert not hidden.state_dict()
+    assert not list(hidden.children())
+
+
+def test_a_part_is_found_through_attributes_of_its_owners():
+    class Delegating(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(1, 1))
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(super().__getattr__("inner"), name)
+
+    outer = Delegating()
+    assert outer.get_submodule("0") is outer.inner[0]
+    with pytest.raises(AttributeError, match="does not exist"):
+        outer.get_submodule("1")

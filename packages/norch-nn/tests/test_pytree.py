@@ -76,3 +76,14 @@ def test_immutable_collections_of_graphs_are_trees():
     again = pytree.tree_unflatten([1, 2, 5], structure)
     assert again == {"a": 1, "b": [2, 5]}
     assert (type(again), type(again["b"])) == (immutable_dict, immutable_list)
+
+
+def test_other_trees_may_go_further_than_the_first():
+    found = pytree.tree_map(lambda a, b: (a, b), {"x": 1, "y": [2]}, OrderedDict(y=["b"], x=("a", [3])))
+    assert found == {"x": (1, ("a", [3])), "y": [(2, "b")]}
+    spec = pytree.tree_structure([1, (2, 3)])
+    assert (spec.num_nodes, spec.num_leaves, spec.child(1).num_nodes) == (5, 3, 3)
+    assert spec.children() == [pytree.tree_structure(1), pytree.tree_structure((2, 3))]
+    for other in ([1], [1, [2, 3]], {"x": 1, "z": [2]}, 5):
+        with pytest.raises(ValueError, match="different shapes"):
+            pytree.tree_map(max, {"x": 1, "y": [2]} if isinstance(other, dict) else [1, (2, 3)], other)

@@ -392,3 +392,17 @@ def test_subclasses_replace_the_blocks_of_a_layer(norm_first):
     norms = [decoder.norm1, decoder.norm2, decoder.norm3]
     wanted = x + 3 * memory if norm_first else norms[2](norms[1](norms[0](x) + 3 * memory))
     assert norch.allclose(decoder(x, memory), wanted)
+
+
+def test_masks_are_merged_as_in_pytorch():
+    attention, query = nn.MultiheadAttention(4, 2), norch.zeros(3, 5, 4)
+    mask, padding = norch.arange(25.0).reshape(5, 5), norch.arange(15.0).reshape(3, 5)
+    assert attention.merge_masks(None, None, query) == (None, None)
+    merged, kind = attention.merge_masks(None, padding, query)
+    assert merged is padding
+    assert kind == 1
+    expected = mask.numpy() + padding.numpy()[:, None, None] + np.zeros((3, 2, 5, 5))
+    for given in (mask, mask.expand(6, 5, 5)):
+        merged, kind = attention.merge_masks(given, padding, query)
+        assert kind == 2
+        np.testing.assert_array_equal(merged.numpy(), expected)

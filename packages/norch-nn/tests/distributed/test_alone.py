@@ -13,6 +13,7 @@ from norch import nn
 from norch.distributed import DistributedError, engines
 from norch.distributed.alone import ALONE
 from norch.distributed.conformance.cases import CASES, Kit
+from norch.distributed.fsdp import FullyShardedDataParallel
 from norch.distributed.spawning import spawn
 from norch.distributed.store import HashStore
 
@@ -111,3 +112,12 @@ def test_a_group_ends_with_the_process_that_spawn_started() -> None:
     spawn(lambda rank: None, nprocs=1)
     assert dist.is_initialized()
     dist.destroy_process_group()
+
+
+def test_a_sharded_module_has_the_attributes_of_the_one_within(job: None) -> None:
+    within = nn.Linear(2, 2)
+    within.note = "kept"
+    module = FullyShardedDataParallel(within)
+    assert module.note == "kept"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = module.nothing

@@ -271,6 +271,11 @@ class _CPU:
         return used.upper() if used in ("avx512", "avx2") else "DEFAULT"
 
 
+def flags_frozen() -> bool:
+    """False: switches can be set at any time."""
+    return False
+
+
 cudnn, cuda, mps, cpu = _CuDNN("conv", "rnn"), _CUDA(), _Device("mps"), _CPU()
 mha = _Attention()
 mkl = mkldnn = openmp = _Absent()

@@ -178,7 +178,7 @@ _NUMBERS_FIRST = {
 _OTHER_NAMES: dict[str, dict[str, str | None]] = {
     **dict.fromkeys(("hsplit", "vsplit", "dsplit"), dict.fromkeys(("indices", "sections"), "indices_or_sections")),
     "inv": {"input": "A"}, "pinv": {"input": "A", "rcond": "rtol"},
-    "gather": {"sparse_grad": None},
+    "gather": {"sparse_grad": None}, "split": {"tensor": "input"},
 }  # fmt: skip
 """By function: names of arguments that PyTorch has besides, for what each is in norch, None where it has no say."""
 

@@ -96,6 +96,9 @@ class Wishart(ExponentialFamily):
         return (self.df.unsqueeze(-1) - rows) / 2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self._bartlett_sampling(sample_shape)
+
+    def _bartlett_sampling(self, sample_shape: Any) -> Tensor:
         shape = self._extended_shape(sample_shape)
         halves = self._half_dfs().expand(shape[:-1])
         roots = exp(0.5 * (log_standard_gamma(halves) + math.log(2))).to(self.df.dtype)

@@ -170,7 +170,10 @@ class Module(Movable, Traversable, Hookable):
             if value is not None:
                 self._check_kind(name, value)
             self._note_change(name, value)
-            object.__setattr__(self, name, value)
+            if value is None and any(name in self.__dict__.get(names, ()) for names in REGISTRIES):
+                self.__dict__[name] = None  # where a property may hide it, which has no setter
+            else:
+                object.__setattr__(self, name, value)
 
     def _note_change(self, name: str, value: Any) -> None:
         """Says where captured steps have to look whether they still do what they did."""

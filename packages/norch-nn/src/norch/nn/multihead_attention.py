@@ -131,3 +131,18 @@ class MultiheadAttention(Module):
             is_causal=is_causal,
             batch_first=self.batch_first,
         )
+
+    def merge_masks(
+        self, attn_mask: norch.Tensor | None, key_padding_mask: norch.Tensor | None, query: norch.Tensor
+    ) -> tuple[norch.Tensor | None, int | None]:
+        """Both masks as one, and its kind in PyTorch: None without masks; 1 for `key_padding_mask` alone, as it is; 2
+        for what has `attn_mask`, (N, heads, L, L), to which `key_padding_mask` is added. query: (N, L, embed_dim).
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        count, length = query.shape[:2]
+        shape = count, self.num_heads, length, length
+        merged = attn_mask.reshape(shape) if attn_mask.ndim == 3 else attn_mask.expand(shape)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.reshape(count, 1, 1, length).expand(shape)
+        return merged, 2

@@ -109,7 +109,7 @@ class Traversable:
         """
         module: Any = self
         for name in target.split(".") if target else ():
-            child = module.__dict__.get(name)
+            child = getattr(module, name, None)
             if not isinstance(child, Traversable):
                 problem = "is not a Module" if hasattr(module, name) else "does not exist"
                 raise AttributeError(f"'{target}': {type(module).__name__} attribute '{name}' {problem}")

@@ -97,6 +97,8 @@ SUPPORTED_NODES: dict[type, NodeDef] = {
 }
 
 
+_DICTS = (dict, OrderedDict, defaultdict)
+
 _KEYS: dict[type, Callable[[Any], Any]] = {}
 """By registered type: what gives its children behind their keys."""
 
@@ -113,11 +115,41 @@ class TreeSpec(NamedTuple):
         return 1 if self.type is None else sum(child.num_leaves for child in self.children_specs)
 
     @property
+    def num_nodes(self) -> int:
+        return 1 + sum(child.num_nodes for child in self.children_specs)
+
+    def children(self) -> list[TreeSpec]:
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        return self.children_specs[index]
+
+    @property
     def num_children(self) -> int:
         return len(self.children_specs)
 
     def is_leaf(self) -> bool:
         return self.type is None
+
+    def flatten_up_to(self, tree: PyTree) -> list[Any]:
+        """What `tree` has in the place of each leaf, which may be a tree. ValueError where its containers differ."""
+        if self.type is None:
+            return [tree]
+        children, context = self._children_of(tree)
+        if context != self.context or len(children) != self.num_children:
+            raise ValueError(f"trees of different shapes: {self} and {tree!r:.100}")
+        found = [spec.flatten_up_to(child) for spec, child in zip(self.children_specs, children, strict=True)]
+        return [value for values in found for value in values]
+
+    def _children_of(self, tree: PyTree) -> tuple[list[Any], Any]:
+        """As `self.type` gives them; of dicts in the order of the keys here. The context is `...` where they differ."""
+        if self.type in _DICTS and type(tree) in _DICTS:
+            keys = self.context[1] if self.type is defaultdict else self.context
+            return ([tree[key] for key in keys], self.context) if set(keys) == set(tree) else ([], ...)
+        if _get_node_type(tree) is not self.type:
+            return [], ...
+        children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
+        return list(children), context
 
 
 class LeafSpec(TreeSpec):
@@ -273,14 +305,9 @@ def tree_structure(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -
 def tree_map(
     func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[Any], bool] | None = None
 ) -> PyTree:
-    """The tree with `func` of each leaf, and of those of `rests` in its place. ValueError for trees of other shapes."""
+    """The tree with `func` of each leaf, and of what `rests` have in its place. ValueError for other shapes."""
     leaves, spec = tree_flatten(tree, is_leaf)
-    others = []
-    for rest in rests:
-        more, shape = tree_flatten(rest, is_leaf)
-        if shape != spec:
-            raise ValueError(f"tree_map(): trees of different shapes: {spec} and {shape}")
-        others.append(more)
+    others = [spec.flatten_up_to(rest) for rest in rests]
     return tree_unflatten([func(*each) for each in zip(leaves, *others)], spec)
 
 

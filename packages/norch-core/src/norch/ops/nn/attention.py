@@ -31,11 +31,15 @@ def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: boo
     scores = (query * scale) @ key.mT
     if is_causal:
         rows, columns = scores.spec.shape[-2:]
-        last = arange(rows, device=query.device).unsqueeze(1)
-        return where(le(arange(columns, device=query.device), last), scores, -math.inf)
+        return where(_until(rows, columns, query.device), scores, -math.inf)
     if attn_mask is None:
         return scores
     return where(attn_mask, scores, -math.inf) if attn_mask.spec.dtype is bool_ else scores + attn_mask
+
+
+def _until(rows: int, columns: int, device: Any) -> Tensor:
+    """A mask, True in row i for columns 0 to i."""
+    return le(arange(columns, device=device), arange(rows, device=device).unsqueeze(1))
 
 
 def _weights(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
@@ -243,14 +247,15 @@ def scaled_dot_product_attention(
     in that order, to (…, l, v).
 
     attn_mask: bool, True where a query may attend, or floating, added to the scores; it broadcasts to (…, l, s). A
-    query whose keys are all masked gets 0. is_causal: query i attends to keys 0 to i; not with a mask. scale:
-    1 / sqrt(e) by default. dropout_p: of the weights. enable_gqa: grouped-query attention, in which each key and value
-    head serves several query heads (Ainslie et al., 2023). Batch dims broadcast.
-    Raises ShapeError for shapes that do not fit, and for both kinds of mask; DTypeError unless all have one floating
-    dtype.
+    query whose keys are all masked gets 0. is_causal: query i attends to keys 0 to i, of those that a mask allows.
+    scale: 1 / sqrt(e) by default. dropout_p: of the weights. enable_gqa: grouped-query attention, in which each key and
+    value head serves several query heads (Ainslie et al., 2023). Batch dims broadcast.
+    Raises ShapeError for shapes that do not fit; DTypeError unless all have one floating dtype.
     """
-    if attn_mask is not None and is_causal:
-        raise ShapeError(f"{_OP}(): takes attn_mask {tuple(attn_mask.spec.shape)} or is_causal, not both")
+    if attn_mask is not None and is_causal and min(query.spec.ndim, key.spec.ndim) > 1:
+        before = _until(query.spec.shape[-2], key.spec.shape[-2], attn_mask.device)
+        attn_mask = before & attn_mask if attn_mask.spec.dtype is bool_ else where(before, attn_mask, -math.inf)
+        is_causal = False
     if scale is None:
         scale = 1 / math.sqrt(query.spec.shape[-1]) if query.spec.ndim and query.spec.shape[-1] else 1.0
     if enable_gqa:

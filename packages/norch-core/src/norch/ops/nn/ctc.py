@@ -45,14 +45,14 @@ def ctc_loss(
     """Minus the log-probability that a sequence of labels and blanks reads as target, once repeats and blanks go
     (Graves et al., 2006).
 
-    log_probs: (T, N, C) or (T, C), logarithms of probabilities. targets: labels in [0, C) without the blank, (N, S)
-    with padding of any value, or one after another, (sum(target_lengths)). The lengths, `input_lengths` and
-    `target_lengths`, (N) or (), are tensors, tuples or lists. reduction: "none", "mean" or "sum", or 0, 1 or 2, which
-    stand for them; "mean" divides each loss by its target's length before the mean over N. A target that does not fit
-    its input has loss inf, or 0 with `zero_infinity`, and in both cases no gradient (PyTorch's is NaN without
-    zero_infinity). The gradient is that by log_probs as such; PyTorch's is that by the input of the log_softmax.
-    Raises ShapeError for shapes and lengths that do not fit, DTypeError unless log_probs are floating and targets
-    integers, IndexError for a label outside [0, C), ValueError for such a `blank`, and AutogradError for second
+    log_probs: (T, N, C) or (T, C), logarithms of probabilities. targets: labels in [0, C) without the blank, as numbers
+    of any dtype, (N, S) with padding of any value, or one after another, (sum(target_lengths)). The lengths,
+    `input_lengths` and `target_lengths`, (N) or (), are tensors, tuples or lists. reduction: "none", "mean" or "sum",
+    or 0, 1 or 2, which stand for them; "mean" divides each loss by its target's length before the mean over N. A target
+    that does not fit its input has loss inf, or 0 with `zero_infinity`, and in both cases no gradient (PyTorch's is NaN
+    without zero_infinity). The gradient is that by log_probs as such; PyTorch's is that by the input of the
+    log_softmax. Raises ShapeError for shapes and lengths that do not fit, DTypeError unless log_probs are floating and
+    targets numbers, IndexError for a label outside [0, C), ValueError for such a `blank`, and AutogradError for second
     derivatives, as PyTorch does.
     """
     op = "ctc_loss"
@@ -61,7 +61,9 @@ def ctc_loss(
     check_reduction(reduction, op)  # type: ignore[arg-type]
     if not log_probs.is_floating_point():
         raise DTypeError(f"{op}(): log_probs must have a floating dtype, got {log_probs.dtype}")
-    if targets.is_floating_point() or targets.dtype is bool_:
+    if targets.is_floating_point():
+        targets = targets.long()
+    if targets.dtype is bool_:
         raise DTypeError(f"{op}(): targets must hold labels (integers), got {targets.dtype}")
     if log_probs.ndim not in (2, 3):
         raise ShapeError(f"{op}(): log_probs must be (T, N, C) or (T, C), got {tuple(log_probs.shape)}")

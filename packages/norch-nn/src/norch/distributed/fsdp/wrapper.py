@@ -78,6 +78,14 @@ class FullyShardedDataParallel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        if name in own:
+            return own[name]
+        if "module" not in own:  # while it is being made
+            raise AttributeError(name)
+        return getattr(own["module"], name)
+
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> norch.Tensor:
         """`nn.utils.clip_grad_norm_` of all parameters."""
         return nn.utils.clip_grad_norm_(self.parameters(), max_norm, norm_type)
