@@ -226,3 +226,9 @@ def test_shapes_as_tensors_by_the_path_of_onnx():
 def test_split_knows_its_tensor_by_pytorchs_name() -> None:
     parts = norch.split(tensor=norch.arange(5), split_size_or_sections=2)
     assert [p.tolist() for p in parts] == [[0, 1], [2, 3], [4]]
+
+
+def test_scatter_reduce_knows_extremes_by_two_names() -> None:
+    values, index = norch.tensor([5.0, 1.0, 3.0, 0.5]), norch.tensor([0, 0, 1, 1])
+    assert norch.zeros(2).scatter_reduce(0, index, values, "max").tolist() == [5, 3]
+    assert norch.zeros(2).scatter_reduce_(0, index, values, "min", include_self=False).tolist() == [1, 0.5]

@@ -104,10 +104,11 @@ def scatter_reduce(
 ) -> Tensor:
     """A copy of input, its element at index[i][j] of dim 0 (and so on) combined with every src[i][j] for it.
 
-    reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, input counts only where nothing is
-    scattered. Raises IndexError for an index out of range, ShapeError for shapes that do not fit, ValueError for
-    another `reduce`, DTypeError unless the dtypes agree.
+    reduce: "sum", "prod", "mean", "amax" or "amin", for which "max" and "min" stand too. Without `include_self`, input
+    counts only where nothing is scattered. Raises IndexError for an index out of range, ShapeError for shapes that do
+    not fit, ValueError for another `reduce`, DTypeError unless the dtypes agree.
     """
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ValueError(f"scatter_reduce(): reduce must be sum, prod, mean, amax or amin, got {reduce!r}")
     if names_nothing(input, index):

@@ -69,7 +69,7 @@ class Future(Generic[T]):
         callback(self)
 
     def set_result(self, result: T) -> None:
-        """Gives it its value. RuntimeError where it has one."""
+        """Makes `result` its value. RuntimeError where it has a value or an error."""
         self._set(result, None)
 
     def set_exception(self, error: BaseException) -> None:
