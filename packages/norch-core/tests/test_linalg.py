@@ -405,3 +405,8 @@ def test_errors_have_the_words_that_programs_look_for():
             call()
     with pytest.raises(RuntimeError, match="not positive-definite"):
         L.cholesky(-norch.eye(2))
+
+
+def test_the_error_of_singular_matrices_by_its_older_name() -> None:
+    with pytest.raises(norch._C._LinAlgError):
+        L.solve(norch.zeros(2, 2), norch.ones(2))

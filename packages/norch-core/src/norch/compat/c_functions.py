@@ -9,6 +9,7 @@ from ..backend import registry
 from ..device import Device, get_default_device
 from ..library.op import below_autograd
 from ..library.schema import Tag as Tag
+from ..linalg import LinAlgError
 from ..ops.generator import Generator as Generator
 from ..ops.generator import default_generator as default_generator
 from ..overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
@@ -26,6 +27,7 @@ _disabled_torch_function_impl = disabled
 _is_torch_function_enabled, _is_torch_function_mode_enabled = is_enabled, is_mode_on
 _are_functorch_transforms_active = are_transforms_active
 _has_xpu = _has_mps = False
+_LinAlgError = LinAlgError
 
 
 def _get_accelerator() -> Device:
