@@ -61,9 +61,9 @@ def spawn(
 ) -> ProcessContext | None:
     """Has `fn(i, *args)` called in `nprocs` processes, i counting from 0.
 
-    A process of a job of just that many (`mpirun -n 2`, `norch run -n 2`) calls it itself. Any other starts this whole
-    program again, by mpirun: what the program does before `spawn` is done in each process once more. Raises
-    ProcessExitedException where a process fails.
+    A process of a job of just that many (`mpirun -n 2`, `norch run -n 2`) calls it itself; where that is one, the group
+    that `fn` initialised ends with it. Any other starts this whole program again, by mpirun: what the program does
+    before `spawn` is done in each process once more. Raises ProcessExitedException where a process fails.
     """
     here = place()
     if here.local_world_size == nprocs and (here.world_size > 1 or nprocs == 1):
