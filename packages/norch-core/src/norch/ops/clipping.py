@@ -88,8 +88,8 @@ def scale_(tensors: Tensors, factor: Tensor) -> None:
             together = [] if shared else [t for t in members if suits(t.spec)]
             if together and _scaled_together(together, here):
                 members = [] if len(together) == len(members) else [t for t in members if not suits(t.spec)]
-            for t in members:
-                t.mul_(here)
+            for t in members:  # 16-bit floats times a factor that is not rounded to theirs
+                t.mul_(here) if dtype is here.spec.dtype else t.copy_(t.to(here.spec.dtype).mul_(here))
     finally:
         set_recording(before)
 
