@@ -127,15 +127,16 @@ class GradScaler(switches.Replayed):
         if stage == _STEPPED:
             raise AutogradError("GradScaler.unscale_(): it is being called after step()")
         spec = next((grad.spec for grad in _gradients(optimizer, allow_fp16=True)), None)
-        all_finite = None
-        if spec is not None:
-            wide = float64 if spec.dtype is float64 else float32
-            with no_grad():
+        infinite = None
+        with no_grad():
+            if spec is not None:
+                wide = float64 if spec.dtype is float64 else float32
                 inverse = full((), 1.0 / self._scale, dtype=wide, device=spec.device)
                 zero = full((), 0.0, dtype=float32, device=spec.device)
                 found = [f.to(spec.device) for f in self._unscale_grads_(optimizer, inverse, zero, False).values()]
                 infinite = stack(found).sum() if len(found) > 1 else found[0] if found else None
-                all_finite = self._everywhere(optimizer, None if infinite is None else infinite == 0)
+            # A rank without gradients has a part in this too.
+            all_finite = self._everywhere(optimizer, None if infinite is None else infinite == 0)
         good = None if all_finite is None else bool(all_finite.item())
         self._stages[id(optimizer)] = (_UNSCALED, good, optimizer)
 

@@ -10,6 +10,7 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
+from enum import Enum
 from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
@@ -50,6 +51,8 @@ class _Apart(pickle.Pickler if TYPE_CHECKING else object):  # type: ignore[misc]
             home = _home(obj)
             if home not in (None, obj.__module__):
                 return find, (home, obj.__name__)
+        if isinstance(obj, Enum) and type(obj).__reduce_ex__ is Enum.__reduce_ex__:
+            return type(obj), (obj.value,)  # by getattr in Python 3.11 before 3.11.4, which files may not name
         if not isinstance(obj, Tensor) or obj.layout is not strided or obj.left_to is not None:
             theirs = getattr(super(), "reducer_override", None)
             return NotImplemented if theirs is None else theirs(obj)
