@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
@@ -99,6 +100,8 @@ def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) ->
 
 def _recurrent(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
+        if find_spec("norch.nn") is None:
+            raise NotImplementedError(f"{name}() comes with norch-nn: pip install norch-nn")
         return getattr(import_module("norch._VF"), name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
