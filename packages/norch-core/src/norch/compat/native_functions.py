@@ -105,7 +105,7 @@ def _recurrent(name: str) -> Callable[..., Any]:
         return getattr(import_module("norch._VF"), name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`norch._VF.{name}`, of norch-nn."
+    function.__doc__ = f"`norch._VF.{name}`, of norch-nn. Raises NotImplementedError where that is not installed."
     return function
 
 
