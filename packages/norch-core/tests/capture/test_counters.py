@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from dataclasses import dataclass, field
 
@@ -19,6 +20,10 @@ class Cache:
     rows: int = 4
     length: int = 0
     keys: list[norch.Tensor] = field(default_factory=list)
+
+    def next(self) -> int:
+        self.length += 1
+        return self.length
 
     def update(self, x: norch.Tensor) -> norch.Tensor:
         if not self.keys:
@@ -193,6 +198,27 @@ def test_uses(device, name):
     _, eager, captured = both(step, Cache, device)
     assert eager == captured
     assert type(captured["length"]) is int
+
+
+READ = {
+    "index": lambda n: ([1.0] * 8 + [5.0] * 40)[n],
+    "bound of a slice": lambda n: sum(([1.0, 1.0] + [0.0] * 6 + [1.0] * 40)[2:n]),
+    "range": lambda n: sum(i // 8 for i in range(n)),
+    "beside a float": lambda n: 5.0 if operator.lt(8.5, n) else 1.0,
+    "behind a float": lambda n: max(8.0 - n, 0.0),
+    "among others": lambda n: 2.0 if n in (9, 10, 11) else 1.0,
+    "key": lambda n: {9: 2.0}.get(n, 1.0),
+    "is an int": lambda n: n if isinstance(n, int) else 0,
+}
+"""Of most of these the first recordings say the same as if the number had no say."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reading_it_is_noticed(device, name):
+    def step(x, cache):
+        return x * READ[name](cache.next())
+
+    both(step, Cache, device)
 
 
 def test_results_that_are_part_of_a_graph(device):

@@ -88,7 +88,7 @@ class Counted:
     def _end(self, counter: Counter) -> Any:
         owner = counter.owner(self.known)
         end = None if owner is None else vars(owner).get(counter.path[-1])
-        if not isinstance(end, TracedInt):
+        if type(end) is not TracedInt:
             return end
         counter.put(self.known, plain(end))
         return end.expression

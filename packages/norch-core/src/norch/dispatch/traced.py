@@ -3,9 +3,7 @@
 A `Traced` is a float like any other for who computes with it, and ops take it as one; a `TracedInt` is an int. What
 becomes of it is an expression: ("argument", position), or the name of an operator and its operands. Where Python
 decides by its value, the comparison is noted with its outcome; where the value gets somewhere else, the trace is
-`pinned`: it tells of that value alone. The interpreter itself takes a `TracedInt` as an index, a bound of a slice, or
-beside a float on its left, without asking it: what comes of that differs from one recording to the next, or is found
-when the step is looked at again.
+`pinned`: it tells of that value alone.
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 ARGUMENT = "argument"
 
@@ -55,14 +55,21 @@ class Traced(float):
         return self
 
 
-class TracedInt(int):
-    """An int with the expression that it is the value of."""
+class TracedInt:
+    """Stands for an int, with the expression that it is the value of. No subclass of int: as an index, as the bound of
+    a slice and beside a float the interpreter reads those without asking them.
+    """
 
+    number: int
     expression: Expression
     trace: Trace
+    __class__ = int  # type: ignore[assignment]  # for isinstance
 
     def __reduce__(self) -> Any:
         return int, (plain(self, "one is copied or saved"),)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(plain(self, "an array gets one"), dtype)
 
     def __copy__(self) -> TracedInt:
         return self
@@ -77,7 +84,11 @@ KINDS: dict[type, type] = {Traced: float, TracedInt: int}
 
 def traced(value: Any, expression: Expression, trace: Trace) -> Any:
     """A float or an int that is followed."""
-    made = float.__new__(Traced, value) if type(value) is float else int.__new__(TracedInt, value)
+    if type(value) is float:
+        made: Any = float.__new__(Traced, value)
+    else:
+        made = object.__new__(TracedInt)
+        made.number = value
     made.expression, made.trace = expression, trace
     return made
 
@@ -106,7 +117,7 @@ def plain(x: Any, what: str | None = None) -> Any:
         return x
     if what is not None and x.trace.is_open and x.trace.pinned is None:
         x.trace.pinned = what
-    return float.__float__(x) if type(x) is Traced else int.__int__(x)
+    return float.__float__(x) if type(x) is Traced else x.number
 
 
 def _expression(x: Any) -> Expression:
